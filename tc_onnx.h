@@ -2206,6 +2206,9 @@ static bool tci_ox_fold_elements(tci_ox_args *x)
     if (x->scalar == TCI_OX_CAST) {
         to = tci_onnx_dtype(tci_ox_int(x->o, "to", 0));
     }
+    if (x->scalar == TCI_OX_MOD && tci_ox_int(x->o, "fmod", 0)) { /* the sign of a, not of b */
+        return false;
+    }
     const tci_ox_known *sum = a;
     for (int i = x->n > 1 ? 1 : 0; i < x->n; i++) {
         const tci_ox_known *b = x->k[i];
@@ -2538,6 +2541,7 @@ static bool tci_ox_fold_expand(tci_ox_args *x)
     X(Sub, elements, SUB, false)                                                                   \
     X(Mul, elements, MUL, false)                                                                   \
     X(Div, elements, DIV, false)                                                                   \
+    X(Mod, elements, MOD, false)                                                                   \
     X(Min, elements, MIN, false)                                                                   \
     X(Max, elements, MAX, false)                                                                   \
     X(Equal, elements, EQ, true)                                                                   \
@@ -6825,6 +6829,10 @@ struct tci_ox_walk {
     tc_site here;
     tci_ox_left *left;
     uint32_t n_left; /* by the id of a node */
+    /* *at is the node of `known` that is being written, outside of repetitions; NULL: not asked */
+    tci_node **at;
+    const tci_table *known;
+    int depth; /* of walks within walks */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -7007,16 +7015,26 @@ static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
     return to;
 }
 
+static void tci_ox_note(const tci_ox_walk *w, tci_node *n)
+{
+    const int32_t *place = w->at && w->depth == 1 ? tci_table_find(w->known, n) : NULL;
+    if (place && *place) {
+        *w->at = n;
+    }
+}
+
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
 {
     tci_ox_stack stack = {NULL, 0, 0};
     TCI_PUSH(w->s, stack.items, stack.n, stack.cap, root);
+    w->depth++;
     while (stack.n) {
         tci_node *n = stack.items[stack.n - 1], *to;
         if (tci_ox_named(w, n)) {
             stack.n--;
             continue;
         }
+        tci_ox_note(w, n);
         const char *const *in = tci_ox_operands(w, n, &stack);
         if (!in) {
             continue;
@@ -7028,6 +7046,7 @@ TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
             TCI_PUSH(w->s, stack.items, stack.n, stack.cap, to);
         }
     }
+    w->depth--;
     return tci_ox_named(w, root);
 }
 
@@ -7084,16 +7103,16 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
     tci_scratch_free(&s);
     return tci_frame_status(&f);
 }
-/* ---- src/onnx/windows.c ---- */
-/* onnx/windows.c - finds convolutions and pools in a graph that is exported (onnx/windows.h).
+/* ---- src/onnx/find_conv.c ---- */
+/* onnx/find_conv.c - finds convolutions and pools in a graph that is exported (onnx/find_conv.h).
  *
  * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
  * stride, dilation and padding of each axis; false where it is none. */
-/* ---- src/onnx/windows.h ---- */
-/* onnx/windows.h - convolutions and pools in a graph that is exported: a CONTRACT or a reduction of
- * a WINDOW, described as other formats have it. */
-#ifndef TCI_ONNX_WINDOWS_H
-#define TCI_ONNX_WINDOWS_H
+/* ---- src/onnx/find_conv.h ---- */
+/* onnx/find_conv.h - convolutions and pools in a graph that is exported: a CONTRACT or a
+ * reduction of a WINDOW, described as other formats have it. */
+#ifndef TCI_ONNX_FIND_CONV_H
+#define TCI_ONNX_FIND_CONV_H
 
 
 enum { TCI_OX_SPATIAL = 3 };
@@ -7129,7 +7148,7 @@ TCI_FN bool tci_ox_find_pool(const tci_node *reduce, tci_ox_sliding *w);
 
 #endif
 
-/* ---- src/onnx/windows.c, continued ---- */
+/* ---- src/onnx/find_conv.c, continued ---- */
 #include <math.h>
 
 /* ---- windows ---- */
@@ -7526,9 +7545,9 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 /* ---- src/onnx/export_conv.c ---- */
 /* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: the operator, over x as [batch,
- * groups * channels, places] and filters as [groups * filters, channels, places], with a Transpose
- * and a Reshape around it where the graph has other axes. */
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
+ * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
+ * Transpose and a Reshape around it where the graph has other axes. */
 /* ---- src/onnx/out.h ---- */
 /* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
 #ifndef TCI_ONNX_OUT_H
@@ -10260,7 +10279,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
 /* ---- src/onnx/stablehlo_conv.c ---- */
 /* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: convolution, of operands that
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, of operands that
  * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 
@@ -11060,7 +11079,9 @@ static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *
                      .ctx = ctx,
                      .here = m->here,
                      .inputs = m->inputs,
-                     .n_inputs = m->n_inputs};
+                     .n_inputs = m->n_inputs,
+                     .at = m->at,
+                     .known = m->known};
     tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
     const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
     for (int i = 0; i < m->n_inputs; i++) {

@@ -20,7 +20,7 @@
 #include "comm/mpi.c"
 #include "comm/nccl.c"
 #include "comm/environment.c"
-#include "comm/grads.c"
+#include "comm/data_parallel.c"
 #include "comm/partition.c"
 #include "comm/partition_rules.c"
 #include "comm/prefetch.c"

@@ -4,18 +4,18 @@
 #include "tc_blocks.h"
 
 #ifdef TCI_HAS_CUDA
-#include "cuda/matrix.c"
+#include "cuda/wgmma.c"
 #include "cuda/attention.c"
-#include "cuda/backward.c"
+#include "cuda/attention_backward.c"
 #include "cuda/custom.c"
-#include "cuda/flash.c"
-#include "cuda/warps.c"
+#include "cuda/simt_attention.c"
+#include "cuda/mma_sync.c"
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"
 #include "cuda/device.c"
 #include "cuda/memory.c"
 #include "cuda/queue.c"
-#include "cuda/loop.c"
+#include "cuda/graph_while.c"
 #include "cuda/backend.c"
 #endif

@@ -1,4 +1,5 @@
-/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO and XLA as backends by name.
+/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO, XLA and TVM as backends by
+ * name.
  * Includes tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code
  * is where TC_IMPLEMENTATION is defined. */
 #include "tc_onnx.h"
@@ -14,6 +15,7 @@
 #include "engines/onnxrt.c"
 #include "engines/openvino.c"
 #include "engines/openxla.c"
+#include "engines/tvm.c"
 #include "engines/register.c"
 #include "engines/best.c"
 

@@ -27,7 +27,7 @@
 #include "onnx/rows.c"
 #include "onnx/import.c"
 #include "onnx/walk.c"
-#include "onnx/windows.c"
+#include "onnx/find_conv.c"
 #include "onnx/write.c"
 #include "onnx/export_conv.c"
 #include "onnx/export_loop.c"

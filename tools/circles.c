@@ -66,7 +66,7 @@ static int name_of(const char *text, size_t n)
     return (int)h;
 }
 
-/* The file of a line marker: # 12 "src/loop/tile.c" ... -1: none of the rooms. */
+/* The file of a line marker: # 12 "src/loop/tile_schedules.c" ... -1: none of the rooms. */
 static int file_of(const char *line)
 {
     const char *from = strchr(line, '"'), *room = from ? strstr(from, "src/") : NULL;

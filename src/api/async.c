@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "../run/queue.h"
-#include "frame.h"
+#include "call_frame.h"
 
 TC_API tc_status tc_queue_make(tc_queue **queue)
 {

@@ -1,6 +1,6 @@
 /* api/calls.h - THE rows of the public ops: the parameters of each call, in their order. From a
- * row follow the call by name (api/named.c), the text of its parameters and the checks of what is
- * given for them. The elementwise and the reducing calls follow from ops/table.h.
+ * row follow the call by name (api/call_by_name.c), the text of its parameters and the checks of
+ * what is given for them. The elementwise and the reducing calls follow from ops/table.h.
  *
  * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
  * results, parameters) for one that stores so many. Parameters:

@@ -5,7 +5,7 @@
  * extremes) is a reduction of the graph over what was gathered. */
 #include "comm.h"
 
-#include "frame.h"
+#include "call_frame.h"
 
 /* A call under way: the operation, and x's node. NULL: the frame failed. */
 static tci_node *tci_comm_begin(tci_frame *f, tc_comm *comm, tc_tensor x, tc_comm_verb verb,

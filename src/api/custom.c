@@ -9,7 +9,7 @@
 
 #include "../base/alloc.h"
 #include "../ops/custom.h"
-#include "frame.h"
+#include "call_frame.h"
 
 /* ---- the op ---- */
 

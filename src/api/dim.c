@@ -4,7 +4,7 @@
  * The one idea: these calls have no context to keep an error in, so a mistake is a number that says
  * which one it was (TCI_DIM_FAULTS), and the call that is given it as a size tells. Without
  * TC_DYNAMIC_SHAPES sizes are numbers, and the rules the same. */
-#include "frame.h"
+#include "call_frame.h"
 
 static const int64_t tci_sizes_limit = (int64_t)1 << 60;
 

@@ -3,10 +3,10 @@
  * In: a text, and values for its names. Out: the tensor that the same calls of C make, or a
  * poisoned handle whose text shows the place with a caret.
  * The one idea: a machine with a stack of values. Numbers are computed at once; an operator or call
- * of which an operand is a tensor is a call by name (api/named.c), so the ops, their parameters and
- * their defaults are the rows of api/calls.h and no others.
- * Invariants: nothing is called before the whole text is parsed; the stack has room for every step;
- * lists are in a pool that only grows, so a value may be copied. */
+ * of which an operand is a tensor is a call by name (api/call_by_name.c), so the ops, their
+ * parameters and their defaults are the rows of api/calls.h and no others. Invariants: nothing is
+ * called before the whole text is parsed; the stack has room for every step; lists are in a pool
+ * that only grows, so a value may be copied. */
 #include "expr.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "expr_code.h"
-#include "named.h"
+#include "call_by_name.h"
 
 typedef enum tci_expr_kind {
     TCI_EXPR_IS_ARG, /* a tensor or a number */

@@ -3,7 +3,7 @@
 #ifndef TCI_API_GENERALIZE_H
 #define TCI_API_GENERALIZE_H
 
-#include "../run/variants.h"
+#include "../run/specializations.h"
 
 /* How a tc_jit generalizes; from its options. */
 typedef struct tci_general {

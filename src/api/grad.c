@@ -5,7 +5,7 @@
  * Parameters themselves are leaves with memory (api/leaf.c).
  * The one idea: gradients are built by grad/ with working memory of their own, and an escape from
  * there is a failed call like any other. */
-#include "frame.h"
+#include "call_frame.h"
 
 #include <stdio.h>
 

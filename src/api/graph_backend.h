@@ -55,8 +55,7 @@ typedef struct tc_graph_backend {
      * CPU"). TC_ERR_BACKEND: it cannot be loaded, or lacks what is needed. */
     tc_status (*version)(void *user, const char *option, char text[TC_GRAPH_TEXT]);
     /* Optional. False: the engine does not take this op (as tc_op_name says it) with a result of
-     * that dtype, and the graph is refused before a model is written. NULL: it takes what the
-     * format has. */
+     * that dtype; tc computes it. NULL: it takes what the format has. */
     bool (*supports)(void *user, const char *op, tc_dtype dtype);
     /* Required. *compiled belongs to tc until `free`. TC_ERR_BACKEND: the engine refuses it. */
     tc_status (*compile)(void *user, const tc_graph_model *model, void **compiled,
@@ -80,9 +79,10 @@ typedef struct tc_graph_backend {
  *     tc_register_graph_backend(&mine);
  *     tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &(tc_options){.backend = "mine"}, &f);
  *
- * A graph that the engine refuses, or an engine that is not there, is compiled for tc's default
- * backend instead (tc_explain and the log say so), or is TC_ERR_BACKEND or TC_ERR_UNSUPPORTED where
- * options.fallback is TC_FALLBACK_REFUSE. A failing run is TC_ERR_BACKEND with the engine's text.
+ * A graph that the engine refuses is split: the engine runs the parts that it takes, tc's default
+ * backend the rest; an engine that is not there, or takes nothing, leaves all of it to tc
+ * (tc_explain and the log say so). Where options.fallback is TC_FALLBACK_REFUSE it is
+ * TC_ERR_BACKEND or TC_ERR_UNSUPPORTED. A failing run is TC_ERR_BACKEND with the engine's text.
  * Models hold copies of captured memory, made when they are compiled: after tc_touch a program must
  * be compiled again, and its runs say so. The stance TC_STANCE_LATER compiles at once. */
 TC_API tc_status tc_register_graph_backend(const tc_graph_backend *backend);

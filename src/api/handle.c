@@ -5,13 +5,13 @@
  * The one idea: a call that fails returns a poisoned handle, whose id lies above every node's and
  * names the record of the error; a call that is given a poisoned handle returns that same handle,
  * so the first cause travels along the graph without further memory. Handles without a context say
- * the reason in their id (api/frame.h).
+ * the reason in their id (api/call_frame.h).
  *
  * A record lives as long as the scope its call was made in. An equal error in the same scope
  * shares its record, so a loop that fails for ever does not grow. A call that gives out a status
  * and no handle leaves no record: only ctx->last tells of it. */
 #include "../debug/dump.h"
-#include "frame.h"
+#include "call_frame.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
  * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
  * are: only a tc_input has symbolic ones. */
-#include "frame.h"
+#include "call_frame.h"
 
 #include <inttypes.h>
 #include <string.h>

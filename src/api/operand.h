@@ -5,7 +5,7 @@
 #ifndef TCI_API_OPERAND_H
 #define TCI_API_OPERAND_H
 
-#include "frame.h"
+#include "call_frame.h"
 
 enum { TCI_OPS_BOOL = 1, TCI_OPS_INT = 2, TCI_OPS_FLOAT = 3 }; /* tc_arg.kind */
 

@@ -3,7 +3,7 @@
  *
  * In: handles, C numbers, attributes, the caller's place. Out: a handle to the node, or a poisoned
  * one.
- * The one idea, here and there: every call is a frame (api/frame.h) around one function of
+ * The one idea, here and there: every call is a frame (api/call_frame.h) around one function of
  * graph/build.h, whose operands are found by api/operand.h; what differs in names only is a row. */
 #include "calls.h"
 

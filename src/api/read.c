@@ -1,7 +1,7 @@
 /* api/read.c - tc_read: a value, evaluated if needed, as dense memory of the user. */
 #include <string.h>
 
-#include "batch.h"
+#include "compile_jobs.h"
 
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                 const tc_buf *to)

@@ -4,9 +4,9 @@
  * nodes that it makes. */
 #include <string.h>
 
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "debug.h"
-#include "frame.h"
+#include "call_frame.h"
 
 static bool tci_region_push(tci_ctx *c)
 {

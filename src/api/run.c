@@ -4,8 +4,8 @@
 #include "../debug/minify.h"
 #include "../run/device_memory.h"
 #include "../run/dynamic.h"
-#include "../run/later.h"
-#include "frame.h"
+#include "../run/async_compile.h"
+#include "call_frame.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)

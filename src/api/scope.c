@@ -13,7 +13,7 @@
  * nothing replaces yet, the newest, so that no state of the round before is left behind. A value
  * that still has users, or that tc_retain exempts, stays until its scope ends. Invariant: keeps[id]
  * describes node id only while its generation is that node's. */
-#include "frame.h"
+#include "call_frame.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * In: a function that builds a graph, tensors with an axis of examples. Out: tensors with one.
  * The one idea: the function is called once, with leaves that stand for an example; what it builds
  * from them is built again with the axis (grad/vmap.c). The leaves are then needed by nothing. */
-#include "frame.h"
+#include "call_frame.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -102,7 +102,7 @@ TCI_FN int64_t tci_dim_times(int64_t a, int64_t b);
 TCI_FN int64_t tci_dim_quotient(int64_t a, int64_t b); /* rounded down; 0 where b is */
 TCI_FN tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n);
 
-/* ---- dim_stray.c ---- */
+/* ---- dim_misuse.c ---- */
 
 /* With the lock held: no user has any symbolic size from now on. */
 TCI_FN void tci_dim_hide_all(void);

@@ -1,5 +1,5 @@
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Directories are in base/dir.c, new files in base/fresh.c, processes in base/spawn.c.
+ * Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a
@@ -92,6 +92,30 @@ TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void))
         }
     }
     pthread_mutex_unlock(&tci_os_fork.lock);
+}
+
+TCI_FN bool tci_os_pipe(int ends[2])
+{
+    int raw[2];
+#if defined(__linux__)
+    if (pipe2(raw, O_CLOEXEC)) {
+        return false;
+    }
+#else
+    if (pipe(raw)) {
+        return false;
+    }
+#endif
+    for (int i = 0; i < 2; i++) {
+        ends[i] = fcntl(raw[i], F_DUPFD_CLOEXEC, 3);
+    }
+    close(raw[0]);
+    close(raw[1]);
+    if (ends[0] < 0 || ends[1] < 0) {
+        close(TCI_MAX(ends[0], ends[1]));
+        return false;
+    }
+    return true;
 }
 
 /* ---- files ---- */

@@ -37,7 +37,7 @@ TCI_FN int tci_os_open_file(const char *path, int *why);
 TCI_FN int64_t tci_os_file_bytes(int fd);                          /* -1: not known */
 TCI_FN int tci_os_read_at(int fd, void *to, size_t n, int64_t at); /* all n; an errno, or 0 */
 TCI_FN void tci_os_close(int fd);                                  /* -1 is fine */
-/* ---- files that appear complete or not at all: base/fresh.c ---- */
+/* ---- files that appear complete or not at all: base/atomic_file.c ---- */
 /* A temporary file in the directory of `path`, renamed into place at the end if all went well.
  * After an error the rest does nothing. */
 typedef struct tci_os_fresh {
@@ -108,7 +108,7 @@ typedef enum tci_spawn {
  * returns. */
 TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
-/* ---- shared objects: of other projects; ours are loaded by base/object.c ---- */
+/* ---- shared objects: of other projects; ours are loaded by base/shared_object.c ---- */
 TCI_FN void *tci_os_dlopen(const char *path, char why[256]);
 /* One that the process has loaded already; NULL for a name: all whose names are global. */
 TCI_FN void *tci_os_dlopen_loaded(const char *name);
@@ -118,6 +118,9 @@ TCI_FN void tci_os_dlclose(void *handle);
 /* From here to tci_os_may_cancel(state) the thread cannot be cancelled. */
 TCI_FN int tci_os_no_cancel(void);
 TCI_FN void tci_os_may_cancel(int state);
+
+/* A close-on-exec pipe whose ends are not 0, 1 or 2, even in a host that closed those. */
+TCI_FN bool tci_os_pipe(int ends[2]);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);

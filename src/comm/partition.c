@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/frame.h"
+#include "../api/call_frame.h"
 #include "../base/alloc.h"
 #include "api.h"
 #include "partition.h"

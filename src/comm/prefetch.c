@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/frame.h"
+#include "../api/call_frame.h"
 #include "../graph/contraction.h"
 #include "api.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../loop/block_forms.h"
+#include "../loop/gpu_schedules.h"
 #include "backend.h"
 #include "graph_backend.h"
 

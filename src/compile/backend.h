@@ -1,5 +1,4 @@
-/* compile/backend.h - registry of backends (CPU, CUDA, the user's): lookup and target records.
- * */
+/* compile/backend.h - registry of backends (CPU, CUDA, the user's): lookup and target records. */
 #ifndef TCI_COMPILE_BACKEND_H
 #define TCI_COMPILE_BACKEND_H
 
@@ -18,7 +17,7 @@ TCI_FN const tc_backend *tci_cuda_backend(void);
 
 /* The backend of that name has found a device, whose memory the host may not be able to read. */
 TCI_FN void tci_backend_has_memory(const char *name);
-/* ---- compile/foreign.c ---- */
+/* ---- compile/cross_target.c ---- */
 /* The record of a machine. */
 typedef struct tci_foreign_record {
     char backend[16];

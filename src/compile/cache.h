@@ -12,8 +12,8 @@ TCI_FN tci_code *tci_code_make(void); /* unpublished, refs 1; NULL: out of memor
 /* What runs kernel k: a host function, or a device's handle. */
 TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
                                   void *function);
-/* compile/foreign.c: a device that refuses every launch, of a backend whose code cannot run here;
- * NULL: it can. */
+/* compile/cross_target.c: a device that refuses every launch, of a backend whose code cannot run
+ * here; NULL: it can. */
 TCI_FN const tc_backend *tci_foreign_refuses(const tc_backend *calls);
 /* Finds the functions of all kernels of a code whose modules are loaded. False: one is missing. */
 TCI_FN bool tci_code_bind(tci_code *c, const tc_backend *calls);

@@ -84,6 +84,9 @@ typedef struct tci_code_kernel {
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
     struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
+    /* What it computes, and for which target: of a kernel of the init list; 0 bytes: not known */
+    char *identity;
+    int32_t n_identity;
     /* of a family */
     tci_dim *dims;
     int32_t n_dims;     /* whose values are words behind the literals: native code */
@@ -120,6 +123,24 @@ typedef struct tci_code_buffer {
     int32_t first, last; /* steps between which it lives */
 } tci_code_buffer;
 
+/* Launches of the init list that hang together by the buffers they share (compile/init_units.c).
+ * What they compute follows from the identity, the leaves' memory and the numbers. */
+typedef struct tci_code_unit {
+    int32_t *steps, n_steps;
+    int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */
+    int32_t *leaves, n_leaves;     /* captured leaves, likewise; */
+    int32_t *literals, n_literals; /* and slots of numbers */
+    int64_t bytes;                 /* of its KEPT buffers, in lines of 64 */
+    char *identity;
+    int32_t n_identity;
+    bool is_shared; /* programs that have the same unit over the same memory may share it */
+} tci_code_unit;
+/* Where a KEPT buffer is: a unit, and the byte in its memory. */
+typedef struct tci_kept_place {
+    int32_t unit;
+    int64_t offset;
+} tci_kept_place;
+
 typedef struct tci_graph_program tci_graph_program; /* compile/graph_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
@@ -149,6 +170,9 @@ typedef struct tci_code {
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;
+    tci_code_unit *units; /* of the init list */
+    int32_t n_units;
+    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init list */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
@@ -166,7 +190,7 @@ typedef struct tci_code {
     bool exports;              /* for others: its kernels are source alone */
     bool fallback;             /* interpreted although a native backend was asked for */
     uint64_t compiler;         /* as in the request; matters where fallback is true */
-    tci_graph_program *engine; /* owned: what a graph-level backend made of it, or NULL */
+    tci_graph_program *engine; /* owned: what graph-level backends made of it, or NULL */
     tci_dim *symbols;
     int32_t n_symbols;       /* number i is symbols[i]; a family has some */
     struct tci_code *family; /* counted: that this code was made of, whose arrays it may share */
@@ -236,6 +260,8 @@ typedef struct tci_request {
     const char *call;
     tc_site site;      /* the public call that asks, or NULL */
     const tc_ctx *ctx; /* whose call it is */
+    /* a graph-level backend that runs the parts of the graph which it takes, or NULL */
+    const struct tci_backend *engine;
     const int *cancel; /* atomic: ends its compile when it is not 0; or NULL */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols;
@@ -250,12 +276,35 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
                                      const char *backend, const tci_target *target);
 /* The same program as nodes of a graph in `s`, for the stages that follow; the user's graph is
  * left alone. Arrays correspond to the request's. Captured leaves become DATA nodes without
- * storage whose offset counts from the lowest address that the leaf touches. */
+ * storage whose offset counts from the lowest address that the leaf touches. cut NULL: all nodes,
+ * in their order. */
 typedef struct tci_request_copy {
     tci_graph *graph;
     tci_node **inputs, **literals, **roots;
 } tci_request_copy;
-TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
+/* The order in which nodes are copied, operands first: i, r->nodes[i]; or -1 - k: `make` puts what
+ * stands for others into places, which has a node for each number. */
+typedef struct tci_request_cut {
+    const int32_t *order;
+    int n;
+    void (*make)(void *user, tci_graph *g, int k, tci_node **places);
+    void *user;
+} tci_request_cut;
+TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r,
+                                               const tci_request_cut *cut);
+/* Sizes of a node with the program's own symbols. */
+TCI_FN const tci_dim *tci_request_own_shape(tci_scratch *s, const tci_request *r,
+                                            const tci_node *n);
+/* The number of a node of the request: the user's inputs first, then `nodes`. */
+TCI_INLINE int tci_request_number(const tci_request *r, const tci_node *n)
+{
+    int32_t place = *(const int32_t *)tci_table_item(&r->places, n);
+    return place < 0 ? -place - 1 : r->n_user_inputs + place - 1;
+}
+/* Makes the request one of a graph that is split between the engine and r's own backend; its key
+ * has the engine and what is part of its models. */
+TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *o,
+                              const tci_backend *engine);
 /* The same request, with the key that it has where the target has those texts. */
 TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
                                            const tc_options *o, const char *backend,
@@ -292,6 +341,12 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
  * function to run. In no cache. A counted reference, or NULL with the status. */
 TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,
                                     tci_str *log);
+/* Texts of a program, made again from the graph in its key: of kernel i of its code kernels[i]
+ * (what is computed) and loops[i] (how it runs; "" where nothing is compiled), and the source.
+ * Both have room for code->n_kernels texts on the heap. False: they cannot be made. Kernels whose
+ * schedule was measured or forced are shown as scheduled by the model. */
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/ports.c: n items of it; escapes where there is no memory. */
@@ -301,6 +356,8 @@ TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *
                                 const tci_request_copy *copy);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
+/* compile/init_units.c: its units. False: out of memory. */
+TCI_FN bool tci_code_split_init(tci_code *c);
 /* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);

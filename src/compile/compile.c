@@ -16,66 +16,23 @@
  *
  * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first makes what
  * it claimed, then waits for what others are making, so no two callers wait for each other. */
-#include "cache.h"
-
 #include <string.h>
 
 #include "../base/env.h"
 #include "../base/os.h"
 #include "../debug/check.h"
-#include "../debug/dump.h"
 #include "../debug/explain.h"
-#include "../debug/origin.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../kernel/concrete.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
-#include "backend.h"
-#include "disk.h"
-#include "graph_program.h"
-#include "jit.h"
-#include "tune.h"
+#include "autotune.h"
+#include "compile.h"
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
 enum { TCI_COMPILE_MEMORY_MB = 64 }; /* of the memory cache */
-
-typedef enum tci_compile_state {
-    TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
-    TCI_COMPILE_CLAIMED, /* ours to compile */
-    TCI_COMPILE_DONE
-} tci_compile_state;
-
-/* One request on its way. */
-typedef struct tci_compile_job {
-    tci_request *request;
-    tci_compile_state state;
-    tci_claim claim;
-    tc_status status;
-    tci_code *code;
-    tci_request_copy copy; /* in the batch's scratch, as are the next four */
-    tci_node **roots;      /* after rewriting */
-    bool intact;           /* tci_rewrite_intact */
-    tci_plan *plan;
-    int *units; /* plan kernel -> number in the batch's jit; -1: it is a call */
-    tci_dump dump;
-    tc_times times;
-} tci_compile_job;
-
-typedef struct tci_compile_batch_state {
-    tci_scratch scratch;
-    const tc_options *options;
-    const tci_backend *backend;
-    tci_compile_job *jobs;
-    int n_jobs;
-    tci_disk disk;
-    tci_jit jit;
-    tci_str *log;
-    bool verify;
-    bool native;    /* kernels go through the jit; false: interpreted */
-    char why[1024]; /* why they are interpreted though native code was wanted, or "" */
-} tci_compile_batch_state;
 
 typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
 
@@ -100,150 +57,19 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
     return lap_ns;
 }
 
-/* ---- dumps ---- */
-
-static void tci_compile_dump_graph(tci_compile_batch_state *b, tci_compile_job *job,
-                                   const char *stage, const char *file, tci_node **roots)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, stage)) {
-        tci_graph_print(&text, &b->scratch, roots, job->request->n_roots);
-        tci_dump_file(&job->dump, file, &text);
-    }
-}
-
-static void tci_compile_dump_dot(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, "dot")) {
-        tci_graph_print_dot(&text, &b->scratch, job->copy.roots, job->request->n_roots);
-        tci_dump_file(&job->dump, "graph.dot", &text);
-    }
-}
-
-static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    if (tci_dump_wants(&job->dump, "plan")) {
-        tci_str text = {.s = &b->scratch};
-        tci_plan_print(&text, job->plan);
-        tci_dump_file(&job->dump, "plan.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "dot")) {
-        tci_str text = {.s = &b->scratch};
-        tci_plan_print_dot(&text, job->plan);
-        tci_dump_file(&job->dump, "plan.dot", &text);
-    }
-    if (tci_dump_wants(&job->dump, "groups")) {
-        tci_str text = {.s = &b->scratch};
-        tci_fusion_print(&text, job->plan->fusion);
-        tci_dump_file(&job->dump, "groups.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "kernel")) {
-        tci_str text = {.s = &b->scratch};
-        for (int i = 0; i < job->plan->n_kernels; i++) {
-            tci_str_printf(&text, "%s\n", job->plan->kernels[i]->name);
-            tci_kernel_print(&text, job->plan->kernels[i]);
-            tci_str_add(&text, "\n");
-        }
-        tci_dump_file(&job->dump, "kernel.txt", &text);
-    }
-    if (job->plan->why.n) {
-        tci_str plain = {.s = &b->scratch};
-        tci_why_plain(&plain, job->plan->why.text);
-        tci_log(b->options, "fusion", "%s", tci_str_text(&plain));
-    }
-}
-
-static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, "steps")) {
-        tci_code_print(&text, job->code);
-        tci_dump_file(&job->dump, "steps.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "interp") && !job->code->n_symbols && !b->native) {
-        tci_str interp = {.s = &b->scratch};
-        for (int i = 0; i < job->code->n_kernels; i++) {
-            tci_str_printf(&interp, "%s\n", job->code->kernels[i].symbol);
-            if (job->code->kernels[i].interp) {
-                tci_interp_print(&interp, job->code->kernels[i].interp);
-            }
-            tci_str_add(&interp, "\n");
-        }
-        tci_dump_file(&job->dump, "interp.txt", &interp);
-    }
-}
-
-/* Kernels are shared between the jobs of a batch: the first job's folder shows them. */
-static void tci_compile_dump_loops(tci_compile_batch_state *b)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&b->jobs[0].dump, "loop")) {
-        for (int i = 0; i < b->jit.n_kernels; i++) {
-            const tci_jit_kernel *k = &b->jit.kernels[i];
-            if (k->loop) {
-                tci_str_printf(&text, "%s: %s\n", k->symbol, k->launch.note);
-                tci_loop_print(&text, k->loop);
-                tci_str_add(&text, "\n");
-            }
-        }
-        tci_dump_file(&b->jobs[0].dump, "loop.txt", &text);
-    }
-}
-
-/* Before the kernel whose definition the line begins, where it is one of a job's: its nodes. */
-static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, const char *line,
-                                size_t n)
-{
-    const char *open = memchr(line, '(', n);
-    if (!open || line[0] == ' ' || line[0] == '/' || line[0] == '#') {
-        return;
-    }
-    for (int j = 0; j < b->n_jobs; j++) {
-        const tci_compile_job *job = &b->jobs[j];
-        for (int t = 0; job->plan && t < job->plan->n_steps; t++) {
-            const tci_step *step = &job->plan->steps[t];
-            int unit = job->units[step->kernel];
-            const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
-            size_t length = symbol ? strlen(symbol) : 0;
-            if (length && (size_t)(open - line) >= length &&
-                !memcmp(open - length, symbol, length)) {
-                tci_origin_comment(out, job->request, step->origins, step->n_origins);
-                return;
-            }
-        }
-    }
-}
-
-/* The source with a comment before each kernel, which is in no cache. */
-static void tci_compile_comment_source(tci_compile_batch_state *b, tci_str *out, const char *source)
-{
-    while (*source) {
-        size_t n = strcspn(source, "\n");
-        n += source[n] == '\n';
-        tci_compile_comment(b, out, source, n);
-        tci_str_add_n(out, source, n);
-        source += n;
-    }
-}
-
-static void tci_compile_dump_source(tci_compile_batch_state *b)
-{
-    for (int i = 0; i < b->jit.n_sources; i++) {
-        char file[32] = "source.c";
-        if (i > 0) {
-            snprintf(file, sizeof(file), "source%d.c", i + 1);
-        }
-        if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_str commented = {.s = &b->scratch};
-            tci_compile_comment_source(b, &commented, b->jit.sources[i].text);
-            tci_dump_file(&b->jobs[0].dump, file, &commented);
-        }
-        tci_log(b->options, "source", "%s", b->jit.sources[i].text);
-    }
-}
-
 /* ---- stages of one request ---- */
+
+/* The request's graph for the stages that follow. */
+static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    if (TCI_UNLIKELY(r->engine != NULL)) {
+        tci_code *c = tci_compile_begin_code(b, job);
+        job->copy = tci_split_copy_graph(&b->scratch, c, r, &b->disk, &job->split);
+    } else {
+        job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
+    }
+}
 
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
@@ -251,7 +77,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
 
-    job->copy = tci_request_copy_graph(s, r);
+    tci_compile_copy(b, job);
     if (b->verify) {
         tci_graph_verify(s, job->copy.roots, r->n_roots);
     }
@@ -491,6 +317,24 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Of the kernels of the init list, so that programs share what they compute. */
+static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
+                                        tci_code *c)
+{
+    for (int i = 0; i < c->n_init; i++) {
+        tci_code_kernel *k = &c->kernels[c->steps[i].kernel];
+        if (k->identity || k->call) {
+            continue;
+        }
+        tci_str text = {.s = &b->scratch};
+        tci_kernel_print(&text, job->plan->kernels[c->steps[i].kernel]);
+        tci_str_printf(&text, "\n%s\n%s\n%s\n", b->backend->name, b->backend->target.features,
+                       b->backend->target.record);
+        k->identity = tci_compile_text(b, c, tci_str_text(&text));
+        k->n_identity = (int32_t)text.n;
+    }
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 static void *tci_compile_keep(void *code, size_t bytes)
 {
@@ -558,7 +402,51 @@ static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_
     return tci_str_text(&text);
 }
 
-/* Functions of the user's, which the host calls, wherever kernels run. */
+/* A call of a split graph: what it computes is in the job's list. */
+static void tci_compile_fill_split(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const tci_split_call *row = &job->split.calls[call->split];
+    int n_in = call->n_inputs;
+    call->kind = (uint8_t)row->kind;
+    call->engine = row->engine;
+    call->n_more = row->n_results - 1;
+    call->arrays = tci_compile_get(b, c, n_in + row->n_results, sizeof(*call->arrays));
+    for (int i = 0; i < row->n_results; i++) {
+        const tci_node *n = row->results[i];
+        tci_dim count = 1;
+        tc_custom_array *a = &call->arrays[n_in + i];
+        *a = (tc_custom_array){.dtype = (tc_dtype)n->dtype, .rank = n->rank};
+        a->sizes = tci_compile_get(b, c, n->rank, sizeof(*a->sizes));
+        for (int d = 0; d < n->rank; d++) {
+            a->sizes[d] = (int64_t)row->shapes[i][d];
+            count = tci_dim_mul(count, row->shapes[i][d]);
+        }
+        a->n = (int64_t)count;
+    }
+    k->symbol = tci_compile_text(b, c, job->split.name);
+    k->note = tci_compile_text(b, c, row->note);
+}
+
+/* A function of the user's, or a step of a collective. */
+static void tci_compile_fill_own(tci_compile_batch_state *b, const tci_compile_job *job,
+                                 tci_code_kernel *k, tci_code *c, tci_custom_call *call)
+{
+    const bool joins = call->comm.phase != TCI_COMM_NONE;
+    const char *together = joins ? tci_compile_collective(b, call) : NULL;
+    call->arrays = tci_compile_get(b, c, call->n_inputs + 1, sizeof(*call->arrays));
+    k->symbol = tci_compile_text(b, c,
+                                 joins ? job->plan->kernels[k - c->kernels]->name
+                                       : call->op->op.name);
+    k->note = tci_compile_text(b, c,
+                               joins       ? together
+                               : c->device ? "a function of the user's, called by the host: "
+                                             "operands are copied there, the result back; its text "
+                                             "for the device would save that"
+                                           : "a function of the user's");
+}
+
+/* Functions that the host calls, wherever kernels run. */
 static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile_job *job,
                                    tci_code *c)
 {
@@ -568,31 +456,20 @@ static void tci_compile_fill_calls(tci_compile_batch_state *b, const tci_compile
         if (!from || (b->native && job->units[i] >= 0)) {
             continue;
         }
-        int n = from->n_inputs + 1;
         tci_custom_call *call = tci_compile_get(b, c, 1, sizeof(*call));
         *call = *from;
-        call->arrays = tci_compile_get(b, c, n, sizeof(*call->arrays));
-        for (int a = 0; a < n; a++) {
+        c->device = device;
+        (from->kind ? tci_compile_fill_split : tci_compile_fill_own)(b, job, &c->kernels[i], c,
+                                                                     call);
+        for (int a = 0; a < from->n_inputs + !from->kind; a++) {
             size_t bytes = sizeof(int64_t) * (size_t)from->arrays[a].rank;
             call->arrays[a] = from->arrays[a];
             call->arrays[a].sizes = tci_compile_get(b, c, (int64_t)bytes, 1);
             memcpy(call->arrays[a].sizes, from->arrays[a].sizes, bytes);
         }
         c->kernels[i].call = call;
-        bool joins = from->comm.phase != TCI_COMM_NONE;
-        const char *together = joins ? tci_compile_collective(b, from) : NULL;
-        c->kernels[i].symbol = tci_compile_text(b, c,
-                                                joins ? job->plan->kernels[i]->name
-                                                      : from->op->op.name);
-        c->kernels[i].note = tci_compile_text(
-            b, c,
-            joins    ? together
-            : device ? "a function of the user's, called by the host: operands are copied "
-                       "there, the result back; its text for the device would save that"
-                     : "a function of the user's");
         c->kernels[i].n_tasks = 1;
         c->calls = true;
-        c->device = device;
     }
 }
 
@@ -617,34 +494,12 @@ static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
     c->source = tci_compile_text(b, c, tci_str_text(&text));
 }
 
-/* The job's code with what does not follow from a plan. */
-static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    const tci_request *r = job->request;
-    job->code = tci_code_make();
-    tci_code *c = job->code;
-    if (!c) {
-        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
-    }
-    c->key = tci_compile_get(b, c, (int64_t)r->key_bytes, 1);
-    memcpy(c->key, r->key, r->key_bytes);
-    c->key_bytes = r->key_bytes;
-    c->hash = r->hash;
-    c->compiler = r->compiler;
-    c->n_symbols = r->n_symbols;
-    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
-    for (int i = 0; i < r->n_symbols; i++) {
-        c->symbols[i] = r->symbols[i];
-    }
-    return c;
-}
-
 /* The only stage of a program of a graph-level backend. */
 static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
     int64_t at = tci_os_now_ns();
-    job->copy = tci_request_copy_graph(&b->scratch, r);
+    job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
     tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
     job->times.key = tci_compile_lap(&at, "graph");
     tci_code *c = tci_compile_begin_code(b, job);
@@ -662,7 +517,7 @@ static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job 
 static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
 {
     const tci_request *r = job->request;
-    tci_code *c = tci_compile_begin_code(b, job);
+    tci_code *c = job->code ? job->code : tci_compile_begin_code(b, job); /* a split graph has it */
     c->exports = b->jit.exports;
     c->intact = job->intact;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
@@ -702,12 +557,13 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         }
     }
     tci_compile_fill_source(b, c);
-    if (!tci_code_list(c)) {
+    tci_compile_fill_identities(b, job, c);
+    if (!tci_code_list(c) || !tci_code_split_init(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
     }
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
-    tci_explain_text(&explain, job->plan, c, b->why);
+    tci_explain_text(&explain, job->plan, c, b->why, job->split.text);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
     if (b->verify) {
         tci_code_verify(&b->scratch, c);
@@ -837,7 +693,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
             if (job->code->fallback) {
                 TCI_COMPILE_COUNT(interpreted);
             }
-            if (b->native && !b->options->check) {
+            if (b->native && !b->options->check && !job->request->engine) {
                 tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
             }
             tci_compile_report(b, job);
@@ -912,7 +768,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->state != TCI_COMPILE_CLAIMED) {
             continue;
         }
-        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check;
+        bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -1106,6 +963,83 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
     tci_scratch_free(&b->scratch);
     tci_heap_free(b);
     return status;
+}
+
+/* ---- texts of a program that exists ---- */
+
+static tc_status tci_compile_show_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str unused = {.s = &b->scratch};
+    int64_t at = tci_os_now_ns();
+    if (tci_jit_find_compiler(&b->jit, &unused)) {
+        b->jit.compiler.vector_bytes = b->backend->target.vector_bytes;
+    }
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    return TC_OK;
+}
+
+static bool tci_compile_show_job(tci_compile_batch_state *b, tci_compile_job *job,
+                                 const tci_code *code, tci_str *kernels, tci_str *loops,
+                                 tci_str *source)
+{
+    bool ok = tci_compile_guard(b, tci_compile_front, job) == TC_OK &&
+              job->plan->n_kernels == code->n_kernels;
+    bool native = ok && b->native && tci_compile_guard(b, tci_compile_show_back, job) == TC_OK;
+    for (int i = 0; ok && i < code->n_kernels; i++) {
+        const tci_jit_kernel *k = native && job->units[i] >= 0 ? &b->jit.kernels[job->units[i]]
+                                                               : NULL;
+        tci_kernel_print(&kernels[i], job->plan->kernels[i]);
+        if (k && k->loop) {
+            tci_loop_print(&loops[i], k->loop);
+        }
+    }
+    for (int i = 0; native && i < b->jit.n_sources; i++) {
+        tci_str_add_n(source, b->jit.sources[i].text, b->jit.sources[i].n);
+    }
+    return ok;
+}
+
+/* The request that a key is of; NULL: it is not understood. */
+static tci_request *tci_compile_request_of(tci_scratch *s, const tci_code *code, size_t key_graph,
+                                           const tc_options *o, const tci_backend *backend)
+{
+    tci_key_graph g;
+    if (setjmp(s->escape) || !tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
+        return NULL;
+    }
+    return tci_request_make(s, g.nodes, g.n_inputs, g.roots, g.n_roots, o, backend->name,
+                            &backend->target);
+}
+
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source)
+{
+    tc_options own = *o;
+    own.backend = code->backend;
+    const tci_backend *backend = key_graph ? tci_backend_pick(&own) : NULL;
+    tci_compile_batch_state *b = backend && !backend->graph ? tci_heap_get(sizeof(*b)) : NULL;
+    if (!b) {
+        return false;
+    }
+    tci_str log = {0};
+    tci_scratch_init(&b->scratch);
+    tci_compile_job job = {
+        .request = tci_compile_request_of(&b->scratch, code, key_graph, &own, backend)};
+    b->options = &own;
+    b->backend = backend;
+    b->log = &log;
+    b->native = backend->calls != NULL;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, &own, backend, &b->disk);
+    b->jit.shows = true;
+    bool ok = job.request && tci_compile_show_job(b, &job, code, kernels, loops, source);
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_str_free(&log);
+    tci_heap_free(b);
+    return ok;
 }
 
 #undef TCI_COMPILE_COUNT

@@ -21,7 +21,8 @@
  * may write hundreds, and sources, which only people read, are not: one that a crash has torn is
  * refused by its checksum, and its kernel is compiled once more.
  *
- * One function describes an entry both ways (compile/wire.h): what is written is what is read. */
+ * One function describes an entry both ways (compile/serialize.h): what is written is what is
+ * read. */
 #include "disk.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@
 #include "../base/env.h"
 #include "../base/workdir.h"
 #include "../debug/dump.h"
-#include "wire.h"
+#include "serialize.h"
 
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 

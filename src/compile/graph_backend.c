@@ -115,7 +115,7 @@ TCI_FN int tci_graph_backend_threads(const tc_options *o)
 
 TCI_FN void tci_graph_backend_free(tci_graph_program *p)
 {
-    if (p) {
+    for (; p; p = p->next) {
         p->entry->calls->free(p->entry->calls->user, p->compiled);
     }
 }

@@ -13,6 +13,8 @@ typedef struct tci_model_graph {
     tci_node *const *inputs, *const *roots;
     const tc_graph_port *input_ports, *output_ports; /* names, dtypes, sizes */
     int n_inputs, n_roots;
+    const tci_table *known; /* nodes whose item is not 0: of the request, */
+    tci_node **at;          /* of which this one is being written; or NULL */
 } tci_model_graph;
 
 struct tc_graph_format {
@@ -29,7 +31,7 @@ struct tci_graph_entry {
     struct tci_graph_entry *next;
 };
 
-/* What an engine made of a graph (compile/graph_program.c); owned by its code. */
+/* What an engine made of a graph or a part of one (compile/graph_program.c); owned by its code. */
 struct tci_graph_program {
     const struct tci_graph_entry *entry;
     void *compiled;
@@ -37,6 +39,7 @@ struct tci_graph_program {
     int n_constants;
     int32_t *constants;
     uint64_t *versions;
+    struct tci_graph_program *next; /* of the same code */
 };
 /* True if the leaf is part of the model; else it is a parameter, an input of the engine. */
 TCI_INLINE bool tci_graph_backend_embeds(const tci_node *leaf)
@@ -45,7 +48,7 @@ TCI_INLINE bool tci_graph_backend_embeds(const tci_node *leaf)
 }
 /* Threads that an engine may use. */
 TCI_FN int tci_graph_backend_threads(const tc_options *o);
-/* No run of it is under way. NULL is fine. */
+/* Frees what the engine has of it and of the next ones; no run of them is under way. NULL: none. */
 TCI_FN void tci_graph_backend_free(tci_graph_program *p);
 
 /* The backend of that name, with or without an option; NULL: there is none, or no memory for it. */

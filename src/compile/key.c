@@ -15,7 +15,7 @@
 
 #include "../base/env.h"
 #include "../ops/comm.h"
-#include "forced.h"
+#include "schedule_file.h"
 #include "graph_backend.h"
 
 /* ---- the walk ---- */
@@ -40,13 +40,6 @@ typedef struct tci_key_walk {
 TCI_INLINE int32_t *tci_key_place(tci_request *r, const tci_node *n)
 {
     return tci_table_at(&r->places, n);
-}
-
-/* The number in the key of a node that the walk has met. */
-TCI_INLINE int tci_key_number_of(const tci_request *r, const tci_node *n)
-{
-    int32_t place = *(const int32_t *)tci_table_item(&r->places, n);
-    return place < 0 ? -place - 1 : r->n_user_inputs + place - 1;
 }
 
 static void tci_key_add_input(tci_key_walk *w, tci_node *n)
@@ -432,7 +425,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        tci_key_number(k, (uint64_t)tci_key_number_of(r, n->in[i]));
+        tci_key_number(k, (uint64_t)tci_request_number(r, n->in[i]));
     }
     if (n->op == TCI_OP_CUSTOM) { /* the number is of this process */
         const tci_custom *c = tci_custom_get(n->attr[0]);
@@ -535,7 +528,7 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     }
     tci_key_reserve(&k, 10 * (size_t)r->n_roots);
     for (int i = 0; i < r->n_roots; i++) {
-        tci_key_number(&k, (uint64_t)tci_key_number_of(r, r->roots[i]));
+        tci_key_number(&k, (uint64_t)tci_request_number(r, r->roots[i]));
     }
     if (TCI_UNLIKELY(embeds)) {
         tci_key_constants(&k, r, o);
@@ -567,6 +560,21 @@ TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
     return other;
 }
 
+TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *o,
+                              const tci_backend *engine)
+{
+    tci_key_bytes k = {s, NULL, NULL, NULL};
+    tci_key_reserve(&k, r->key_bytes);
+    memcpy(k.at, r->key, r->key_bytes);
+    k.at += r->key_bytes;
+    tci_key_text(&k, engine->name);
+    tci_key_constants(&k, r, o);
+    r->engine = engine;
+    r->key = k.begin;
+    r->key_bytes = (size_t)(k.at - k.begin);
+    r->hash = tci_hash_bytes(r->key, r->key_bytes);
+}
+
 /* ---- effects ---- */
 
 /* Puts the effects behind the others and returns how many there are. */
@@ -596,7 +604,9 @@ static void tci_key_find_effects(tci_scratch *s, tci_request *r)
             r->effects[i]++;
         }
         for (int k = 0; k < i; k++) {
-            if (r->captured[r->effects[k]]->storage == param->storage) {
+            bool same = r->effects[k] == r->effects[i] || /* read from a key: without storage */
+                        (param->storage && r->captured[r->effects[k]]->storage == param->storage);
+            if (same) {
                 tci_scratch_fail(s, TC_ERR_ARGUMENT,
                                  "two tc_assign to one parameter: expected one in a program");
             }
@@ -663,7 +673,7 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     }
     tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     for (int i = 0; i < n->n_in; i++) {
-        in[i] = places[tci_key_number_of(r, n->in[i])];
+        in[i] = places[tci_request_number(r, n->in[i])];
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
     const int64_t *attr = tci_key_own_words(s, r, n);
@@ -673,6 +683,12 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
         copy->attr[TCI_COLLECTIVE_NUMBER] = tci_key_collective_number(r, n);
     }
     return copy;
+}
+
+TCI_FN const tci_dim *tci_request_own_shape(tci_scratch *s, const tci_request *r, const tci_node *n)
+{
+    (void)s, (void)r;
+    return tci_key_own_list(s, r, n->rank, n->shape);
 }
 
 /* The name by which kernels that compute the node are called, where that is not its own op's. */
@@ -685,7 +701,8 @@ static const char *tci_key_called(const tci_node *n)
 
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for
  * the next. */
-TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r)
+TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r,
+                                               const tci_request_cut *cut)
 {
     tci_request_copy c;
     c.graph = TCI_NEW(s, tci_graph);
@@ -703,7 +720,12 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
         places[i] = c.inputs[i];
     }
     int n_captured = 0, n_literals = 0;
-    for (int i = 0; i < r->n_nodes; i++) {
+    for (int at = 0; at < (cut ? cut->n : r->n_nodes); at++) {
+        int i = cut ? cut->order[at] : at;
+        if (i < 0) {
+            cut->make(cut->user, c.graph, -1 - i, places);
+            continue;
+        }
         const tci_node *n = r->nodes[i];
         c.graph->region = (uint32_t)(r->n_user_inputs + i) + 1;
         c.graph->call = tci_key_called(n);
@@ -716,7 +738,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
         }
     }
     for (int i = 0; i < r->n_roots; i++) {
-        c.roots[i] = places[tci_key_number_of(r, r->roots[i])];
+        c.roots[i] = places[tci_request_number(r, r->roots[i])];
     }
     return c;
 }

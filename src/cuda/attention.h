@@ -1,17 +1,18 @@
-/* cuda/attention.h - the main loop of attention on Hopper's matrix units, as text. */
+/* cuda/attention.h - CUDA text of fused attention on WGMMA: the main loop. */
 #ifndef TCI_CUDA_ATTENTION_H
 #define TCI_CUDA_ATTENTION_H
 
 #include "../loop/attention.h"
-#include "matrix.h"
+#include "wgmma.h"
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/matrix.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
-/* Functions of a kernel's class (cuda/backward.c). NAME_end: the last of n, where tiles of `tile`
- * go beyond, as what is read for a row or step that does not exist is that of the last one. */
+/* Functions of a kernel's class (cuda/attention_backward.c). NAME_end: the last of n, where tiles
+ * of `tile` go beyond, as what is read for a row or step that does not exist is that of the last
+ * one. */
 TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
 /* order: the number of the tile that is in place t, longest first, by so many heads that what all
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */

@@ -155,7 +155,7 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps; on Hopper for what its matrix units do not take (cuda/matrix.c). Operations
+/* The units of warps; on Hopper for what its matrix units do not take (cuda/wgmma.c). Operations
  * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
  * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
  * have other units too, as A100. f64 is no faster than by threads but on the large ones. */

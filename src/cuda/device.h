@@ -3,7 +3,7 @@
 #define TCI_CUDA_DEVICE_H
 
 #include "load.h"
-#include "matrix.h"
+#include "wgmma.h"
 
 enum { TCI_CUDA_DEVICES = 16 };
 
@@ -15,7 +15,7 @@ typedef struct tci_cuda_device {
     bool known;    /* it was tried to open it */
     void *context; /* the primary one, retained for the rest of the process; NULL: none */
     void *stream;  /* of what is given to no other queue */
-    void *decide;  /* atomic: the kernel of cuda/loop.c, made when first needed */
+    void *decide;  /* atomic: the kernel of cuda/graph_while.c, made when first needed */
     tc_backend_target target;
 } tci_cuda_device;
 
@@ -74,7 +74,7 @@ TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
  * waits for it. What comes before `first` is in a graph before. after: room for as many. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
                                    int i, void **after);
-/* cuda/loop.c: a member of tc_backend. */
+/* cuda/graph_while.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
 /* ---- cuda/memory.c ---- */

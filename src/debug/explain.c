@@ -88,7 +88,7 @@ static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
 }
 
 TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code,
-                             const char *fallback)
+                             const char *fallback, const char *split)
 {
     int64_t bytes = 0, flops = 0;
     int n_each = plan->n_steps - plan->n_init;
@@ -118,6 +118,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_str_add(out, "interpreted instead of compiled, because:\n");
         tci_explain_lines(out, "  ", fallback);
     }
+    tci_str_add(out, split ? split : "");
     if (plan->n_init) {
         tci_str_add(out, "launches, once:\n");
     }

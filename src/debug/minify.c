@@ -12,7 +12,7 @@
 
 #include "../base/alloc.h"
 #include "../base/env.h"
-#include "label.h"
+#include "intern.h"
 #include "repro.h"
 
 #ifndef TC_NO_DEBUG

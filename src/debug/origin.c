@@ -2,14 +2,14 @@
  *
  * In: the request that found or made a program's code. Out: line, call and region of each canonical
  * node, and texts of them.
- * The one idea: code (and the disk cache) holds canonical numbers only (plan/origin.c); what they
- * are in the user's source belongs to the program, so a cache hit shows the lines of this program.
- * */
+ * The one idea: code (and the disk cache) holds canonical numbers only (plan/kernel_origin.c); what
+ * they are in the user's source belongs to the program, so a cache hit shows the lines of this
+ * program. */
 #include "origin.h"
 
 #include <string.h>
 
-#include "label.h"
+#include "intern.h"
 
 TCI_FN const char *tci_origin_base(const char *path)
 {

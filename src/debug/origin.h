@@ -7,7 +7,7 @@
 
 /* Of one canonical node of a program. */
 struct tci_origin {
-    uint32_t file, region; /* debug/label.h; region with TCI_REGION_BACKWARD */
+    uint32_t file, region; /* debug/intern.h; region with TCI_REGION_BACKWARD */
     int32_t line;
     const char *call; /* "tc_cos"; NULL: unknown */
 };

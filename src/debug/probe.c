@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../api/debug.h"
-#include "../api/frame.h"
+#include "../api/call_frame.h"
 #include "origin.h"
 
 #ifndef TC_NO_DEBUG

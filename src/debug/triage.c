@@ -1,4 +1,5 @@
-/* debug/triage.c - at which rung of a ladder the result of a program changes.
+/* debug/triage.c - bisects a wrong result: finds the stage or option at which the result of a
+ * program changes.
  *
  * In: a program and its inputs. Out: a line for each way to run it, from the plainest to what it
  * does, and where the result is another one.
@@ -10,7 +11,7 @@
 
 #include "../api/debug.h"
 #include "case.h"
-#include "label.h"
+#include "intern.h"
 #include "origin.h"
 
 #ifndef TC_NO_DEBUG

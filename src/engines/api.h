@@ -1,5 +1,4 @@
-/* engines/api.h - engines of others as backends by name: onnxruntime, OpenVINO. The public half of
- * tc_engines.h. */
+/* engines/api.h - engines of others as backends by name. The public half of tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -15,6 +14,9 @@ extern "C" {
  *     name      library                   options after ':'
  *     onnxrt    libonnxruntime.so 1.18+   cpu (default), cuda, tensorrt, openvino, dnnl
  *     openvino  libopenvino_c.so 2025.0+  cpu (default), gpu, npu, auto
+ *     openxla   a PJRT plugin 0.50+       cpu (default), cuda, rocm, or the path of any plugin
+ *     tvm       libtvm_runtime.so with    cpu (default)
+ *               tvm-ffi 0.1
  *
  *     tc_options o = {.backend = "onnxrt"};
  *     if (tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &f) != TC_OK) puts(tc_error(y));
@@ -22,8 +24,9 @@ extern "C" {
  * Nothing of them is needed to build. A library is looked for, when its name is asked for, in the
  * directories of TC_ENGINES (separated by ':'), in Python's site-packages ($VIRTUAL_ENV, ~/.local,
  * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the
- * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). It stays loaded. A library that
- * crashes while it is loaded does so in a child process, and is refused. */
+ * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). tvm compiles in a child process
+ * by its Python tool, the python3 of the environment in which it was found. A library stays loaded.
+ * One that crashes while it is loaded does so in a child process, and is refused. */
 
 /* Compiles the graph (lists as tc_compile_fn takes them) for every backend that is usable here,
  * including engines, runs each for about `ms` milliseconds and sets *name to the fastest one, which

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../api/frame.h"
+#include "../api/call_frame.h"
 #include "../base/os.h"
 #include "api.h"
 

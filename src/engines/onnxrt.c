@@ -38,10 +38,13 @@
     X(providers_free, 126, void *, (char **names, int n))                                          \
     X(tensorrt_use, 170, void *, (void *options, const void *provider))                            \
     X(tensorrt_make, 171, void *, (void **provider))                                               \
+    X(tensorrt_free, 174, void, (void *provider))                                                  \
     X(cuda_use, 204, void *, (void *options, const void *provider))                                \
     X(cuda_make, 205, void *, (void **provider))                                                   \
+    X(cuda_free, 208, void, (void *provider))                                                      \
     X(dnnl_use, 239, void *, (void *options, const void *provider))                                \
     X(dnnl_make, 240, void *, (void **provider))                                                   \
+    X(dnnl_free, 243, void, (void *provider))                                                      \
     X(openvino_use, 275, void *, (void *options, const char *const *keys,                          \
                                   const char *const *values, size_t n))
 
@@ -181,19 +184,28 @@ static bool tci_ort_has(const char *option, char text[TC_GRAPH_TEXT])
     return has;
 }
 
+/* A provider's record of options, with its defaults; the session's options keep a copy. */
+static bool tci_ort_add(void *options, void *(*make)(void **), void *(*use)(void *, const void *),
+                        void (*drop)(void *), char text[TC_GRAPH_TEXT])
+{
+    void *provider = NULL;
+    if (tci_ort_fails(make(&provider), text)) {
+        return false;
+    }
+    bool used = !tci_ort_fails(use(options, provider), text);
+    drop(provider);
+    return used;
+}
+
 static bool tci_ort_use(void *options, const char *option, char text[TC_GRAPH_TEXT])
 {
     const tci_ort_api *a = &tci_ort.api;
-    void *provider = NULL;
     if (!strcmp(option, "cuda")) {
-        return !tci_ort_fails(a->cuda_make(&provider), text) &&
-               !tci_ort_fails(a->cuda_use(options, provider), text);
+        return tci_ort_add(options, a->cuda_make, a->cuda_use, a->cuda_free, text);
     } else if (!strcmp(option, "tensorrt")) {
-        return !tci_ort_fails(a->tensorrt_make(&provider), text) &&
-               !tci_ort_fails(a->tensorrt_use(options, provider), text);
+        return tci_ort_add(options, a->tensorrt_make, a->tensorrt_use, a->tensorrt_free, text);
     } else if (!strcmp(option, "dnnl")) {
-        return !tci_ort_fails(a->dnnl_make(&provider), text) &&
-               !tci_ort_fails(a->dnnl_use(options, provider), text);
+        return tci_ort_add(options, a->dnnl_make, a->dnnl_use, a->dnnl_free, text);
     } else if (!strcmp(option, "openvino")) {
         static const char *const keys[] = {"device_type"}, *const values[] = {"CPU"};
         return !tci_ort_fails(a->openvino_use(options, keys, values, 1), text);

@@ -25,7 +25,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "../api/batch.h"
+#include "../api/compile_jobs.h"
 #include "../api/io.h"
 #include "../base/posix.h"
 #include "names.h"

@@ -5,10 +5,10 @@
  *            ops/table.h, given their meaning once
  *   rules.c  the same for rows marked OWN: movement, contractions, composites
  *   products.c  gradients of products, of which a factor may be 0
- *   slopes.c derivatives of rows that are no formula of a line
+ *   derivatives.c derivatives of rows that are no formula of a line
  *   repeat.c a repetition's, which is one the other way round
  *   grad.c   the walk from the loss back to what is asked for
- *   widen.c  a graph in f64, in which differences are good enough to judge gradients
+ *   to_f64.c  a graph in f64, in which differences are good enough to judge gradients
  *   jvp.c    the walk the other way: what changes in the inputs make of the results */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
@@ -40,7 +40,8 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
-/* grad/slopes.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in, NULL out. */
+/* grad/derivatives.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in, NULL
+ * out. */
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
 
@@ -89,7 +90,7 @@ TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_
 TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
                           tci_node *const *roots, int n, tci_node **tangents);
 
-/* grad/widen.c: root in f64. wide: of tci_node *; holds the leaves that stand for nodes, then what
+/* grad/to_f64.c: root in f64. wide: of tci_node *; holds the leaves that stand for nodes, then what
  * each node of the list that is returned, inputs first, is in f64. */
 TCI_FN tci_node_list tci_widen_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_table *wide);
 

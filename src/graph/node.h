@@ -135,8 +135,8 @@ typedef struct tci_node {
     const char *name;     /* INPUT */
     tc_site site;         /* the user's line that made it */
     const char *call;     /* the public call that stands there, "tc_gather"; NULL: unknown */
-    /* In a context's graph the region that was open (debug/label.h), with TCI_REGION_BACKWARD. In a
-     * compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
+    /* In a context's graph the region that was open (debug/intern.h), with TCI_REGION_BACKWARD. In
+     * a compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
     uint32_t region;
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */

@@ -7,7 +7,7 @@
 #ifndef TCI_INTERP_PREPARE_H
 #define TCI_INTERP_PREPARE_H
 
-#include "steps.h"
+#include "linear_ir.h"
 
 typedef enum tci_prep_kind {
     TCI_PREP_CONST,
@@ -95,7 +95,7 @@ TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a);
 /* interp/nodes.c */
 TCI_FN void tci_prep_nodes(tci_prep *b);
 
-/* interp/needs.c */
+/* interp/hoist.c */
 TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
@@ -112,7 +112,7 @@ TCI_FN int tci_prep_block(tci_prep *b, int x);
 TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n);
 TCI_FN void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot);
 
-/* interp/steps.c */
+/* interp/linear_ir.c */
 TCI_FN int tci_prep_value(tci_prep *b, int bytes, bool varies);
 TCI_FN void tci_prep_step(tci_prep *b, tci_interp_step st);
 TCI_FN tci_interp_step tci_prep_blank_step(tci_interp_kind kind);
@@ -126,7 +126,7 @@ TCI_FN int tci_prep_outer_vec(const tci_prep *b);
 TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which);
 TCI_FN void tci_prep_stage(tci_prep *b, int s);
 
-/* interp/reds.c */
+/* interp/reductions.c */
 TCI_FN int tci_prep_make_red(tci_prep *b, int red);
 TCI_FN void tci_prep_need_red(tci_prep *b, int red);
 TCI_FN void tci_prep_join(tci_prep *b, int red);
@@ -139,7 +139,7 @@ TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
 TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept */
 
-/* interp/place.c */
+/* interp/value_memory.c */
 TCI_FN void tci_prep_memory(tci_prep *b);
 TCI_FN void tci_prep_mark_all(tci_prep *b);
 

@@ -1,8 +1,8 @@
 /* interp/values.c - scalar operations as the nodes that an interpreted kernel is prepared from.
  *
  * In: an operation over nodes, with its dtypes. Out: the node of its value, one for equal ones. A
- * node is in terms of storage bits and of loops that interp/loops.c has: MATH prims are replaced by
- * their recipe, storage conversions, bool masks and sign tricks are spelled out. */
+ * node is in terms of storage bits and of loops that interp/vector_ops.c has: MATH prims are
+ * replaced by their recipe, storage conversions, bool masks and sign tricks are spelled out. */
 #include <string.h>
 
 #include "../base/hash.h"

@@ -1,10 +1,10 @@
-/* interp/verify.c - checks the invariants of interp/steps.h; a broken one escapes as an internal
- * error.
+/* interp/verify.c - checks the invariants of interp/linear_ir.h; a broken one escapes as an
+ * internal error.
  *
  * One walk over the sections in the order in which they run. A value can be read from the step that
  * makes it on, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
  * after. */
-#include "steps.h"
+#include "linear_ir.h"
 
 typedef struct tci_iverify {
     tci_scratch *s;

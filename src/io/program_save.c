@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../debug/label.h"
+#include "../debug/intern.h"
 #include "../debug/origin.h"
 #include "../run/dynamic.h"
-#include "../run/later.h"
+#include "../run/async_compile.h"
 
 typedef struct tci_save {
     tci_scratch s;
@@ -43,6 +43,8 @@ static void tci_save_check(tci_save *p)
     }
     if (f->collectives) {
         why = "it uses communicators, which are of this process";
+    } else if (f->code->engine) {
+        why = "an engine runs it, or a part of it";
     } else if (f->options.check) {
         why = "it is checked (options.check)";
     } else if (!f->key_graph && !p->asked->key_graph) {
@@ -188,7 +190,9 @@ static void tci_save_pack(tci_save *p)
         tci_scratch_fail(&p->s, status, "what is computed once: %s", tc_status_text(status));
     }
     p->v.kept.bytes = f->code->kept_bytes;
-    p->v.kept.data = tci_kept_memory(p->call);
+    void *bytes = tci_scratch_get(&p->s, (size_t)f->code->kept_bytes);
+    tci_kept_copy(p->call, bytes);
+    p->v.kept.data = bytes;
 }
 
 static void tci_save_modules(tci_save *p)

@@ -10,10 +10,10 @@
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as a matrix unit sees them. A unit takes halves that lie as kernel/matrix.h
- * says; threads alone take f32 and halves, however they lie. Like kernel/matrix.c this is a
- * function of shape, layout, dtype and the kind of machine, and loop/ can schedule whatever it says
- * yes to. */
+ * and its two products as a matrix unit sees them. A unit takes halves that lie as
+ * kernel/matrix_unit.h says; threads alone take f32 and halves, however they lie. Like
+ * kernel/matrix_unit.c this is a function of shape, layout, dtype and the kind of machine, and
+ * loop/ can schedule whatever it says yes to. */
 #include "attention.h"
 
 #include <string.h>
@@ -378,7 +378,7 @@ TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix
     return cut->is_cut ? (steps + 1) / 2 : steps;
 }
 
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 {
     bool steps = false, on_unit = false;
     for (int r = 0; r < k->n_reds; r++) {

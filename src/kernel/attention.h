@@ -1,9 +1,8 @@
-/* kernel/attention.h - recognizes fused attention for GPUs, on tensor cores or by SIMT threads.
- * */
+/* kernel/attention.h - recognizes fused attention for GPUs, on tensor cores or by SIMT threads. */
 #ifndef TCI_KERNEL_ATTENTION_H
 #define TCI_KERNEL_ATTENTION_H
 
-#include "matrix.h"
+#include "matrix_unit.h"
 
 enum {
     TCI_ATTENTION_SIZE = 256, /* of a query, and of a value, at most */
@@ -29,7 +28,7 @@ typedef struct tci_attention {
     bool on_unit;      /* a matrix unit takes its factors as they lie; threads take any */
     bool tells;        /* stores values of a row alone, made of */
     int32_t most, sum; /* its largest score and the sum of its powers */
-    int32_t threads;   /* of a block without a matrix unit (loop/flash.h); 0: it is on one; */
+    int32_t threads;   /* of a block (loop/simt_attention.h); 0: on a matrix unit; */
     int32_t blocks;    /* and how many of them a processor has at once */
     int32_t rings;     /* of keys, and of values, each of scores.columns */
     int32_t slots;     /* for the queries of a tile */
@@ -43,12 +42,12 @@ TCI_BLOCK_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
 /* Has the kernel the class of such a kernel, by threads alone? */
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k);
 
-/* Parts of it (kernel/backward.c). Do blocks of the machine have a form by threads? */
+/* Parts of it (kernel/attention_backward.c). Do blocks of the machine have a form by threads? */
 static inline bool tci_attention_has_threads(tci_machine machine)
 {
-    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+    return machine.block_threads > 0 && !machine.no_exchange;
 }
 /* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_BLOCK_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);

@@ -34,8 +34,8 @@ enum {
     TCI_GATHER_FEW = 2,        /* or so few of one side: of rows whatever else there is, where the
                                * columns' factor lies along products */
     TCI_PER_POINT_SHORT = 128, /* columns; below it a thread per point (loop/thread_per_point.c) */
-    TCI_WINDOW_FEW = 32,       /* products with filters that a thread sums (loop/window.c), */
-    TCI_WINDOW_CHAIN = 512     /* and of a gradient of filters */
+    TCI_WINDOW_FEW = 32,   /* products with filters that a thread sums (loop/short_reduction.c), */
+    TCI_WINDOW_CHAIN = 512 /* and of a gradient of filters */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
@@ -58,7 +58,7 @@ typedef struct tci_machine {
     int block_threads;
     bool has_work;  /* each thread is given work memory (tci_launch.work_bytes), */
     bool has_flags; /* or, of blocks, which begin in order, each step memory of its own */
-    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+    /* processors that have a matrix unit (loop/wgmma_gemm.h), 0: none; contractions may be made for
      * it */
     int matrix_units;
     int int_points;   /* products of integers: tc_backend_target.int_points */

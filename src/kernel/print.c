@@ -186,8 +186,10 @@ static void tci_kernel_print_call(tci_str *out, const tci_custom_call *call)
                        tci_comm_verb_reduces(c->verb) ? " " : "",
                        tci_comm_verb_reduces(c->verb) ? tci_comm_how_name(c->how) : "",
                        (int)c->number, (long long)c->comm, (int)c->ranks, (int)c->peer);
-    } else {
+    } else if (call->op) {
         tci_str_printf(out, "  call %s version %d:", call->op->op.name, call->op->op.version);
+    } else {
+        tci_str_printf(out, "  call %d of the engine:", call->split);
     }
     for (int i = 0; i <= call->n_inputs; i++) {
         const tc_custom_array *a = &call->arrays[i];

@@ -8,7 +8,7 @@
  *                        Powers of what is never above 0 become EXPN.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 #include "simplify.h"
-#include "range.h"
+#include "value_range.h"
 
 /* ---- what is needed ---- */
 

@@ -8,7 +8,7 @@
  * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
 #include <string.h>
 
-#include "build.h"
+#include "lower_expr.h"
 
 typedef struct tci_access_guard {
     tci_truth truth;

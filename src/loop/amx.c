@@ -13,10 +13,10 @@
  *               steps; sums to memory; after the last block the later stages, row after row
  *
  * The one idea: a register is a number, and each instruction of the unit one statement
- * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+ * (loop/memory_ops.h), so that a dialect spells the unit or plain C that does the same. */
 #include "amx.h"
 
-#include "matrix.h"
+#include "wgmma_gemm.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
  * loop IR: the value of one score, and the chain behind the second product, which is that of any
- * product (loop/matrix.c). */
+ * product (loop/wgmma_gemm.c). */
 #include "attention.h"
 
 #include "stage.h"

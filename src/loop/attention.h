@@ -7,13 +7,13 @@
  * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
  * row's largest so far, which are at once, rounded, the first factor of the product with the
  * values. The sums of a step are made while the powers of the next one are. Behind the last step
- * they are divided and left in shared memory as loop/matrix.h says, where the same warps take their
- * rows through the rest of the kernel. */
+ * they are divided and left in shared memory as loop/wgmma_gemm.h says, where the same warps take
+ * their rows through the rest of the kernel. */
 #ifndef TCI_LOOP_ATTENTION_H
 #define TCI_LOOP_ATTENTION_H
 
 #include "../kernel/attention.h"
-#include "matrix.h"
+#include "wgmma_gemm.h"
 
 enum { TCI_ATTENTION_TILES = 6 };
 

@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_CAUSAL_BOUND_H
 #define TCI_LOOP_CAUSAL_BOUND_H
 
-#include "build.h"
+#include "lower_expr.h"
 
 /* Row i of the outer axis `row_axis` sees the elements below base + step * i of the inner axis
  * `axis` alone, or, `low`, those from there on; step 0 or 1. */

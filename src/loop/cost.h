@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_COST_H
 #define TCI_LOOP_COST_H
 
-#include "build.h"
+#include "lower_expr.h"
 
 /* Flops of one point of a stage. */
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);

@@ -12,7 +12,7 @@
  * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
  * that any of them, or a place of an operand, needs. On a processor a task is a round. On blocks of
  * threads the one block that is launched runs the rounds between two words that it is given. */
-#include "form.h"
+#include "schedule_kind.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@
 #define TCI_LOOP_IR_H
 
 #include "loop.h"
-#include "mem.h"
+#include "memory_ops.h"
 
 typedef enum tci_lx_op {
     TCI_LX_CONST,      /* c */
@@ -171,8 +171,8 @@ struct tci_loop {
      * cut off, of one that the query sees. */
     const struct tci_attention *attention;
     /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
-     * loop/backward.h says. */
-    const struct tci_backward *backward;
+     * loop/attention_backward.h says. */
+    const struct tci_attn_grad *backward;
     struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };
@@ -201,7 +201,7 @@ static inline int tci_lmem_told(tc_dtype t)
 
 /* loop/bounds_check.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
-/* loop/narrow.c: of a finished loop. */
+/* loop/index_width.c: of a finished loop. */
 TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);

@@ -7,8 +7,8 @@
 #include "../kernel/machine.h"
 
 typedef struct tci_loop tci_loop;   /* loop/ir.h */
-typedef struct tci_sched tci_sched; /* a schedule: loop/form.h */
-typedef struct tci_query tci_query; /* a kernel on a machine: loop/form.h */
+typedef struct tci_sched tci_sched; /* a schedule: loop/schedule_kind.h */
+typedef struct tci_query tci_query; /* a kernel on a machine: loop/schedule_kind.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {

@@ -2,6 +2,6 @@
 #ifndef TCI_LOOP_MMA_GEMM_H
 #define TCI_LOOP_MMA_GEMM_H
 
-#include "block_forms.h"
+#include "gpu_schedules.h"
 
 #endif

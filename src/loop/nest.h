@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_NEST_H
 #define TCI_LOOP_NEST_H
 
-#include "form.h"
+#include "schedule_kind.h"
 
 /* The outer domain is cut into units: one point of the outer axes that are neither vectorized nor
  * tiled, times one chunk of the vector axis, times one group of row tiles. A task is `grain`

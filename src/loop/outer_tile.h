@@ -4,7 +4,7 @@
 #define TCI_LOOP_OUTER_TILE_H
 
 #include "../kernel/window_overlap.h"
-#include "build.h"
+#include "lower_expr.h"
 
 /* The outer points worked on together: n_rows values of one outer axis times n_vecs vectors of the
  * vector axis. row_axis -1: one row and no binding; vec_axis -1: likewise. */

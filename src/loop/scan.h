@@ -2,9 +2,9 @@
 #ifndef TCI_LOOP_SCAN_H
 #define TCI_LOOP_SCAN_H
 
-#include "combine.h"
+#include "reduction_step.h"
 #include "outer_tile.h"
-#include "vectors.h"
+#include "vectorize.h"
 
 TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis);
 /* The same where vecs are bindings of the one axis, all of it: it is read before any is stored. */

@@ -7,7 +7,7 @@
  * other, in the same order. */
 #include "scatter.h"
 
-#include "combine.h"
+#include "reduction_step.h"
 
 enum { TCI_SCATTER_TOGETHER = 8 }; /* points: each is compared with those before it */
 

@@ -1,17 +1,17 @@
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
  * In: a kernel and a machine, or a schedule's text. Out: the loop IR and what the run must know
- * (tci_launch). The one idea: a schedule is a value, a form and its numbers (loop/form.h). All
- * forms that fit are asked, each for the numbers worth weighing, and the cheapest by the model is
- * built; of equals the first, in the order in which forms and their candidates are listed. Any
+ * (tci_launch). The one idea: a schedule is a value, a form and its numbers (loop/schedule_kind.h).
+ * All forms that fit are asked, each for the numbers worth weighing, and the cheapest by the model
+ * is built; of equals the first, in the order in which forms and their candidates are listed. Any
  * other that fits gives the same bits, so one can be forced, stored or measured instead.
  *
  * A schedule's text is its form's name and NAME=NUMBER for each number, in any order. */
 #include <stdio.h>
 #include <string.h>
 
-#include "block_forms.h"
-#include "count.h"
+#include "gpu_schedules.h"
+#include "instruction_count.h"
 
 /* ---- forms ---- */
 

@@ -3,11 +3,11 @@
 #ifndef TCI_LOOP_STAGE_H
 #define TCI_LOOP_STAGE_H
 
-#include "combine.h"
+#include "reduction_step.h"
 #include "cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
-#include "vectors.h"
+#include "vectorize.h"
 
 TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage);
 /* All stages in order. */

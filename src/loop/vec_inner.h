@@ -3,11 +3,11 @@
 #ifndef TCI_LOOP_VEC_INNER_H
 #define TCI_LOOP_VEC_INNER_H
 
-#include "combine.h"
+#include "reduction_step.h"
 #include "cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
-#include "vectors.h"
+#include "vectorize.h"
 
 /* next_axis: as in tci_tile, for this stage; -1 none. */
 TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis);

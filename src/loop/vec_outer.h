@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_VEC_OUTER_H
 #define TCI_LOOP_VEC_OUTER_H
 
-#include "combine.h"
+#include "reduction_step.h"
 #include "outer_tile.h"
 
 TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile);

@@ -1,8 +1,8 @@
 /* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/windows.h). Out: the operator, over x as [batch,
- * groups * channels, places] and filters as [groups * filters, channels, places], with a Transpose
- * and a Reshape around it where the graph has other axes. */
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
+ * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
+ * Transpose and a Reshape around it where the graph has other axes. */
 #include "out.h"
 
 /* Padding of ONNX is not negative, and no symbol. */

@@ -18,7 +18,9 @@ static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *
                      .ctx = ctx,
                      .here = m->here,
                      .inputs = m->inputs,
-                     .n_inputs = m->n_inputs};
+                     .n_inputs = m->n_inputs,
+                     .at = m->at,
+                     .known = m->known};
     tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
     const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
     for (int i = 0; i < m->n_inputs; i++) {

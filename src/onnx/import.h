@@ -10,7 +10,7 @@
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
-#include "../api/frame.h"
+#include "../api/call_frame.h"
 #include "../api/compile.h"
 #include "../api/loops.h"
 #include "../api/ops.h"

@@ -3,7 +3,7 @@
 #define TCI_ONNX_OUT_H
 
 #include "export.h"
-#include "windows.h"
+#include "find_conv.h"
 #include "write.h"
 
 /* A repetition that has left: the names of its results. */

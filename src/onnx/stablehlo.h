@@ -6,7 +6,7 @@
 #define TCI_ONNX_STABLEHLO_H
 
 #include "export.h"
-#include "windows.h"
+#include "find_conv.h"
 
 /* A repetition that has left: the names of its results. */
 typedef struct tci_hlo_loop {

@@ -1,6 +1,6 @@
 /* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
 #include "walk.h"
-#include "../api/batch.h"
+#include "../api/compile_jobs.h"
 #include "../graph/repeat.h"
 #include "import.h"
 
@@ -154,16 +154,26 @@ static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
     return to;
 }
 
+static void tci_ox_note(const tci_ox_walk *w, tci_node *n)
+{
+    const int32_t *place = w->at && w->depth == 1 ? tci_table_find(w->known, n) : NULL;
+    if (place && *place) {
+        *w->at = n;
+    }
+}
+
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
 {
     tci_ox_stack stack = {NULL, 0, 0};
     TCI_PUSH(w->s, stack.items, stack.n, stack.cap, root);
+    w->depth++;
     while (stack.n) {
         tci_node *n = stack.items[stack.n - 1], *to;
         if (tci_ox_named(w, n)) {
             stack.n--;
             continue;
         }
+        tci_ox_note(w, n);
         const char *const *in = tci_ox_operands(w, n, &stack);
         if (!in) {
             continue;
@@ -175,6 +185,7 @@ TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
             TCI_PUSH(w->s, stack.items, stack.n, stack.cap, to);
         }
     }
+    w->depth--;
     return tci_ox_named(w, root);
 }
 

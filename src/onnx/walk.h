@@ -36,6 +36,10 @@ struct tci_ox_walk {
     tc_site here;
     tci_ox_left *left;
     uint32_t n_left; /* by the id of a node */
+    /* *at is the node of `known` that is being written, outside of repetitions; NULL: not asked */
+    tci_node **at;
+    const tci_table *known;
+    int depth; /* of walks within walks */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */

@@ -17,7 +17,7 @@ TCI_FN tci_node *tci_composite_ramp(tci_graph *g, tci_dim n, int rank, int axis)
 /* The value that loses against every other: -inf, or the least integer. */
 TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t);
 
-/* ---- eliminate.c: expansions ---- */
+/* ---- lu_cholesky.c: expansions ---- */
 TCI_FN tci_node *tci_expand_LU(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n);

@@ -23,13 +23,25 @@ struct tci_custom {
     const tci_custom *next;
 };
 
+/* The attribute of a CUSTOM node from here on: a call of a split graph (compile/graph_split.h), by
+ * its number. */
+enum { TCI_CUSTOM_SPLIT = 1 << 30 };
+
 /* One call: the arrays of its inputs and, last, of its results, without their memory. Of a
- * function of the user's, one of the two steps of a collective, or of an engine that runs the whole
- * graph. */
+ * function of the user's, one of the two steps of a collective, or of an engine that runs the graph
+ * or a part of it. A part has one place for all its results: in it they are one after the other,
+ * and an UNPACK copies one of them, of which n_more come before it, to a place of its own. */
+typedef enum tci_custom_kind {
+    TCI_CUSTOM_PLAIN,
+    TCI_CUSTOM_PART,
+    TCI_CUSTOM_UNPACK
+} tci_custom_kind;
 typedef struct tci_custom_call {
     const tci_custom *op; /* NULL: a collective's, or an engine's */
     tci_comm_step comm;
     struct tci_graph_program *engine; /* compile/graph_program.h, or NULL */
+    uint8_t kind;                     /* tci_custom_kind */
+    int split;                        /* its number, where kind is not PLAIN */
     int n_inputs, n_more;             /* n_more: results of an engine after the first */
     tc_custom_array *arrays;
 } tci_custom_call;

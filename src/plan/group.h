@@ -51,7 +51,7 @@
 #include "../kernel/lower.h"
 #include "../loop/loop.h"
 #include "plan.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 typedef enum tci_root_kind {
     TCI_ROOT_VALUE,
@@ -121,7 +121,7 @@ typedef struct tci_group {
     int32_t *users;
     int32_t n_users, cap_users; /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
-    const char *pattern; /* that made it of several (plan/pattern.c), NULL: none did */
+    const char *pattern; /* that made it of several (plan/fusion_patterns.c), NULL: none did */
     bool on_unit;        /* worth it only as attention (kernel/attention.h) */
     bool keeps;          /* its contractions keep rows: */
     int32_t n_inner;
@@ -134,7 +134,7 @@ typedef struct tci_group {
 /* What kept a root out of the group that has `source`. */
 typedef struct tci_refusal {
     const tci_node *reader, *source;
-    uint8_t why; /* tci_why (plan/why.h) */
+    uint8_t why; /* tci_why (plan/fusion_refusal.h) */
 } tci_refusal;
 
 /* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
@@ -186,10 +186,17 @@ typedef struct tci_association {
                            * looked at */
 } tci_association;
 
+/* What the orders that matrix units give contractions follow from. */
+typedef struct tci_unit_facts {
+    const tci_table *stored; /* set of what has memory before anything is grouped */
+    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
+} tci_unit_facts;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
                               * reproducible */
+    tci_unit_facts *units;   /* NULL: units take what has a form for them, as on a processor */
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
@@ -209,11 +216,13 @@ typedef struct tci_fusion {
     int32_t round;        /* the one at hand, from 1 on; 0 before the first */
     int32_t first_forced; /* place of the first value that it forced into memory */
     tci_undo trail;
-    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done */
+    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done; */
+    int32_t n_lowered;          /* groups that took no kernel of an earlier fusion */
     tci_node **walk;
-    int cap_walk;     /* a stack */
-    tci_table known;  /* a tci_pnode for each of nodes */
-    tci_table probes; /* of a node the tci_found_root that was found last, or NULL */
+    int cap_walk;        /* a stack */
+    tci_table known;     /* a tci_pnode for each of nodes */
+    tci_table probes;    /* of a node the tci_found_root that was found last, or NULL */
+    tci_plan_made *made; /* per group: its kernel; NULL: none is lowered */
     tci_refusal *refusals;
     int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
@@ -231,7 +240,7 @@ typedef struct tci_pnode {
     bool drawn;       /* made of random numbers and nothing that lies in memory */
     bool guards;      /* a comparison of indices: nothing to store (tci_kernel_compare) */
     uint8_t index;    /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
-    uint8_t why;      /* forced for this reason (plan/why.h) */
+    uint8_t why;      /* forced for this reason (plan/fusion_refusal.h) */
     bool once, asked; /* no run changes its operands; runs read it (init_section.c) */
     int32_t buffer;   /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
@@ -303,6 +312,8 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
+/* plan/shapes.c: elements of leaf n's memory from its first to its last one. */
+TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
@@ -417,14 +428,15 @@ TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
  * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
- * set of values that are stored and read from memory by all their readers (plan/price.c), NULL:
- * none; late: as in tci_fusion. Tells in `why` what was refused, and what got memory. */
+ * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
+ * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and
+ * what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 tci_unit_facts *units, tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
  * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
  * beside those that they take the place of; late is the set of what it computes behind the peak. */
@@ -445,7 +457,7 @@ TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
 TCI_FN void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why);
-/* plan/price.c. Prices of the kernels of all plans of a job. */
+/* plan/fission.c. Prices of the kernels of all plans of a job. */
 typedef struct tci_prices_item {
     tci_hash text;
     tci_price price;
@@ -479,7 +491,7 @@ TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspe
 /* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s);
-/* plan/pattern.c: makes one of groups that are better as one. */
+/* plan/fusion_patterns.c: makes one of groups that are better as one. */
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
@@ -523,7 +535,8 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
 TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* Kernels of no step go. */
 TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
-/* plan/origin.c: canonical numbers of the nodes that the group computes; 0: how many of them. */
+/* plan/kernel_origin.c: canonical numbers of the nodes that the group computes; 0: how many of
+ * them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
 /* How much an op tells of what a kernel takes its time for. */
@@ -535,7 +548,7 @@ TCI_FN void tci_why_end(tci_str *why, const tci_node *reader, const tci_node *so
 TCI_FN void tci_why_plain(tci_str *out, const char *why);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
-/* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
+/* plan/lower_group.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
  * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {
     tci_kernel *kernel;
@@ -544,9 +557,23 @@ typedef struct tci_lowered {
     tci_node **literals;
     tci_node **dividing; /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;
+    bool lacks_unit; /* its contraction's order is a unit's, which has no form for this kernel */
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
+/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
+ * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
+ * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * decides. */
+TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
+/* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
+ * lowering of p's group; */
+TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
+                           tci_plan_made *made);
+/* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there
+ * is none. */
+TCI_FN const tci_plan_made *tci_reuse_find(tci_scratch *s, const tci_fusion *f, int group,
+                                           tci_lowered *low);
 /* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
 TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                        tci_plan *plan);
@@ -581,8 +608,14 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* The classes of units and instructions that kernel k's reductions have. */
-TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+/* As tci_plan_unit_of sees an operand of a contraction: is n movement, padding or a widening
+ * that is not stored; and what is n read from? */
+TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
+TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
+enum { TCI_CLASS_ANY = -1 };
+/* The classes of units and instructions that kernel k's reductions have; unit: the one that its
+ * contraction may have. */
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit);
 /* Lines on which class kernel k of group g would have if it need not be reproducible. */
 TCI_FN void tci_class_report(const tci_fusion *f, const tci_group *g, tci_kernel *k,
                              tci_machine machine, tci_str *orders);

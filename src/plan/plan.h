@@ -1,6 +1,6 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
- * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
+ * plan/group.c cuts the rewritten graph into kernels, plan/lower_group.c writes each as kernel IR,
  * plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c joins small kernels,
  * plan/init_section.c says what is computed once. A kernel knows only the stretch of a buffer that
  * it reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
@@ -104,10 +104,19 @@ typedef struct tci_span { /* steps that are repeated */
     int32_t n_carried, cap_carried;
 } tci_span;
 
+/* An operand of a lowered group, for any plan of the same graph: the program's buffer number
+ * `which`; with a node that node's root's, -1: its buffer, else number `which` of its outputs. */
+typedef struct tci_reuse_operand {
+    const tci_node *node;
+    int32_t which;
+} tci_reuse_operand;
 /* The kernel that a group became, and the hash of its text. */
 typedef struct tci_plan_made {
     const tci_kernel *kernel;
-    tci_hash text;
+    tci_hash hash;
+    const char *text;
+    struct tci_lowered *low; /* NULL: of one step alone, as calls and repetitions */
+    const tci_reuse_operand *operands;
 } tci_plan_made;
 
 typedef struct tci_plan {
@@ -132,13 +141,12 @@ typedef struct tci_plan {
     int n_repeats, cap_repeats; /* while planning */
     int64_t arena_bytes, kept_bytes;
     int64_t arena_least; /* no arena is smaller: bytes that are needed at once by some step */
-    tci_str why;         /* one line a refused fusion: reason (plan/why.h), the two sides */
-    tci_str orders;      /* one line a sum in parts, or that must not be, being reproducible */
-    tci_str routes;      /* one line a contraction: how it is computed, and what else fits */
-    tci_str tried;       /* kernels that trials leave whole, and what their parts would take */
-    tci_str again;       /* what is computed again to need less memory at once, a line */
-    struct tci_fusion *fusion;  /* the groups that its kernels were made of; while compiling */
-    struct tci_plan_made *made; /* per group of it: its kernel; while planning */
+    tci_str why;    /* one line a refused fusion: reason (plan/fusion_refusal.h), the two sides */
+    tci_str orders; /* one line a sum in parts, or that must not be, being reproducible */
+    tci_str routes; /* one line a contraction: how it is computed, and what else fits */
+    tci_str tried;  /* kernels that trials leave whole, and what their parts would take */
+    tci_str again;  /* what is computed again to need less memory at once, a line */
+    struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
     const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
 } tci_plan;

@@ -29,7 +29,7 @@
 #include "route.h"
 
 enum {
-    TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile.c makes a register tile of */
+    TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile_schedules.c makes a register tile of */
     TCI_PREPACK_LEAST = 64,  /* columns, and products of a sum, */
     TCI_PREPACK_MOVE = 7,    /* time to pack an element, in those of its product with a row, */
     TCI_PREPACK_TURN = 15,   /* and where columns do not lie side by side, as measured */

@@ -12,7 +12,7 @@
  * axis. Then the refusals. */
 #include "../graph/build.h"
 #include "group.h"
-#include "why.h"
+#include "fusion_refusal.h"
 
 /* ---- groups ---- */
 

@@ -1,5 +1,5 @@
-/* plan/relayout.c - builds copies of operands in another layout (axis order, row pitch, dtype), and
- * puts movement over other values.
+/* plan/relayout.c - builds copies of operands in another layout (axis order, row pitch, dtype),
+ * and pushes movement onto other values.
  *
  * In: a value of a contraction, the layout that its route wants. Out: nodes of the copy, which is
  * forced into memory, and of the view that has the value's axes again. The one idea: a copy changes

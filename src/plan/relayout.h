@@ -1,4 +1,4 @@
-/* plan/relayout.h - copies of operands in another layout (axis order, pitch, dtype).
+/* plan/relayout.h - copies of operands in another layout (axis order, row pitch, dtype).
  *
  * In: a value, and the layout that a route wants: axis order, longer rows, dtype. Out: the copy,
  * which is stored, seen as the value was. relayout is the one builder of such copies; the routes

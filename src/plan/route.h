@@ -4,7 +4,7 @@
  * builds the nodes. Each row has an association class (tci_sums): in which order, and by what, the
  * products are added. The class of a contraction is the first one that a row fits of, so it follows
  * from shapes, dtypes and the kind of machine alone; among the rows of that class the cheapest one
- * is taken (plan/route.c). A new route is a row here and in plan/route.c (or block_routes.c), and
+ * is taken (plan/route.c). A new route is a row here and in plan/route.c (or gpu_routes.c), and
  * a room that has its three functions.
  *
  * Invariants: `fits` forces nothing into memory and writes no report; `build` is called for the
@@ -70,7 +70,7 @@ struct tci_router {
                                tci_sums last);
 };
 TCI_FN const tci_router *tci_route_router(void); /* plan/route.c */
-/* plan/operands.c: contraction n of operands in the order that loops read them. */
+/* plan/operand_layout.c: contraction n of operands in the order that loops read them. */
 TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
 
 /* ---- facts: plan/route_facts.c ---- */
@@ -120,7 +120,7 @@ static inline double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
 
 /* ---- rows ---- */
 
-TCI_FN const tci_route *tci_route_unit(void); /* unit_gemm.c */
+TCI_FN const tci_route *tci_route_unit(void); /* matrix_unit_gemm.c */
 TCI_FN const tci_route *tci_route_winograd(void);
 TCI_FN const tci_route *tci_route_zero_points(void);   /* int8_dot.c */
 TCI_FN const tci_route *tci_route_prepacked_dot(void); /* prepack.c */
@@ -128,7 +128,7 @@ TCI_FN const tci_route *tci_route_prepacked(void);
 TCI_FN const tci_route *tci_route_gemv(void); /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
-/* plan/block_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
+/* plan/gpu_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
 TCI_FN int tci_block_routes(const tci_route **rows);
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */

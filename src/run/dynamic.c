@@ -12,7 +12,7 @@
  * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
  * everything. A call remembers what it bound last and goes straight on when buffers look the same;
  * else the program's list is searched, most recent first; only then are sizes worked out
- * (run/solve.c). Neither of these allocates.
+ * (run/infer_sizes.c). Neither of these allocates.
  *
  * Lifetimes: an instance is counted, by the list and by calls that remember it; it leaves the list
  * when TCI_DYNAMIC_KEPT more recent ones are there. The family's list and order are guarded by its
@@ -349,6 +349,9 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
+    c->units = from->units;
+    c->n_units = from->n_units;
+    c->kept_places = from->kept_places;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;
     c->aliases = from->aliases;

@@ -3,7 +3,7 @@
 #define TCI_RUN_DYNAMIC_H
 
 #include "context.h"
-#include "solve.h"
+#include "infer_sizes.h"
 
 #ifdef TC_DYNAMIC_SHAPES
 

@@ -19,7 +19,7 @@
  * Locks: `gate` orders those that give tasks; `lock` guards the list and is never held for long. A
  * task holds a count of its program, and of its event. An event has a lock of its own and outlives
  * the queue. In a child made by fork there is no thread: every call says so. */
-#include "later.h"
+#include "async_compile.h"
 #include "queue.h"
 
 #include <signal.h>

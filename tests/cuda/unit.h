@@ -1,4 +1,4 @@
-/* tests/cuda/unit.h - C++: what the PTX of the matrix units of warps means (cuda/warps.c), for
+/* tests/cuda/unit.h - C++: what the PTX of the matrix units of warps means (cuda/mma_sync.c), for
  * running their text on a CPU, by the layouts of the PTX ISA. Products of floats are made and
  * summed in f64 and rounded to f32 once for each instruction: closer than any card, so a bound that
  * holds for cards holds here. Those of f64 are fused multiply-adds, in an order that changes from

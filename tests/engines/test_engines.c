@@ -40,15 +40,22 @@ static void look_in_venv(void)
     done = true;
 }
 
-/* A context of the backend, which refuses rather than replaces; NULL: the engine is not there. */
+static char missing[TC_GRAPH_TEXT]; /* why the last context is NULL */
+
+/* A context of the backend, which refuses rather than replaces; NULL: the engine is not there, or
+ * has no such device or provider. */
 static tc_ctx *context(const char *backend)
 {
-    const tc_backend_entry *e;
+    const tc_graph_backend *rows[] = {tci_onnxrt_backend(), tci_openvino_backend(),
+                                      tci_openxla_backend(), tci_tvm_backend()};
     tc_ctx *ctx = NULL;
     look_in_venv();
     size_t n = strcspn(backend, ":");
-    for (int i = 0; (e = tc_backend_at(i)); i++) {
-        if (strlen(e->name) == n && !memcmp(e->name, backend, n) && e->usable) {
+    const char *option = backend[n] ? backend + n + 1 : "";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strlen(rows[i]->name) == n && !memcmp(rows[i]->name, backend, n) &&
+            rows[i]->find(rows[i]->user, option, missing) &&
+            (!*option || rows[i]->version(rows[i]->user, option, missing) == TC_OK)) {
             tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .threads = 2};
             REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
         }
@@ -59,7 +66,7 @@ static tc_ctx *context(const char *backend)
 #define NEED(backend)                                                                              \
     tc_ctx *ctx = context(backend);                                                                \
     if (!ctx) {                                                                                    \
-        SKIP("%s is not installed (TC_ENGINES)", backend);                                         \
+        SKIP("%s: %s", backend, missing);                                                          \
     }
 
 /* ---- cases of the oracle ---- */
@@ -98,8 +105,8 @@ static int judge(const orc_run *r, const char *backend)
     return failed;
 }
 
-/* Replays a thirtieth of the cases, in soak all; `least` of them must pass, none may fail. */
-static void replay(const char *backend, int least)
+/* Replays each so many of the cases, in soak all; `least` of them must pass, none may fail. */
+static void replay(const char *backend, int every, int least)
 {
     NEED(backend);
     size_t bytes;
@@ -115,7 +122,7 @@ static void replay(const char *backend, int least)
                   .backend = backend,
                   .quiet = true,
                   .may_refuse = true,
-                  .every = soak ? 0 : 12};
+                  .every = soak ? 0 : every};
     CHECK(orc_run_list(&r, json_get(manifest, "cases"), false));
     orc_report(&r);
     printf("%s: %d passed, %d failed, %d skipped\n", backend, r.passed, r.failed, r.skipped);
@@ -129,17 +136,32 @@ static void replay(const char *backend, int least)
 
 TEST(onnxruntime_gives_what_pytorch_gives)
 {
-    replay("onnxrt", 60);
+    replay("onnxrt", 12, 60);
 }
 
 TEST(openvino_gives_what_pytorch_gives)
 {
-    replay("openvino", 40);
+    replay("openvino", 12, 40);
 }
 
 TEST(xla_gives_what_pytorch_gives)
 {
-    replay("openxla", 60);
+    replay("openxla", 12, 60);
+}
+
+TEST(tvm_gives_what_pytorch_gives)
+{
+    replay("tvm", 220, 4); /* its tool takes seconds for each */
+}
+
+TEST(onnxruntime_on_a_gpu_gives_what_pytorch_gives)
+{
+    replay("onnxrt:cuda", 12, 60);
+}
+
+TEST(xla_on_a_gpu_gives_what_pytorch_gives)
+{
+    replay("openxla:cuda", 12, 60);
 }
 
 /* ---- networks ---- */
@@ -165,22 +187,123 @@ static void run_networks(const char *backend)
     NEED(backend);
     run_network(backend, "bert", "tests/data/models/models.json",
                 "tests/data/models/bert.safetensors");
+    if (!access("../shared/oracles/resnet18.safetensors", R_OK)) {
+        run_network(backend, "resnet18", "../shared/oracles/models.json",
+                    "../shared/oracles/resnet18.safetensors");
+    }
     tc_ctx_free(ctx);
 }
 
-TEST(a_bert_runs_by_onnxruntime)
+TEST(networks_run_by_onnxruntime)
 {
     run_networks("onnxrt");
 }
 
-TEST(a_bert_runs_by_openvino)
+TEST(networks_run_by_openvino)
 {
     run_networks("openvino");
 }
 
-TEST(a_bert_runs_by_xla)
+TEST(networks_run_by_xla)
 {
     run_networks("openxla");
+}
+
+TEST(networks_run_by_onnxruntime_on_a_gpu)
+{
+    run_networks("onnxrt:cuda");
+}
+
+TEST(networks_run_by_xla_on_a_gpu)
+{
+    run_networks("openxla:cuda");
+}
+
+/* ---- split graphs ---- */
+
+static void round_run(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result)
+{
+    (void)user, (void)n;
+    for (int64_t i = 0; i < result->n; i++) {
+        ((float *)result->data)[i] = rintf(8 * ((const float *)inputs[0].data)[i]) / 8;
+    }
+}
+
+static void explain_has(tc_program *f, const char *part)
+{
+    char text[4000] = "";
+    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    REQUIRE(out != NULL);
+    CHECK(tc_explain(f, out) == TC_OK);
+    fclose(out);
+    CHECK_HAS(text, part);
+}
+
+/* Two layers with a function of the user's between them, which no engine has. */
+static tc_program *compile_layers(tc_ctx *ctx, const char *backend)
+{
+    static const tc_custom_op eighths = {.name = "eighths", .run = round_run};
+    float w[2][64];
+    tc_program *f = NULL;
+    for (int i = 0; i < 128; i++) {
+        w[i / 64][i % 64] = (float)cos(i);
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 5, 8);
+    tc_tensor h = tc_relu(tc_matmul(x, tc_copy_in(ctx, w[0], TC_F32, 8, 8)));
+    tc_tensor skip = tc_mul(h, 0.5), r = tc_custom(&eighths, TC_TENSORS(h));
+    tc_tensor y = tc_add(tc_matmul(r, tc_copy_in(ctx, w[1], TC_F32, 8, 8)), skip);
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_ALLOW};
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y, tc_argmax(y, 1, false)), &o, &f) == TC_OK,
+              "%s", tc_error(ctx));
+    return f;
+}
+
+static void run_split(const char *backend)
+{
+    NEED(backend);
+    float x[40], y[40], want[40];
+    int64_t at[5], want_at[5];
+    tc_ctx_free(ctx);
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.threads = 2}) == TC_OK);
+    tc_program *f = compile_layers(ctx, backend), *g = compile_layers(ctx, "interp");
+    REQUIRE(f && g);
+    for (int i = 0; i < 40; i++) {
+        x[i] = (float)(i % 7) / 4;
+    }
+    CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 40)), TC_BUFS(TC_BUF(y, 40), TC_BUF(at, 5))) == TC_OK,
+              "%s", tc_program_error(f));
+    CHECK(tc_run(g, TC_BUFS(TC_BUF(x, 40)), TC_BUFS(TC_BUF(want, 40), TC_BUF(want_at, 5))) ==
+          TC_OK);
+    for (int i = 0; i < 40; i++) {
+        CHECK_CLOSE(y[i], want[i], 1e-4);
+        CHECK_EQ_INT(at[i / 8], want_at[i / 8]);
+    }
+    explain_has(f, "part 1 of 2: ");
+    explain_has(f, "part 2 of 2: ");
+    explain_has(f, "the rest, 1 node, by tc");
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_graph_that_tvm_refuses_is_split)
+{
+    run_split("tvm");
+}
+
+TEST(a_graph_that_onnxruntime_refuses_is_split)
+{
+    run_split("onnxrt");
+}
+
+TEST(a_graph_that_openvino_refuses_is_split)
+{
+    run_split("openvino");
+}
+
+TEST(a_graph_that_xla_refuses_is_split)
+{
+    run_split("openxla");
 }
 
 /* ---- runs ---- */
@@ -258,6 +381,11 @@ TEST(threads_run_one_program_of_openvino)
 TEST(threads_run_one_program_of_xla)
 {
     run_rows("openxla");
+}
+
+TEST(threads_run_one_program_of_tvm)
+{
+    run_rows("tvm");
 }
 
 TEST(the_fastest_backend_is_measured)

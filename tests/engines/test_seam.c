@@ -17,6 +17,8 @@ static struct {
     int threads;
     char option[32];
     bool missing, refuses, fails, takes_no_tanh;
+    const char *chokes_on; /* an ONNX operator whose models are refused, or NULL */
+    int most_inputs;       /* of a run */
 } mock;
 
 typedef struct mock_program {
@@ -74,7 +76,8 @@ static tc_status mock_compile(void *user, const tc_graph_model *m, void **compil
         status = tc_compile_fn(TC_TENSORS_N(p->model->inputs, p->model->n_inputs),
                                TC_TENSORS_N(p->model->outputs, p->model->n_outputs), NULL, &p->f);
     }
-    if (status || mock.refuses) {
+    bool chokes = mock.chokes_on && memmem(m->bytes, m->n, mock.chokes_on, strlen(mock.chokes_on));
+    if (status || mock.refuses || chokes) {
         snprintf(text, TC_GRAPH_TEXT, "%s",
                  status ? tc_error(p->ctx) : "node 7 is not to my taste");
         mock_free(NULL, p);
@@ -88,9 +91,11 @@ static tc_status mock_run(void *user, void *compiled, const tc_custom_array *inp
                           tc_custom_array *outputs, int n_outputs, char text[TC_GRAPH_TEXT])
 {
     mock_program *p = compiled;
-    tc_buf in[8], out[8];
+    tc_buf in[40], out[8];
     (void)user;
     mock.runs++;
+    mock.most_inputs = n_inputs > mock.most_inputs ? n_inputs : mock.most_inputs;
+    REQUIRE(n_inputs <= 40 && n_outputs <= 8);
     for (int i = 0; i < n_inputs + n_outputs; i++) {
         const tc_custom_array *a = i < n_inputs ? &inputs[i] : &outputs[i - n_inputs];
         tc_buf *b = i < n_inputs ? &in[i] : &out[i - n_inputs];
@@ -349,6 +354,287 @@ TEST(what_the_engine_refuses_is_compiled_by_tc_where_that_is_allowed)
     CHECK(strcmp(info.backend, "mock") != 0);
     CHECK_HAS(explained(f), "node 7 is not to my taste");
     CHECK_EQ_INT(mock.runs, 0);
+    tc_program_free(f);
+    end();
+}
+
+/* ---- split graphs ---- */
+
+/* Compiles outputs of ctx for the mock, which takes parts of them, and runs them; NULL: it failed.
+ * The interpreter's results of the same graph are in want. */
+static tc_program *split(tc_tensors inputs, tc_tensors outputs, tc_bufs in, tc_bufs out,
+                         tc_bufs want)
+{
+    tc_program *f = NULL, *plain = NULL;
+    if (tc_compile_fn(inputs, outputs, &(tc_options){.backend = "interp"}, &plain) ||
+        tc_run(plain, in, want)) {
+        CHECK_MSG(false, "%s", tc_error(ctx));
+    }
+    tc_program_free(plain);
+    if (tc_compile_fn(inputs, outputs, NULL, &f) || tc_run(f, in, out)) {
+        CHECK_MSG(false, "%s", f ? tc_program_error(f) : tc_error(ctx));
+        tc_program_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+TEST(a_graph_with_an_op_that_the_engine_lacks_is_split)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[] = {-1, 0, 1, 2}, w[] = {1, 2, 3, 4}, y[4], want[4];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 4);
+    tc_tensor weights = tc_borrow(ctx, w, TC_F32, 4);
+    tc_tensor r = tc_add(tc_abs(tc_tanh(tc_mul(tc_exp(t), weights))), 3.25);
+    mock.takes_no_tanh = true;
+    tc_program *f = split(TC_TENSORS(t), TC_TENSORS(r), TC_BUFS(TC_BUF(x, 4)),
+                          TC_BUFS(TC_BUF(y, 4)), TC_BUFS(TC_BUF(want, 4)));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(mock.compiles, 2);
+    CHECK_EQ_INT(mock.runs, 2);
+    for (int i = 0; i < 4; i++) {
+        CHECK_CLOSE(y[i], want[i], 0);
+        CHECK_CLOSE(y[i], fabs(tanh(exp(x[i]) * w[i])) + 3.25, 1e-5);
+    }
+    const char *text = explained(f);
+    CHECK_HAS(text, "part 1 of 2: 2 nodes, 1 input, 1 result, on mock: mock 1.2");
+    CHECK_HAS(text, "part 2 of 2: 2 nodes, 1 input, 1 result, on mock: mock 1.2");
+    CHECK_HAS(text, "the rest, 1 node, by tc");
+    CHECK_HAS(text, "mock does not take tc_tanh of f32, made at");
+    w[1] = 7; /* the first part has a copy of w */
+    CHECK(tc_touch(weights) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(y, 4))), TC_ERR_BACKEND);
+    CHECK_HAS(tc_program_error(f), "compile it again");
+    tc_program_free(f);
+    end();
+}
+
+TEST(a_split_graph_is_refused_where_no_fallback_is_allowed)
+{
+    begin("mock", TC_FALLBACK_REFUSE);
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 4);
+    mock.takes_no_tanh = true;
+    refused(tc_add(tc_tanh(tc_exp(t)), 1), TC_ERR_UNSUPPORTED, "mock does not take tc_tanh");
+    CHECK_EQ_INT(mock.compiles, 0);
+    end();
+}
+
+static void twice_run(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result)
+{
+    (void)user, (void)n;
+    for (int64_t i = 0; i < result->n; i++) {
+        ((float *)result->data)[i] = 2 * ((const float *)inputs[0].data)[i];
+    }
+}
+
+TEST(a_function_of_the_users_is_called_by_tc)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[] = {1, 2, 3}, y[3], want[3];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+    static const tc_custom_op twice = {.name = "twice", .run = twice_run};
+    tc_tensor r = tc_add(tc_exp(t), tc_custom(&twice, TC_TENSORS(tc_mul(t, t))));
+    tc_program *f = split(TC_TENSORS(t), TC_TENSORS(r), TC_BUFS(TC_BUF(x, 3)),
+                          TC_BUFS(TC_BUF(y, 3)), TC_BUFS(TC_BUF(want, 3)));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(mock.runs, 2); /* exp and the product; the sum */
+    for (int i = 0; i < 3; i++) {
+        CHECK_CLOSE(y[i], want[i], 0);
+        CHECK_CLOSE(y[i], exp(x[i]) + 2 * x[i] * x[i], 1e-5);
+    }
+    tc_program_free(f);
+    end();
+}
+
+TEST(a_node_at_which_the_engine_refuses_the_model_is_found_and_computed_by_tc)
+{
+    tc_shutdown(); /* what other tests compiled is freed */
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[] = {1, 2, 3}, y[3], want[3];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+    tc_tensor r = tc_sqrt(tc_abs(tc_sin(tc_add(tc_mul(t, t), 1))));
+    mock.chokes_on = "Sin";
+    tc_program *f = split(TC_TENSORS(t), TC_TENSORS(r), TC_BUFS(TC_BUF(x, 3)),
+                          TC_BUFS(TC_BUF(y, 3)), TC_BUFS(TC_BUF(want, 3)));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(mock.runs, 2);
+    for (int i = 0; i < 3; i++) {
+        CHECK_CLOSE(y[i], want[i], 0);
+    }
+    CHECK_HAS(explained(f), "node 7 is not to my taste");
+    CHECK_HAS(explained(f), "the rest, 1 node, by tc");
+    tc_program_free(f);
+    end();
+    tc_shutdown();
+    CHECK_EQ_INT(mock.frees, mock.compiles); /* probes and refused programs too */
+}
+
+TEST(a_part_may_have_many_inputs_and_results_of_several_dtypes)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[30][3], a[3], wa[3];
+    double b[3], wb[3];
+    bool c[3], wc[3];
+    int64_t d[1], wd[1];
+    tc_tensor t[30], sum = TC_NONE;
+    tc_buf in[30];
+    for (int i = 0; i < 30; i++) {
+        t[i] = tc_input(ctx, "x", TC_F32, 3);
+        for (int k = 0; k < 3; k++) {
+            x[i][k] = (float)(i + k) / 7;
+        }
+        in[i] = TC_BUF(x[i], 3);
+        sum = i ? tc_add(sum, tc_mul(t[i], i)) : t[0];
+    }
+    mock.takes_no_tanh = true;
+    tc_tensor wide = tc_cast(sum, TC_F64), less = tc_lt(sum, 200);
+    tc_tensor most = tc_argmax(sum, 0, false);
+    tc_tensors outputs = TC_TENSORS(
+        tc_tanh(sum), tc_tanh(wide), less,
+        tc_add(most, tc_cast(tc_sum(tc_tanh(tc_cast(less, TC_F32)), TC_ALL, false), TC_I64)));
+    tc_program *f = split(TC_TENSORS_N(t, 30), outputs, TC_BUFS_N(in, 30),
+                          TC_BUFS(TC_BUF(a, 3), TC_BUF(b, 3), TC_BUF(c, 3), TC_BUF(d, 1)),
+                          TC_BUFS(TC_BUF(wa, 3), TC_BUF(wb, 3), TC_BUF(wc, 3), TC_BUF(wd, 1)));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(mock.most_inputs, 30);
+    for (int i = 0; i < 3; i++) {
+        CHECK_CLOSE(a[i], wa[i], 0);
+        CHECK_CLOSE(b[i], wb[i], 0);
+        CHECK_EQ_INT(c[i], wc[i]);
+    }
+    CHECK_EQ_INT(d[0], wd[0]);
+    tc_program_free(f);
+    end();
+}
+
+TEST(parts_are_convex)
+{
+    /* the engine's product needs tanh(exp(x)) and exp(x): one part of both would need itself */
+    begin("mock", TC_FALLBACK_ALLOW);
+    float x[] = {0.1f, 0.2f}, y[2], want[2];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 2), e = tc_exp(t);
+    mock.takes_no_tanh = true;
+    tc_tensor r = tc_mul(tc_add(e, tc_tanh(e)), tc_tanh(tc_sub(e, tc_tanh(tc_sqrt(e)))));
+    tc_program *f = split(TC_TENSORS(t), TC_TENSORS(r), TC_BUFS(TC_BUF(x, 2)),
+                          TC_BUFS(TC_BUF(y, 2)), TC_BUFS(TC_BUF(want, 2)));
+    REQUIRE(f != NULL);
+    CHECK_EQ_INT(mock.runs, 3);
+    CHECK_CLOSE(y[0], want[0], 0);
+    CHECK_CLOSE(y[1], want[1], 0);
+    tc_program_free(f);
+    end();
+}
+
+TEST(a_training_step_is_split_and_its_effects_are_tcs)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    float w[] = {1, 2}, x[] = {3, 5}, y[1], now[2];
+    tc_tensor t = tc_input(ctx, "x", TC_F32, 2), p = tc_param(ctx, w, TC_F32, 2);
+    tc_tensor loss = tc_sum(tc_mul(tc_tanh(tc_mul(t, p)), 2), TC_ALL, false);
+    tc_tensor g;
+    REQUIRE(tc_grad(loss, &p, 1, &g) == TC_OK);
+    tc_tensor step = tc_assign(p, tc_sub(p, tc_mul(g, 0.5)));
+    tc_program *f = NULL;
+    mock.takes_no_tanh = true;
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(loss, step), NULL, &f) == TC_OK, "%s",
+              tc_error(ctx));
+    double own[] = {1, 2};
+    for (int k = 0; k < 3; k++) {
+        double expected = 0;
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 1))) == TC_OK, "%s",
+                  tc_program_error(f));
+        for (int i = 0; i < 2; i++) {
+            double h = tanh(own[i] * x[i]);
+            expected += 2 * h;
+            own[i] -= 0.5 * 2 * (1 - h * h) * x[i];
+        }
+        CHECK_CLOSE(y[0], expected, 1e-5);
+    }
+    CHECK(mock.runs >= 6);
+    CHECK(tc_read(p, now, 2) == TC_OK);
+    CHECK_CLOSE(now[0], own[0], 1e-5);
+    CHECK_CLOSE(now[1], own[1], 1e-5);
+    mock.fails = true; /* a part that fails changes nothing */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(y, 1))), TC_ERR_BACKEND);
+    CHECK_HAS(tc_program_error(f), "mock: the mock is out of order");
+    CHECK(tc_read(p, now, 2) == TC_OK);
+    CHECK_CLOSE(now[0], own[0], 1e-5);
+    tc_program_free(f);
+    end();
+}
+
+static tc_status decay(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                       tc_tensor *y)
+{
+    (void)y;
+    next[0] = tc_add(tc_mul(carry[0], 0.5), *(bool *)user ? tc_tanh(x[0]) : x[0]);
+    return TC_OK;
+}
+
+TEST(a_loop_is_on_one_side)
+{
+    for (int k = 0; k < 2; k++) {
+        begin("mock", TC_FALLBACK_ALLOW);
+        float x[] = {1, 2, 3, 4, 5, 6}, y[2], want[2];
+        bool with_tanh = k;
+        tc_tensor t = tc_input(ctx, "x", TC_F32, 3, 2), last;
+        mock.takes_no_tanh = true;
+        tc_tensor zero = tc_mul(tc_slice(t, 0, 0, 1, 1), 0);
+        CHECK(tc_scan(TC_TENSORS(tc_reshape(zero, 2)), TC_TENSORS(tc_exp(t)), 0, false, decay,
+                      &with_tanh, &last, NULL, 0) == TC_OK);
+        tc_tensor r = tc_add(tc_tanh(last), tc_sqrt(last));
+        tc_program *f = split(TC_TENSORS(t), TC_TENSORS(r), TC_BUFS(TC_BUF(x, 6)),
+                              TC_BUFS(TC_BUF(y, 2)), TC_BUFS(TC_BUF(want, 2)));
+        REQUIRE(f != NULL);
+        CHECK_CLOSE(y[0], want[0], 0);
+        CHECK_CLOSE(y[1], want[1], 0);
+        CHECK_HAS(explained(f), with_tanh ? "loop_add_mul_tanh" : "the rest, 1 node, by tc");
+        CHECK_HAS(explained(f), with_tanh ? "the rest, 3 nodes, by tc" : "part 1 of 2: 7 nodes");
+        tc_program_free(f);
+        end();
+    }
+}
+
+TEST(programs_of_engines_are_not_written_to_files)
+{
+    for (int k = 0; k < 2; k++) {
+        begin("mock", TC_FALLBACK_ALLOW);
+        mock.takes_no_tanh = k;
+        tc_program *f = NULL;
+        tc_tensor t = tc_input(ctx, "x", TC_F32, 3);
+        REQUIRE(tc_compile(tc_add(tc_tanh(tc_exp(t)), 1), &f) == TC_OK);
+        CHECK_EQ_INT(tc_program_save(f, io_path("engine.tcp"), NULL), TC_ERR_UNSUPPORTED);
+        CHECK_HAS(tc_program_error(f), "an engine");
+        tc_program_free(f);
+        end();
+    }
+    io_clean();
+}
+
+TEST(a_split_program_serves_symbolic_sizes)
+{
+    begin("mock", TC_FALLBACK_ALLOW);
+    mock.takes_no_tanh = true;
+    tc_tensor t = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 16), 2);
+    tc_tensor e = tc_exp(t), s = tc_sum(e, TC_AXES(1), false);
+    tc_program *f = NULL;
+    tc_tensors outputs = TC_TENSORS(tc_tanh(e), tc_add(tc_tanh(s), tc_cast(tc_lt(s, 3), TC_F32)));
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(t), outputs, NULL, &f) == TC_OK, "%s", tc_error(ctx));
+    for (int n = 1; f && n <= 7; n += 3) {
+        float x[14], y[14], z[7];
+        for (int i = 0; i < 2 * n; i++) {
+            x[i] = (float)(i - 3) / 5;
+        }
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 2 * n)), TC_BUFS(TC_BUF(y, 2 * n), TC_BUF(z, n))) ==
+                      TC_OK,
+                  "%s", tc_program_error(f));
+        for (int i = 0; i < 2 * n; i++) {
+            CHECK_CLOSE(y[i], tanh(exp(x[i])), 1e-6);
+        }
+        double sum = exp(x[2 * n - 2]) + exp(x[2 * n - 1]);
+        CHECK_CLOSE(z[n - 1], tanh(sum) + (sum < 3), 1e-6);
+    }
+    CHECK(mock.runs >= 3);
     tc_program_free(f);
     end();
 }

@@ -105,7 +105,7 @@ static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, ma
     tci_request *r = tci_request_make(s, in, inputs.n, roots, outputs.n,
                                       &tci_ctx_of(outputs.items[0].ctx)->options, "golden",
                                       &target);
-    tci_request_copy copy = tci_request_copy_graph(s, r);
+    tci_request_copy copy = tci_request_copy_graph(s, r, NULL);
     tci_node **now = tci_rewrite(s, copy.graph, copy.roots, outputs.n);
     if (!machine.block_threads) { /* it is the same for both */
         tci_str_add(out, "== graph\n");

@@ -424,7 +424,7 @@ static int64_t dyn_contracted(tc_tensor y, int64_t batch)
         CHECK_MSG(false, "%s", s.message);
     } else {
         tci_request *r = tci_request_make(&s, NULL, 0, &root, 1, &o, NULL, NULL);
-        tci_request_copy copy = tci_request_copy_graph(&s, r);
+        tci_request_copy copy = tci_request_copy_graph(&s, r, NULL);
         tci_node **now = tci_rewrite(&s, copy.graph, copy.roots, 1);
         tci_node_list list = tci_graph_sort(&s, now, 1);
         for (int i = 0; i < list.n; i++) {

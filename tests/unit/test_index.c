@@ -30,7 +30,7 @@ static tci_plan *plan_of(tci_scratch *s, tc_tensor x, tc_tensor y)
     CHECK_STR(tc_error(y), "");
     tci_request *r = tci_request_make(s, &in, 1, &root, 1, &tci_ctx_of(ctx)->options, "index",
                                       &target);
-    tci_request_copy copy = tci_request_copy_graph(s, r);
+    tci_request_copy copy = tci_request_copy_graph(s, r, NULL);
     tci_node **now = tci_rewrite(s, copy.graph, copy.roots, 1);
     return tci_plan_make(s, copy.graph, copy.inputs, r->n_inputs, copy.literals, r->n_literals, now,
                          1, machine);

@@ -200,7 +200,7 @@ TEST(evaluated_nodes_and_data_are_captured_leaves)
     data->offset = 20;
     tci_request *strided = request_of(node(TCI_OP_ADD, 8, 2, data, data));
     CHECK(!same_key(r, strided));
-    tci_request_copy copy = tci_request_copy_graph(&scratch, strided);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, strided, NULL);
     CHECK_EQ_INT(copy.inputs[0]->op, TCI_OP_DATA);
     CHECK_EQ_INT(copy.inputs[0]->strides[0], -2);
     CHECK_EQ_INT(copy.inputs[0]->offset, 14); /* element 0 lies 14 above the lowest */
@@ -258,7 +258,7 @@ TEST(the_copy_is_the_same_graph)
     tci_node *inputs[2] = {x, unused};
     tci_node *roots[3] = {z, sine, x};
     tci_request *r = tci_request_make(&scratch, inputs, 2, roots, 3, &options, NULL, NULL);
-    tci_request_copy c = tci_request_copy_graph(&scratch, r);
+    tci_request_copy c = tci_request_copy_graph(&scratch, r, NULL);
     CHECK(c.roots[0]->op == TCI_OP_ADD && c.roots[0]->in[1] == c.roots[1]);
     CHECK(c.roots[2] == c.inputs[0]);
     CHECK(c.roots[0]->in[0]->in[1] == c.literals[0]);
@@ -279,10 +279,10 @@ TEST(requests_that_share_nodes_do_not_disturb_each_other)
     tci_node *const ab[2] = {a, b}, *const ba[2] = {b, a};
     tci_request *one = tci_request_make(&scratch, ab, 2, &difference, 1, &options, NULL, NULL);
     tci_request *two = tci_request_make(&scratch, ba, 2, &sine, 1, &options, NULL, NULL);
-    tci_request_copy c = tci_request_copy_graph(&scratch, one);
+    tci_request_copy c = tci_request_copy_graph(&scratch, one, NULL);
     CHECK(c.roots[0]->op == TCI_OP_SUB);
     CHECK(c.roots[0]->in[0] == c.inputs[0] && c.roots[0]->in[1] == c.inputs[1]);
-    c = tci_request_copy_graph(&scratch, two);
+    c = tci_request_copy_graph(&scratch, two, NULL);
     CHECK(c.roots[0]->op == TCI_OP_SIN && c.roots[0]->in[0]->op == TCI_OP_SUB);
     CHECK(c.roots[0]->in[0]->in[0] == c.inputs[1] && c.roots[0]->in[0]->in[1] == c.inputs[0]);
     end();
@@ -297,7 +297,7 @@ TEST(long_chains_need_no_stack_and_linear_time)
     }
     tci_request *r = request_of(y);
     CHECK_EQ_INT(r->n_nodes, 100000);
-    tci_request_copy c = tci_request_copy_graph(&scratch, r);
+    tci_request_copy c = tci_request_copy_graph(&scratch, r, NULL);
     CHECK_EQ_INT(c.graph->n_nodes, 100001);
     tci_node *diamond = input(8); /* 2^60 paths */
     for (int i = 0; i < 60; i++) {

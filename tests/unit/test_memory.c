@@ -133,7 +133,7 @@ static tci_plan *plan_of(network *n, tci_node *const *roots, int n_roots, tci_ma
     memset(&target, 0, sizeof(target));
     tci_request *r = tci_request_make(&n->s, NULL, 0, roots, n_roots, &tci_ctx_of(n->ctx)->options,
                                       "test", &target);
-    tci_request_copy copy = tci_request_copy_graph(&n->s, r);
+    tci_request_copy copy = tci_request_copy_graph(&n->s, r, NULL);
     tci_node **now = tci_rewrite(&n->s, copy.graph, copy.roots, n_roots);
     tci_plan *p = tci_plan_make(&n->s, copy.graph, copy.inputs, r->n_inputs, copy.literals,
                                 r->n_literals, now, n_roots, machine);

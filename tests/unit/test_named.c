@@ -1,6 +1,6 @@
-/* Ops called by their names (src/api/named.c). Equal nodes are one, so what is made by name is the
- * very tensor that the public call makes (of numbers only 0, 1, -1, 2 and 0.5 are); each mistake
- * has its text; and every public op has a row. */
+/* Ops called by their names (src/api/call_by_name.c). Equal nodes are one, so what is made by name
+ * is the very tensor that the public call makes (of numbers only 0, 1, -1, 2 and 0.5 are); each
+ * mistake has its text; and every public op has a row. */
 #include "tc.h"
 
 #include "tc_test.h"

@@ -35,7 +35,7 @@ static tci_plan *plan_for(tc_tensor y, tci_machine machine)
     memset(&target, 0, sizeof(target));
     tci_request *r = tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options,
                                       "test", &target);
-    tci_request_copy copy = tci_request_copy_graph(&scratch, r);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, r, NULL);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
     tci_plan *plan = tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
                                    r->n_literals, now, 1, machine);

@@ -38,7 +38,7 @@ static graph graph_of(const tc_tensor *y, int n)
     }
     tci_request *r = tci_request_make(&scratch, NULL, 0, roots, n, &tci_ctx_of(ctx)->options, NULL,
                                       NULL);
-    tci_request_copy copy = tci_request_copy_graph(&scratch, r);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, r, NULL);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, n);
     for (int i = 0; i < n; i++) {
         g.outputs[i] = now[i];
@@ -53,7 +53,7 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
     tci_scores_kernels *none = TCI_NEW(&scratch, tci_scores_kernels);
     none->of = tci_table_in(&scratch, sizeof(int32_t));
     return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, NULL, forced, NULL, NULL, none, NULL, 0,
-                         machine, &why);
+                         machine, NULL, &why);
 }
 
 /* ---- graphs ---- */

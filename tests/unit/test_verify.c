@@ -72,7 +72,7 @@ static tci_plan *plan_for(tc_tensor y, tci_machine machine)
     }
     tci_request *r = tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL,
                                       NULL);
-    tci_request_copy copy = tci_request_copy_graph(&scratch, r);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, r, NULL);
     tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
     return tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
                          r->n_literals, now, 1, machine);

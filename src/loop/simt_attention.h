@@ -1,0 +1,44 @@
+/* loop/simt_attention.h - fused attention and its gradients on SIMT threads: parameters of the
+ * kernel templates.
+ *
+ * What is on a matrix unit in loop/attention.h and loop/attention_backward.h, with the same blocks
+ * and hole, for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS
+ * threads has a tile of rows, and goes over the other side step by step, in shared memory, all as
+ * f32. Half a warp has every eighth row, each of its lanes every 16th step of it; sums are one
+ * chain. Pairs go from lane to lane through shared memory of their own, so nothing of rows by steps
+ * is stored. */
+#ifndef TCI_LOOP_SIMT_ATTENTION_H
+#define TCI_LOOP_SIMT_ATTENTION_H
+
+#include "attention_backward.h"
+
+enum {
+    TCI_FLASH_THREADS = 128,
+    TCI_FLASH_LANES = 16, /* that share a row, */
+    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
+    TCI_FLASH_PAD = 4 /* and elements behind each row in shared memory: banks differ */
+};
+
+/* Elements between rows of a factor in shared memory, of so many elements. */
+static inline int tci_simt_attn_pitch(int64_t size)
+{
+    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
+}
+
+/* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* Bytes of shared memory. */
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x);
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile);
+/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch);
+
+#endif

@@ -1,0 +1,15 @@
+/* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
+ *
+ * In: nothing. Out: those rows, which plan/route.c weighs with its own. */
+#include "route.h"
+
+#include <string.h>
+
+TCI_FN int tci_block_routes(const tci_route **rows)
+{
+    const tci_route *const table[] = {tci_route_few_channels(), tci_route_unit_split_k(),
+                                      tci_route_kmajor(),       tci_route_channels_last(),
+                                      tci_route_bf16x3(),       tci_route_depthwise()};
+    memcpy(rows, table, sizeof(table));
+    return (int)TCI_COUNT(table);
+}

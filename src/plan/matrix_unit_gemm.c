@@ -1,0 +1,145 @@
+/* plan/matrix_unit_gemm.c - GEMM on a matrix unit (tensor cores, AMX): operands in rows that it
+ * reads.
+ *
+ * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
+ * with longer rows where rows of an operand begin at odd places. As far as the graph tells;
+ * kernel/matrix_unit.c, which sees the kernel, decides. */
+#include "../kernel/matrix_unit.h"
+#include "route.h"
+
+enum {
+    TCI_ROUTE_PITCH_ROWS = 64, /* rows of a product that is worth a copy of an operand */
+    TCI_ROUTE_SCORES = 8       /* operations between a score and its product, at most */
+};
+
+/* The bf16 or f16 value of an operand that could be in memory as it is read: below movement and a
+ * widening, unless one of these is stored. NULL: there is none. */
+static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
+{
+    n = tci_below(n, TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING, a->forced);
+    bool fits = n->rank > 0 && tci_build_is_known(n->rank, n->shape);
+    return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
+}
+
+/* True if rows of the value begin where a matrix unit reads them, or a copy with longer rows can
+ * take its place. Only movement that leaves rows whole may be between; on a CPU it would be packed
+ * anyway. */
+static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
+                                const tci_machine *machine, int64_t rows)
+{
+    bool whole = machine->block_threads > 0 && rows >= TCI_ROUTE_PITCH_ROWS;
+    int align = tci_matrix_align(source->dtype);
+    if (tci_dim_known(source->shape[tci_relayout_row_axis(source)]) % align == 0) {
+        return true;
+    }
+    for (; n != source; n = n->in[0]) {
+        whole = whole && (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_CAST);
+    }
+    return whole;
+}
+
+/* True if n is made, element by element, of a contraction. */
+static bool tci_route_is_scores(const tci_node *n, int depth)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    bool goes = depth < TCI_ROUTE_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_route_is_scores(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* True if n is the weights of attention, which one kernel makes of its scores
+ * (plan/fusion_patterns.c). */
+static bool tci_route_is_weights(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    for (int i = 0; i < 2 && (n->op == TCI_OP_MUL || n->op == TCI_OP_DIV); i++) {
+        const tci_node *e = n->in[i];
+        if (e->op == TCI_OP_EXP && e->in[0]->op == TCI_OP_SUB) {
+            return tci_route_is_scores(e->in[0]->in[0], 0);
+        }
+    }
+    return false;
+}
+
+/* True if n is made of them, element by element, as the changes of scores are. */
+static bool tci_route_is_of_weights(const tci_node *n, int depth)
+{
+    bool found = tci_route_is_weights(n);
+    bool goes = depth < TCI_ROUTE_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_route_is_of_weights(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* As far as the graph tells; loop/wgmma_gemm.c, which sees the kernel, decides. */
+static bool tci_route_unit_fits(tci_offer *o)
+{
+    const tci_contraction *c = o->c;
+    const tci_node *n = o->n;
+    const tci_machine *m = &o->a->machine;
+    if (m->matrix_units == 0 || n->rank < 2 || n->dtype == TC_F64 || c->columns < 0) {
+        return false;
+    }
+    const tci_node *x = tci_route_half_source(o->a, n->in[0]);
+    const tci_node *y = tci_route_half_source(o->a, n->in[1]);
+    if (!c->is_known || !x || !y || x->dtype != y->dtype) {
+        return false;
+    }
+    int64_t rows = 1, columns = tci_dim_known(n->shape[n->rank - 1]);
+    int64_t depth = (int64_t)c->size[TCI_AXES_K];
+    for (int i = 0; i < n->rank - 1; i++) {
+        bool row = c->axes[i].group == (c->columns ? TCI_AXES_M : TCI_AXES_N);
+        rows = row ? TCI_MAX(rows, tci_dim_known(n->shape[i])) : rows;
+    }
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 columns % TCI_MATRIX_WHOLE == 0;
+    if (m->block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    double flops = 2.0 * (double)tci_dim_known(tci_node_count(n)) * (double)depth;
+    return tci_route_can_pitch(n->in[0], x, m, rows) && tci_route_can_pitch(n->in[1], y, m, rows) &&
+           rows >= TCI_MATRIX_FEW && columns >= TCI_MATRIX_COLUMNS && depth >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* A processor packs the operand with the columns in each run. */
+static double tci_route_unit_cost(const tci_offer *o)
+{
+    double ns = tci_route_ns(o, tci_route_work_of(o, TCI_BY_UNIT));
+    return ns + (o->a->machine.block_threads == 0 ? tci_route_pack_ns(o) : 0);
+}
+
+/* Operand n over its halves in rows that the unit reads: weights of attention, and what is made of
+ * them, are in no memory. */
+static tci_node *tci_route_pitch(const tci_algo *a, tci_node *n)
+{
+    tci_node *source = tci_route_half_source(a, n);
+    if (tci_route_is_of_weights(source, 0)) {
+        tci_algo_force(a, source);
+        return n;
+    }
+    tci_node *now = tci_relayout_pitch(a, source, NULL, tci_matrix_align(source->dtype));
+    return tci_relayout_over(a, n, source, now);
+}
+
+static tci_node *tci_route_unit_build(const tci_offer *o)
+{
+    tci_node *in[2] = {tci_route_pitch(o->a, o->n->in[0]), tci_route_pitch(o->a, o->n->in[1])};
+    return tci_contract_of(o->a->g, o->n, (tc_dtype)o->n->dtype, in);
+}
+
+TCI_FN const tci_route *tci_route_unit(void)
+{
+    static const tci_route row = {"MMA",
+                                  TCI_SUMS_UNIT,
+                                  TCI_ROUTE_REORDERS,
+                                  tci_route_unit_fits,
+                                  tci_route_unit_cost,
+                                  tci_route_unit_build};
+    return &row;
+}
