@@ -481,7 +481,8 @@ static tci_node *tci_rfactor_cut_squares(const tci_algo *a, tci_node *n)
         return NULL;
     }
     tci_dim parts = tci_dim_div(tci_node_count(cut->in[0]), tci_node_count(cut));
-    tci_str_printf(a->orders, "sum of (x - mean) squared: %lld parts, each with a mean of its own\n",
+    tci_str_printf(a->orders,
+                   "sum of (x - mean) squared: %lld parts, each with a mean of its own\n",
                    (long long)tci_dim_known(parts));
     return tci_rfactor_devsq_by_chunks(a, sum, &chunks);
 }
@@ -558,7 +559,6 @@ TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)
     } else {
         made = tci_rfactor_cut_powers(a, n);
         made = made ? made : tci_rfactor_cut_squares(a, n);
-        made = made ? made : tci_plan_factored_sum(a, n);
         made = made ? made : tci_plan_split(a, n);
     }
     return made ? made : n;
