@@ -706,10 +706,10 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
 /* What the copies of a taker's weights are made with. */
 typedef struct tci_scores_own {
     const tci_scores *p;
-    const tci_node *like;    /* the weights, whose shape pairs have */
-    const tci_table *now;    /* what stands for nodes that are not copied */
-    tci_table made;          /* of a node its copy, or what stands for it */
-    bool powers;             /* an exponential is among them */
+    const tci_node *like; /* the weights, whose shape pairs have */
+    const tci_table *now; /* what stands for nodes that are not copied */
+    tci_table made;       /* of a node its copy, or what stands for it */
+    bool powers;          /* an exponential is among them */
 } tci_scores_own;
 
 /* Pair n, a contraction, over an operand seen through RESHAPEs to its shape, one more than any copy
