@@ -163,8 +163,9 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
         for (int a = 0; a < n->rank && source; a++) {
             const int64_t label = tci_contract_labels(n, 2)[a];
             const int at = tci_contract_axis(n, i, label);
-            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
-                tci_plan_image_axis(x, source, at) == tci_layout_lies(l, source)) {
+            const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
+            if (axis >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                axis == tci_layout_lies(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -332,7 +333,8 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && axis == tci_layout_lies(l, image);
+        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+               tci_layout_of(l, image).axis == axis;
     }
     return lies;
 }

@@ -1351,7 +1351,7 @@ TEST(channels_stay_last_where_norms_learn)
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
-    check_network(learning_network, 76, 8, 13);
+    check_network(learning_network, 69, 8, 13);
 }
 
 /* So do those of filters of one channel each, whose gradients are sums of parts. */
@@ -1360,7 +1360,7 @@ TEST(channels_stay_last_where_filters_of_one_channel_learn)
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
-    check_network(alone_network, 62, 1, 2);
+    check_network(alone_network, 56, 1, 2);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)
