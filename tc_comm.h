@@ -154,8 +154,9 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
 
 /* ---- larger machines ---- */
 
-/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB. A
- * collective call, of a second or less; tc_explain's model uses it from then on. backend: whose
+/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB, and on a
+ * device matrix products with and without all_reduces at the same time. A collective call, of a
+ * second or less; tc_explain's model uses it from then on. backend: whose
  * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
  * TC_ERR_BACKEND, TC_ERR_MEMORY. */
 TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
@@ -166,7 +167,8 @@ typedef struct tc_simulation {
     double step_us;    /* of a run */
     double compute_us; /* of kernels */
     double comm_us;    /* of collectives, without overlap */
-    double exposed_us; /* of the run, in which kernels wait for collectives */
+    double exposed_us; /* of the run: kernels wait for collectives, or are slower next to them */
+    double slowed_us;  /* of these, slower */
     int collectives;
 } tc_simulation;
 
@@ -1971,6 +1973,18 @@ typedef struct tci_nccl_id {
     char bytes[128];
 } tci_nccl_id; /* ncclUniqueId, passed by value */
 
+/* ncclConfig_t as of 2.17; later versions take it by its size and version. */
+enum {
+    TCI_NCCL_MAGIC = (int)0xcafebeef,
+    TCI_NCCL_CONFIG_VERSION = 21700,
+    TCI_NCCL_UNDEFINED = INT32_MIN
+};
+typedef struct tci_nccl_config {
+    size_t size;
+    int magic, version, blocking, cluster, min_blocks, max_blocks;
+    const char *network;
+} tci_nccl_config;
+
 /* X(field, symbol, arguments) */
 #define TCI_NCCL_ROWS(X)                                                                           \
     X(get_id, "ncclGetUniqueId", (tci_nccl_id *))                                                  \
@@ -1993,8 +2007,12 @@ typedef struct tci_nccl_api {
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
     const char *(*error)(int code);
+    /* NULL before 2.17 */
+    int (*init_config)(void **comm, int ranks, tci_nccl_id id, int rank,
+                       const tci_nccl_config *config);
     /* of the driver */
     int (*stream_query)(void *stream);
+    int (*stream_make)(void **stream, unsigned flags, int priority);
     int (*capture_begin)(void *stream, int mode);
     int (*capture_end)(void *stream, void **graph);
     int (*graph_add_child)(void **node, void *graph, void *const *after, size_t n, void *child);
@@ -2025,6 +2043,9 @@ enum {
     TCI_NCCL_IN_PROGRESS = 7,
     TCI_NCCL_LINGER_MS = 500,  /* NCCL's error may come before the base sees which rank died */
     TCI_NCCL_DRAIN_MS = 10000, /* of an aborted communicator's stream */
+    TCI_NCCL_SPIN_MS = 100,    /* that the end of a run is looked for without a pause */
+    TCI_NCCL_PRIORITY = -1000,
+    TCI_NCCL_PROCESSORS = 16, /* tc_comm_options.processors */
     TCI_CU_NOT_READY = 600,
     TCI_CU_CAPTURE_RELAXED = 2
 };
@@ -2043,6 +2064,7 @@ typedef struct tci_nccl {
     tci_cuda_device *device;
     void *stream, *before, *after; /* after: what was started last */
     int64_t timeout_ms;
+    int processors;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
     bool aborted, has_canceller;
@@ -2070,6 +2092,7 @@ static bool tci_nccl_load_driver(void *driver)
         void *at;
         const char *symbol;
     } rows[] = {{&tci_nccl_table.stream_query, "cuStreamQuery"},
+                {&tci_nccl_table.stream_make, "cuStreamCreateWithPriority"},
                 {&tci_nccl_table.capture_begin, "cuStreamBeginCapture_v2"},
                 {&tci_nccl_table.capture_end, "cuStreamEndCapture"},
                 {&tci_nccl_table.graph_add_child, "cuGraphAddChildGraphNode"},
@@ -2099,6 +2122,7 @@ static bool tci_nccl_load(char *why)
     whole = whole && tci_nccl_table.field;
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
+    *(void **)&tci_nccl_table.init_config = tci_os_dlsym(library, "ncclCommInitRankConfig");
     *(void **)&tci_nccl_table.error = tci_os_dlsym(library, "ncclGetErrorString");
     whole = whole && tci_nccl_table.error && tci_nccl_load_driver(driver);
     if (!whole) {
@@ -2179,7 +2203,7 @@ static int tci_nccl_parts(const tci_nccl *s, const tc_comm_job *j)
     return code ? code : end;
 }
 
-static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
+static int tci_nccl_call_one(const tci_nccl *s, const tc_comm_job *j)
 {
     static const uint8_t one = 1;
     const tc_backend_queues *q = j->device->queues;
@@ -2205,6 +2229,17 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
     }
     q->copy(j->device->user, s->stream, j->out, &one, 1); /* of a barrier: true */
     return s->api->all_reduce(j->out, j->out, 1, TCI_NCCL_BYTE, 2, s->comm, s->stream);
+}
+
+/* The operation and those that begin with it, as one group. */
+static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
+{
+    int code = job->with ? s->api->group_start() : 0;
+    for (const tc_comm_job *j = job; j && !code; j = j->with) {
+        code = tci_nccl_call_one(s, j);
+    }
+    int end = job->with ? s->api->group_end() : 0;
+    return code ? code : end;
 }
 
 /* Kernels before it come first. */
@@ -2234,10 +2269,12 @@ static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
 {
     bool pair = tci_comm_verb_is_pair(job->verb);
     tc_status status = TC_OK;
-    if (tci_comm_verb_reduces(job->verb) && tci_nccl_dtype(job->dtype) < 0) {
-        snprintf(why, TC_COMM_WHY, "NCCL has no %s, expected another dtype (tc_cast)",
-                 tc_dtype_name(job->dtype));
-        return TC_ERR_COMM;
+    for (const tc_comm_job *j = job; j; j = j->with) {
+        if (tci_comm_verb_reduces(j->verb) && tci_nccl_dtype(j->dtype) < 0) {
+            snprintf(why, TC_COMM_WHY, "NCCL has no %s, expected another dtype (tc_cast)",
+                     tc_dtype_name(j->dtype));
+            return TC_ERR_COMM;
+        }
     }
     if (!pair || s->n_pairs == TCI_NCCL_PAIRS) {
         status = tci_nccl_give_pairs(s, why);
@@ -2364,16 +2401,17 @@ static tc_status tci_nccl_finish(void *state, char *why)
     bool done = false;
     tci_cuda_stay in = tci_cuda_enter(s->device);
     tc_status status = tci_nccl_device(in.status, why);
-    for (int looks = 0; !done && !status; looks++) {
+    while (!done && !status) {
         status = tci_nccl_look(s, &done, why);
-        if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
+        const int64_t ns = tci_os_now_ns() - begin;
+        if (!status && !done && ns > s->timeout_ms * 1000000) {
             snprintf(why, TC_COMM_WHY,
                      "another rank did not come within %lld ms (NCCL does not "
                      "tell which)",
                      (long long)s->timeout_ms);
             status = TC_ERR_COMM;
         }
-        if (!done && looks > 2000) {
+        if (!done && ns > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
             tci_nccl_nap();
         }
     }
@@ -2470,12 +2508,37 @@ static void tci_nccl_free(void *state)
     tci_heap_free(s);
 }
 
-static const tc_comm_engine tci_nccl_engine = {
-    "nccl", "cuda",         tci_nccl_start, tci_nccl_wait,   tci_nccl_exchange,
-    NULL,   tci_nccl_abort, tci_nccl_free,  tci_nccl_finish, tci_nccl_node,
-    NULL};
+static const tc_comm_engine tci_nccl_engine = {"nccl",
+                                               "cuda",
+                                               tci_nccl_start,
+                                               tci_nccl_wait,
+                                               tci_nccl_exchange,
+                                               NULL,
+                                               tci_nccl_abort,
+                                               tci_nccl_free,
+                                               tci_nccl_finish,
+                                               tci_nccl_node,
+                                               NULL,
+                                               true};
 
 /* ---- communicators ---- */
+
+/* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
+ * several neighbouring processors are free. */
+static int tci_nccl_call_init(tci_nccl *s, const tci_nccl_id *ids)
+{
+    const tci_nccl_config config = {.size = sizeof(config),
+                                    .magic = TCI_NCCL_MAGIC,
+                                    .version = TCI_NCCL_CONFIG_VERSION,
+                                    .blocking = TCI_NCCL_UNDEFINED,
+                                    .cluster = 0,
+                                    .min_blocks = TCI_NCCL_UNDEFINED,
+                                    .max_blocks = s->processors};
+    const tc_comm *base = s->base;
+    return s->api->init_config
+               ? s->api->init_config(&s->comm, base->size, ids[0], base->rank, &config)
+               : s->api->init(&s->comm, base->size, ids[0], base->rank);
+}
 
 /* NCCL's communicator of the ranks of base. Rank 0 chooses the id. */
 static tc_status tci_nccl_init(tci_nccl *s, char *why)
@@ -2491,8 +2554,7 @@ static tc_status tci_nccl_init(tci_nccl *s, char *why)
                     : tci_nccl_exchange(s, &mine, all, sizeof(mine), base->options.timeout_ms,
                                         "tc_comm_nccl", why);
     status = status ? status
-                    : tci_nccl_check(s, s->api->init(&s->comm, base->size, all[0], base->rank),
-                                     "ncclCommInitRank", why);
+                    : tci_nccl_check(s, tci_nccl_call_init(s, all), "ncclCommInitRank", why);
     tci_heap_free(all);
     return status;
 }
@@ -2503,7 +2565,12 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     const tc_backend_queues *q = tci_cuda_queues();
     s->device = tci_cuda_get(device);
     tc_status status = s->device ? tci_cuda_target(s->device, 0, &target) : TC_ERR_BACKEND;
-    status = status ? status : q->make(s->device, &s->stream);
+    tci_cuda_stay in = tci_cuda_enter(s->device); /* the driver takes the highest for a lower one */
+    status = tci_cuda_leave(&in, status || in.status
+                                     ? status
+                                     : tci_cuda_check(s->api->stream_make(&s->stream, 1,
+                                                                          TCI_NCCL_PRIORITY),
+                                                      "cuStreamCreateWithPriority"));
     status = status ? status : q->event_make(s->device, &s->before);
     status = status ? status : q->event_make(s->device, &s->after);
     return tci_nccl_device(status, why);
@@ -2526,6 +2593,8 @@ static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
 static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
                                const tc_comm_options *options, tc_comm **out, char *why)
 {
+    tc_comm_options o = options ? *options : (tc_comm_options){.timeout_ms = 0};
+    o.processors = o.processors > 0 ? o.processors : TCI_NCCL_PROCESSORS;
     const tci_nccl_api *api = tci_nccl_open(why);
     tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
     if (!s) {
@@ -2533,11 +2602,11 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
     }
     *s = (tci_nccl){.api = api,
                     .base = tci_comm_retain(base->number),
-                    .timeout_ms = options && options->timeout_ms > 0 ? options->timeout_ms
-                                                                     : TCI_COMM_TIMEOUT_MS};
+                    .timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TCI_COMM_TIMEOUT_MS,
+                    .processors = o.processors};
     tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
-        status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, options, out);
+        status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, &o, out);
     }
     if (status) {
         tci_nccl_free(s);
@@ -2645,7 +2714,8 @@ TC_API tc_status tc_comm_from_env(tc_comm **out)
  * each rank has a part.
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
- * flat gradients, one collective, and slices of its result, which are views.
+ * flat gradients, one collective, and slices of its result, which are views; or, where the engine
+ * begins several operations as one, a collective for each gradient behind a barrier of all.
  *
  * Buckets hold gradients that are ready one after the other: they are in the order of the longest
  * way from a leaf to each, which in a backward pass grows from the last layer to the first. The
@@ -2718,6 +2788,25 @@ static bool tci_grads_sort(tci_grads *b)
     return known;
 }
 
+/* A gradient larger than a bucket that is ready late, as that of an embedding, goes before those of
+ * up to a bucket that are ready before it: they are computed while it travels. */
+static void tci_grads_large_first(tci_grads *b)
+{
+    for (int i = 1; i < b->n; i++) {
+        const int32_t large = b->order[i];
+        int64_t passed = 0;
+        int at = i;
+        while (tc_nbytes(b->grads[large]) > b->most && at > 0 && passed <= b->most) {
+            passed += tc_nbytes(b->grads[b->order[at - 1]]);
+            if (passed <= b->most) {
+                b->order[at] = b->order[at - 1];
+                at--;
+            }
+        }
+        b->order[at] = large;
+    }
+}
+
 /* ---- a call ---- */
 
 /* The status of the first that failed; it is put into out[0], for tc_error. */
@@ -2758,7 +2847,11 @@ static tc_status tci_grads_begin(tci_grads *b, tc_comm *comm, const tc_tensor *g
     }
     b->order = tci_heap_get(sizeof(*b->order) * (size_t)n);
     b->parts = tci_heap_get(sizeof(*b->parts) * (size_t)n);
-    return b->order && b->parts && tci_grads_sort(b) ? TC_OK : TC_ERR_MEMORY;
+    if (!b->order || !b->parts || !tci_grads_sort(b)) {
+        return TC_ERR_MEMORY;
+    }
+    tci_grads_large_first(b);
+    return TC_OK;
 }
 
 static void tci_grads_end(tci_grads *b)
@@ -2778,16 +2871,36 @@ static int64_t tci_grads_part(const tci_grads *b, tc_tensor x)
     return (tci_grads_count(x) + b->ranks - 1) / b->ranks;
 }
 
+static const tc_tensor *tci_grads_at(const tci_grads *b, int place)
+{
+    return &b->grads[b->order[place]];
+}
+
+/* Bytes that a bucket from place `begin` on may have. Nothing is left to compute while the very
+ * last one travels, so where buckets cost no copies the last bucket becomes several smaller. */
+static int64_t tci_grads_most(const tci_grads *b, int begin)
+{
+    enum { TCI_GRADS_LAST = 4 }; /* buckets in the place of the last one */
+    int64_t left = 0;
+    for (int i = begin; i < b->n; i++) {
+        left += tc_nbytes(*tci_grads_at(b, i));
+    }
+    bool last = b->comm->engine->groups && begin > 0 && left <= b->most;
+    return last ? b->most / TCI_GRADS_LAST : b->most;
+}
+
 /* One bucket from place `begin` on: where it ends. */
 static int tci_grads_bucket(const tci_grads *b, int begin)
 {
+    const int64_t most = tci_grads_most(b, begin);
     int64_t bytes = 0;
     int end = begin;
-    while (end < b->n &&
-           (end == begin || (bytes < b->most && tc_dtype_of(b->grads[b->order[end]]) ==
-                                                    tc_dtype_of(b->grads[b->order[begin]])))) {
-        bytes += tc_nbytes(b->grads[b->order[end]]);
+    bool more = true;
+    while (more) {
+        bytes += tc_nbytes(*tci_grads_at(b, end));
         end++;
+        more = end < b->n && bytes < most && tc_nbytes(*tci_grads_at(b, end)) <= b->most &&
+               tc_dtype_of(*tci_grads_at(b, end)) == tc_dtype_of(*tci_grads_at(b, begin));
     }
     return end;
 }
@@ -2814,6 +2927,20 @@ static tc_tensor tci_grads_joined(const tci_grads *b, int n, int axis)
 }
 
 /* ---- all_reduce ---- */
+
+/* Where the engine takes several operations as one: an all_reduce for each gradient of the bucket,
+ * which all begin when the last one is computed, and no copies. */
+static void tci_grads_reduce_each(tci_grads *b, int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        b->parts[i - begin] = b->grads[b->order[i]];
+    }
+    tc_barrier_at((tc_tensors){b->parts, end - begin}, b->parts, b->here);
+    for (int i = begin; i < end; i++) {
+        b->out[b->order[i]] = tc_comm_all_reduce_at(b->comm, b->parts[i - begin],
+                                                    b->sum ? TC_COMM_SUM : TC_COMM_MEAN, b->here);
+    }
+}
 
 static void tci_grads_reduce(tci_grads *b, int begin, int end)
 {
@@ -2842,7 +2969,11 @@ TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, i
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, out, here);
     for (int begin = 0, end; begin < n && !status; begin = end) {
         end = tci_grads_bucket(&b, begin);
-        tci_grads_reduce(&b, begin, end);
+        if (comm->engine->groups && end - begin > 1) {
+            tci_grads_reduce_each(&b, begin, end);
+        } else {
+            tci_grads_reduce(&b, begin, end);
+        }
     }
     tci_grads_end(&b);
     return status ? status : tci_grads_judge(out, n);
@@ -4456,26 +4587,49 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
  * links.
  *
  * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
- * one with one: launches, and what the host does in a run, cancel. */
+ * one with one: launches, and what the host does in a run, cancel. What kernels lose is measured by
+ * what a chain of matrix products takes more with one long all_reduce next to it than alone. */
 #include <math.h>
 
 
-enum { TCI_LINK_CHAIN = 9, TCI_LINK_RUNS = 8, TCI_LINK_SMALL = 2, TCI_LINK_LARGE = 4 << 20 };
+enum {
+    TCI_LINK_CHAIN = 9,
+    TCI_LINK_RUNS = 8,
+    TCI_LINK_SMALL = 2,
+    TCI_LINK_LARGE = 4 << 20,
+    TCI_LINK_LONG = 8,      /* times as many elements, next to kernels */
+    TCI_LINK_SIDE = 2048,   /* columns of a product, twice as many rows: two tiles a processor */
+    TCI_LINK_PRODUCTS = 512 /* of a chain, at most */
+};
 
-/* The least time of a run of n all_reduces, ns. */
-static tc_status tci_link_run(tc_comm *comm, const char *backend, int64_t elements, int n,
-                              double *best)
+/* What a run does: two chains next to each other. */
+typedef struct tci_link_work {
+    int64_t elements;
+    int reduces, products;
+} tci_link_work;
+
+/* The least time of a run, ns. */
+static tc_status tci_link_run(tc_comm *comm, const char *backend, tci_link_work w, double *best)
 {
     tc_ctx *ctx = NULL;
     tc_program *f = NULL;
     const tc_options o = {.backend = backend};
     tc_status status = tc_ctx_make(&ctx, &o);
-    tc_tensor p = tc_param(ctx, NULL, TC_F32, elements), x = p;
-    for (int i = 0; i < n; i++) {
+    tc_tensor p = tc_param(ctx, NULL, TC_F32, w.reduces ? w.elements : 1), x = p;
+    const int64_t side = w.products ? TCI_LINK_SIDE : 1;
+    tc_tensor q = tc_param(ctx, NULL, TC_BF16, side, side);
+    tc_tensor z = tc_param(ctx, NULL, TC_BF16, 2 * side, side), y = z;
+    for (int i = 0; i < w.reduces; i++) {
         x = tc_comm_all_reduce(comm, x, TC_COMM_MAX);
     }
-    tc_tensor effect = tc_assign(p, x);
-    status = status ? status : tc_compile_fn((tc_tensors){NULL, 0}, TC_TENSORS(effect), NULL, &f);
+    for (int i = 0; i < w.products; i++) {
+        y = tc_matmul(y, q);
+    }
+    tc_tensor effects[2] = {tc_assign(p, x), tc_assign(z, y)};
+    int first = w.reduces ? 0 : 1, n = (w.reduces > 0) + (w.products > 0);
+    status = status
+                 ? status
+                 : tc_compile_fn((tc_tensors){NULL, 0}, (tc_tensors){effects + first, n}, NULL, &f);
     for (int i = 0; i < TCI_LINK_RUNS && !status; i++) {
         const int64_t begin = tci_os_now_ns();
         status = tc_run(f, (tc_bufs){NULL, 0}, (tc_bufs){NULL, 0});
@@ -4490,21 +4644,64 @@ static tc_status tci_link_run(tc_comm *comm, const char *backend, int64_t elemen
 static tc_status tci_link_time(tc_comm *comm, const char *backend, int64_t elements, double *ns)
 {
     double one = 0, chain = 0;
-    tc_status status = tci_link_run(comm, backend, elements, 1, &one);
-    status = status ? status : tci_link_run(comm, backend, elements, TCI_LINK_CHAIN, &chain);
+    tci_link_work w = {.elements = elements, .reduces = 1};
+    tc_status status = tci_link_run(comm, backend, w, &one);
+    w.reduces = TCI_LINK_CHAIN;
+    status = status ? status : tci_link_run(comm, backend, w, &chain);
     *ns = TCI_MAX((chain - one) / (TCI_LINK_CHAIN - 1), 1);
+    return status;
+}
+
+/* Rank 0's number. */
+static tc_status tci_link_agree(const tc_comm *own, double wanted, int *number)
+{
+    char why[TC_COMM_WHY] = "";
+    double *all = tci_heap_get(sizeof(*all) * (size_t)own->size);
+    tc_status status = all ? own->engine->exchange(own->state, &wanted, all, sizeof(wanted),
+                                                   own->options.timeout_ms, "tc_comm_measure", why)
+                           : TC_ERR_MEMORY;
+    *number = status ? 0 : (int)all[0];
+    tci_heap_free(all);
+    return status;
+}
+
+/* What kernels of a device lose of their speed next to an all_reduce LONG times as long as one of
+ * `ns`: products that take about half as long again, alone and next to it. Ranks may differ in how
+ * many products they need, so all take rank 0's number. On the host the steps of a collective are
+ * what takes time, and kernels lose nothing. */
+static tc_status tci_link_busy(tc_comm *comm, const char *backend, double ns, double *busy)
+{
+    tc_comm *own = tci_comm_of(comm);
+    tci_link_work w = {.elements = TCI_LINK_LONG * TCI_LINK_LARGE, .products = 1};
+    double one = 0, chain = 0, alone = 0, both = 0;
+    if (!own->engine->device) {
+        *busy = 0;
+        return TC_OK;
+    }
+    tc_status status = tci_link_run(comm, backend, w, &one);
+    w.products = TCI_LINK_CHAIN;
+    status = status ? status : tci_link_run(comm, backend, w, &chain);
+    const double each = TCI_MAX((chain - one) / (TCI_LINK_CHAIN - 1), 1);
+    const double most = TCI_LINK_PRODUCTS;
+    const double wanted = TCI_MIN(TCI_MAX(1.5 * TCI_LINK_LONG * ns / each, TCI_LINK_CHAIN), most);
+    status = status ? status : tci_link_agree(own, wanted, &w.products);
+    status = status ? status : tci_link_run(comm, backend, w, &alone);
+    w.reduces = 1;
+    status = status ? status : tci_link_run(comm, backend, w, &both);
+    *busy = TCI_MIN(TCI_MAX((both - alone) / (TCI_LINK_LONG * ns), 0), 1);
     return status;
 }
 
 TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link)
 {
     tc_comm *own = tci_comm_of(comm);
-    double small = 0, large = 0;
+    double small = 0, large = 0, busy = 0;
     if (!own || !link) {
         return own ? TC_ERR_ARGUMENT : TC_ERR_HANDLE;
     }
     tc_status status = tci_link_time(comm, backend, TCI_LINK_SMALL, &small);
     status = status ? status : tci_link_time(comm, backend, TCI_LINK_LARGE, &large);
+    status = status ? status : tci_link_busy(comm, backend, large, &busy);
     if (status) {
         return status;
     }
@@ -4512,6 +4709,7 @@ TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *li
     const double bytes = (double)TCI_LINK_LARGE * 4, moved = p > 1 ? (p - 1) / p : 1;
     own->link.latency_us = small / 1e3 / (2 * rounds);
     own->link.gb_per_s = 2 * moved * bytes / TCI_MAX(large - small, 1);
+    own->link.busy = busy;
     own->link_measured = true;
     *link = own->link;
     return TC_OK;
@@ -4533,8 +4731,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
     if (!tci_comm_model_of(f, machine, of ? of->number : 0, ranks, &m)) {
         return TC_ERR_MEMORY;
     }
-    *out = (tc_simulation){m.step_ns / 1e3, m.compute_ns / 1e3, m.comm_ns / 1e3, m.exposed_ns / 1e3,
-                           m.n};
+    *out = (tc_simulation){m.step_ns / 1e3,    m.compute_ns / 1e3, m.comm_ns / 1e3,
+                           m.exposed_ns / 1e3, m.slowed_ns / 1e3,  m.n};
     return TC_OK;
 }
 

@@ -17,7 +17,7 @@
  * dtype and the kind of machine, as plan/reduction_order.c wants it; loop/mma_gemm.c can schedule
  * all that it says yes to. */
 
-static bool tci_product_has_form(const tci_kernel *k)
+static bool tci_gemm_kernel_has_form(const tci_kernel *k)
 {
     bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
@@ -32,32 +32,32 @@ static bool tci_product_has_form(const tci_kernel *k)
     return fits;
 }
 
-static void tci_product_add_axis(const tci_kernel *k, tci_product_axes *side, int axis)
+static void tci_gemm_kernel_add_axis(const tci_kernel *k, tci_gemm_kernel_axes *side, int axis)
 {
     side->axes[side->n_axes++] = axis;
     side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
 }
 
-static bool tci_product_knows(const tci_kernel *k, int inst, int axis)
+static bool tci_gemm_kernel_knows(const tci_kernel *k, int inst, int axis)
 {
     return k->insts[inst].axes >> axis & 1;
 }
 
-TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
+TCI_FN bool tci_gemm_kernel_find(const tci_kernel *k, tci_gemm_kernel_sides *p)
 {
-    if (!tci_product_has_form(k)) {
+    if (!tci_gemm_kernel_has_form(k)) {
         return false;
     }
     const tci_kred *red = &k->reds[0];
-    bool swap = tci_product_knows(k, red->in[0], k->n_outer - 1);
-    p->rows = (tci_product_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
-    p->columns = (tci_product_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    bool swap = tci_gemm_kernel_knows(k, red->in[0], k->n_outer - 1);
+    p->rows = (tci_gemm_kernel_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->columns = (tci_gemm_kernel_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
     p->depth = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        bool row = tci_product_knows(k, p->rows.inst, a);
-        bool column = tci_product_knows(k, p->columns.inst, a);
+        bool row = tci_gemm_kernel_knows(k, p->rows.inst, a);
+        bool column = tci_gemm_kernel_knows(k, p->columns.inst, a);
         if (row != column) {
-            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+            tci_gemm_kernel_add_axis(k, row ? &p->rows : &p->columns, a);
         }
     }
     for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
@@ -72,7 +72,7 @@ TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
 
 /* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
  * before it? */
-static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
+static bool tci_gemm_kernel_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
 {
     const tci_kinst *in = &k->insts[inst];
     bool exact = in->dtype == TC_F32 && tci_value_cast(in->value, TC_F32, t).f == in->value.f;
@@ -97,13 +97,13 @@ static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const
 }
 
 /* Of both factors: TC_F32 where it is none of the two. */
-static tc_dtype tci_product_dtype(const tci_kernel *k, const tci_product_sides *p)
+static tc_dtype tci_gemm_kernel_dtype(const tci_kernel *k, const tci_gemm_kernel_sides *p)
 {
     static const tc_dtype halves[] = {TC_F16, TC_BF16};
     bool *is = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < k->n_insts; i++) {
-            is[i] = tci_product_is_half(k, i, halves[h], is);
+            is[i] = tci_gemm_kernel_is_half(k, i, halves[h], is);
         }
         if (is[p->rows.inst] && is[p->columns.inst]) {
             return halves[h];
@@ -116,7 +116,7 @@ enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
 
 /* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
  * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
-static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
+static int tci_gemm_kernel_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
 {
     const tci_kinst *in = &k->insts[inst];
     tc_dtype t = (tc_dtype)in->dtype;
@@ -137,13 +137,13 @@ static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fit
 }
 
 /* Sums of integers wrap, so those of 32 bits have the last bits of any narrower ones. */
-static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides *p,
-                                    tci_product_unit *unit)
+static bool tci_gemm_kernel_is_of_bytes(const tci_kernel *k, const tci_gemm_kernel_sides *p,
+                                        tci_mma_sync_unit *unit)
 {
     tc_dtype sums = (tc_dtype)k->reds[0].dtype;
     uint8_t *fits = TCI_NEW_ARRAY(k->s, uint8_t, k->n_insts + 1);
     for (int i = 0; i < k->n_insts; i++) {
-        fits[i] = (uint8_t)tci_product_byte_of(k, i, fits);
+        fits[i] = (uint8_t)tci_gemm_kernel_byte_of(k, i, fits);
     }
     for (int f = 0; f < 2; f++) {
         int inst = f == 0 ? p->rows.inst : p->columns.inst;
@@ -159,25 +159,25 @@ static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides
            fits[p->columns.inst];
 }
 
-static void tci_product_is_of_floats(const tci_kernel *k, const tci_product_sides *p,
-                                     tci_product_unit *unit)
+static void tci_gemm_kernel_is_of_floats(const tci_kernel *k, const tci_gemm_kernel_sides *p,
+                                         tci_mma_sync_unit *unit)
 {
     unit->sums = (tc_dtype)k->reds[0].dtype;
     unit->insts[0] = p->rows.inst;
     unit->insts[1] = p->columns.inst;
-    unit->dtypes[0] = unit->sums == TC_F32 ? tci_product_dtype(k, p) : unit->sums;
+    unit->dtypes[0] = unit->sums == TC_F32 ? tci_gemm_kernel_dtype(k, p) : unit->sums;
     unit->dtypes[1] = unit->dtypes[0];
     unit->is_exact = false;
 }
 
 /* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
-static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
-                               const tci_product_sides *p, tci_product_unit *unit)
+static int tci_mma_sync_unit_of(const tci_kernel *k, const tci_machine *machine,
+                                const tci_gemm_kernel_sides *p, tci_mma_sync_unit *unit)
 {
-    if (tci_product_is_of_bytes(k, p, unit)) {
+    if (tci_gemm_kernel_is_of_bytes(k, p, unit)) {
         return TC_WARP_BYTES;
     }
-    tci_product_is_of_floats(k, p, unit);
+    tci_gemm_kernel_is_of_floats(k, p, unit);
     tc_dtype t = unit->dtypes[0];
     bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
     return single        ? TC_WARP_SINGLES
@@ -186,13 +186,13 @@ static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
                          : 0;
 }
 
-TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
-                                 tci_product_unit *unit)
+TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
+                               tci_mma_sync_unit *unit)
 {
-    tci_product_sides p;
+    tci_gemm_kernel_sides p;
     if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
-        machine->no_exchange || !tci_product_find(k, &p) ||
-        !(tci_product_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
+        machine->no_exchange || !tci_gemm_kernel_find(k, &p) ||
+        !(tci_mma_sync_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
         return false;
     }
     double flops = 2.0 * (double)p.depth;
@@ -1035,7 +1035,7 @@ TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix
     return cut->is_cut ? (steps + 1) / 2 : steps;
 }
 
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 {
     bool steps = false, on_unit = false;
     for (int r = 0; r < k->n_reds; r++) {
@@ -1066,7 +1066,7 @@ TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
 #include <string.h>
 
 /* What is found on the way. Reductions by number, -1: none yet. */
-typedef struct tci_backward_search {
+typedef struct tci_attn_grad_search {
     const tci_kernel *k;
     int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
     int n_in, n_out;
@@ -1074,17 +1074,17 @@ typedef struct tci_backward_search {
     int change;       /* and the change of a score */
     int steps;        /* their axis */
     int8_t dtype;
-} tci_backward_search;
+} tci_attn_grad_search;
 
 /* ---- the stages ---- */
 
-static bool tci_backward_is_load(const tci_kernel *k, int inst)
+static bool tci_attn_grad_is_load(const tci_kernel *k, int inst)
 {
     return k->insts[inst].op == TCI_K_LOAD;
 }
 
 /* A DOT of two loads, a DOT of one, or one value kept as it is. */
-static bool tci_backward_sort(tci_backward_search *f, int r)
+static bool tci_attn_grad_sort(tci_attn_grad_search *f, int r)
 {
     const tci_kred *red = &f->k->reds[r];
     const tci_kstage *st = &f->k->stages[red->stage];
@@ -1094,7 +1094,7 @@ static bool tci_backward_sort(tci_backward_search *f, int r)
     if (red->op == TCI_RED_MAX) {
         return st->n_axes == 1;
     }
-    int loads = tci_backward_is_load(f->k, red->in[0]) + tci_backward_is_load(f->k, red->in[1]);
+    int loads = tci_attn_grad_is_load(f->k, red->in[0]) + tci_attn_grad_is_load(f->k, red->in[1]);
     if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
         return false;
     }
@@ -1106,12 +1106,12 @@ static bool tci_backward_sort(tci_backward_search *f, int r)
     return true;
 }
 
-static bool tci_backward_has_form(tci_backward_search *f)
+static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
 {
     const tci_kernel *k = f->k;
     bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
     for (int r = 0; r < k->n_reds && fits; r++) {
-        fits = tci_backward_sort(f, r);
+        fits = tci_attn_grad_sort(f, r);
     }
     if (!fits || f->n_in == 0 || f->n_out == 0) {
         return false;
@@ -1137,7 +1137,7 @@ static bool tci_backward_has_form(tci_backward_search *f)
 
 /* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
  * and through what is kept before it. */
-static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
+static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
 {
     const tci_kernel *k = f->k;
     *rounds = false;
@@ -1156,7 +1156,7 @@ static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
 }
 
 /* Does value i depend on a query alone, the axis `query` of it? */
-static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *x, int query)
+static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
 {
     uint64_t own = (uint64_t)1 << query;
     for (int b = 0; b < x->in[0].n_batch; b++) {
@@ -1167,7 +1167,7 @@ static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *
 }
 
 /* The value that is a weight, and where it is kept, if it is. */
-static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     x->weight = -1;
@@ -1185,27 +1185,27 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
     }
     for (int r = 0; r < k->n_reds; r++) {
         bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
-        kept = kept && tci_backward_kept(f, r, &rounds) == x->weight;
+        kept = kept && tci_attn_grad_kept(f, r, &rounds) == x->weight;
         f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
     }
     return x->weight >= 0;
 }
 
 /* Which product takes what; out[0] is that of the changes of scores, if there are any. */
-static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int found[2] = {-1, -1};
     for (int i = 0; i < f->n_out; i++) {
         const tci_kred *red = &k->reds[f->out[i]];
-        int taken = red->in[tci_backward_is_load(k, red->in[0])];
+        int taken = red->in[tci_attn_grad_is_load(k, red->in[0])];
         int of = tci_attention_rounded(k, taken, f->dtype);
         const tci_kinst *in = &k->insts[of];
         int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
         bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
         int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
         if (kept) {
-            tci_backward_kept(f, r, &rounds);
+            tci_attn_grad_kept(f, r, &rounds);
         }
         bool fits = rounds || of != taken || f->dtype == TC_F32;
         if (!kept || !fits || found[which] >= 0) {
@@ -1225,9 +1225,9 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
 
 /* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
  * values of it, `stops`, and to values of a query alone, which it adds. */
-typedef struct tci_backward_walk {
-    const tci_backward_search *f;
-    tci_backward *x;
+typedef struct tci_attn_grad_walk {
+    const tci_attn_grad_search *f;
+    tci_attn_grad *x;
     int query; /* its axis; -1: values of a query are nothing special */
     bool *seen;
     int stop;       /* an instruction that is not gone through, -1: none, */
@@ -1235,9 +1235,9 @@ typedef struct tci_backward_walk {
     uint64_t reds;  /* that were met, */
     bool stopped;   /* and whether `stop` was */
     bool fits;
-} tci_backward_walk;
+} tci_attn_grad_walk;
 
-static void tci_backward_go(tci_backward_walk *w, int i)
+static void tci_attn_grad_go(tci_attn_grad_walk *w, int i)
 {
     const tci_kernel *k = w->f->k;
     const tci_kinst *in = &k->insts[i];
@@ -1254,33 +1254,33 @@ static void tci_backward_go(tci_backward_walk *w, int i)
         bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
-            tci_backward_go(w, k->reds[r].in[0]);
+            tci_attn_grad_go(w, k->reds[r].in[0]);
         }
         return;
     }
-    if (w->query >= 0 && tci_backward_is_own(k, i, w->x, w->query)) {
+    if (w->query >= 0 && tci_attn_grad_is_own(k, i, w->x, w->query)) {
         w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
         w->x->values[w->fits ? w->x->n_values++ : 0] = i;
         return;
     }
     for (int a = 0; a < in->n_args; a++) {
-        tci_backward_go(w, in->args[a]);
+        tci_attn_grad_go(w, in->args[a]);
     }
 }
 
-static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop, uint64_t stops)
+static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, tci_attn_grad *x,
+                                                int query, int stop, uint64_t stops)
 {
     bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_backward_walk w = {f, x, query, seen, stop, stops, 0, false, true};
+    tci_attn_grad_walk w = {f, x, query, seen, stop, stops, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
-static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
-    tci_backward_go(&w, x->score);
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+    tci_attn_grad_go(&w, x->score);
     for (int i = 0; i < f->n_in; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
             int other = f->in[1 - i];
@@ -1296,15 +1296,15 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 
 /* The change of a score is made of the weight, as it is or as it is kept, of the other product and
  * values of a query. */
-static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
+static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, int query)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weights);
-    tci_backward_go(&w, x->change);
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, query, x->weight, f->weights);
+    tci_attn_grad_go(&w, x->change);
     uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
     bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
     for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
         if (met >> TCI_MIN(r, 63) & 1) {
-            tci_backward_kept(f, r, &x->rounds);
+            tci_attn_grad_kept(f, r, &x->rounds);
             x->weight = f->k->reds[r].inst;
         }
     }
@@ -1312,18 +1312,18 @@ static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int
 }
 
 /* Stores are made of one of the last products, which they walk. */
-static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int query = x->by_step ? f->steps : x->in[0].m_axis;
-    bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
-                tci_backward_is_own(k, x->values[1], x, query) &&
-                (x->n_in == 1 || tci_backward_has_change(f, x, query));
+    bool fits = tci_attn_grad_is_own(k, x->values[0], x, query) &&
+                tci_attn_grad_is_own(k, x->values[1], x, query) &&
+                (x->n_in == 1 || tci_attn_grad_has_change(f, x, query));
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, 0);
-        tci_backward_go(&of, k->stores[i].value);
+        tci_attn_grad_walk of = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+        tci_attn_grad_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
     }
@@ -1333,9 +1333,9 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 /* ---- the products ---- */
 
 /* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
-static bool tci_backward_same_steps(const tci_backward *x, int i)
+static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
 {
-    const tci_matrix *in = &x->in[tci_backward_taken(x, i)];
+    const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];
     const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
     bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
                 a->summed == b->own && in->k == x->out[i].n;
@@ -1346,25 +1346,25 @@ static bool tci_backward_same_steps(const tci_backward *x, int i)
 }
 
 /* The load of last product r. */
-static int tci_backward_step_load(const tci_kernel *k, int r)
+static int tci_attn_grad_step_load(const tci_kernel *k, int r)
 {
-    return k->reds[r].in[!tci_backward_is_load(k, k->reds[r].in[0])];
+    return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
 }
 
 /* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
  * it is not made its steps are those of what takes weights; -1: it has no rows. */
-static int tci_backward_factor(const tci_backward_search *f, int i, int n)
+static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
     if (i >= f->n_in) {
-        return n == 1 ? tci_backward_step_load(k, f->out[0]) : -1;
+        return n == 1 ? tci_attn_grad_step_load(k, f->out[0]) : -1;
     }
     const tci_kred *red = &k->reds[f->in[i]];
     return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
 }
 
 /* The axis of its sums. */
-static int tci_backward_depth(const tci_backward_search *f, int i)
+static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
 {
     const tci_kernel *k = f->k;
     return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
@@ -1372,7 +1372,7 @@ static int tci_backward_depth(const tci_backward_search *f, int i)
 }
 
 /* The first products, whose loads have strides coef[rows or steps][product]. */
-static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, tci_matrix *base)
+static bool tci_attn_grad_has_in(const tci_attn_grad_search *f, tci_attn_grad *x, tci_matrix *base)
 {
     const tci_kernel *k = f->k;
     int64_t *coef[2][2];
@@ -1380,7 +1380,7 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     bool fits = true;
     for (int i = 0; i < 2; i++) {
         for (int n = 0; n < 2; n++) {
-            int load = tci_backward_factor(f, i, n);
+            int load = tci_attn_grad_factor(f, i, n);
             coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
             fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
                                          k->operands[x->in[i].side[n].operand].dtype == f->dtype));
@@ -1391,7 +1391,7 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     }
     fits = fits && tci_attention_rows(k, own, base);
     for (int i = 0; i < 2 && fits; i++) {
-        int d = tci_backward_depth(f, i);
+        int d = tci_attn_grad_depth(f, i);
         tci_matrix *in = &x->in[i];
         tci_matrix_side rows = in->side[0], steps = in->side[1];
         *in = *base;
@@ -1409,13 +1409,13 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     return fits;
 }
 
-static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_sides(const tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
     tci_matrix base = {.dtype = f->dtype};
     x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
-    bool fits = tci_backward_has_in(f, x, &base);
+    bool fits = tci_attn_grad_has_in(f, x, &base);
     for (int i = 0; i < f->n_out && fits; i++) {
         tci_matrix *out = &x->out[i];
         *out = base;
@@ -1423,10 +1423,10 @@ static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x
         out->n = tci_dim_known(k->axes[out->n_axis].size);
         out->k = x->in[0].n;
         tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, tci_backward_step_load(k, f->out[i]), taken, &of);
+        fits = tci_matrix_load(k, tci_attn_grad_step_load(k, f->out[i]), taken, &of);
         x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
         out->side[1] = of;
-        fits = fits && tci_backward_same_steps(x, i);
+        fits = fits && tci_attn_grad_same_steps(x, i);
         tci_matrix_value(k, f->out[i], out);
     }
     return fits;
@@ -1434,27 +1434,27 @@ static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x
 
 /* ---- the whole ---- */
 
-TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
+TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
 {
-    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
+    tci_attn_grad_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
     memset(x, 0, sizeof(*x));
-    if (!tci_backward_has_form(&f)) {
+    if (!tci_attn_grad_has_form(&f)) {
         return false;
     }
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
     bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_backward_has_weight(&f, x) || !tci_backward_has_takers(&f, x) ||
-        !tci_backward_orders_in(&f, x)) {
+    if (!known || !tci_attn_grad_has_weight(&f, x) || !tci_attn_grad_has_takers(&f, x) ||
+        !tci_attn_grad_orders_in(&f, x)) {
         return false;
     }
     x->n_in = f.n_in;
     x->n_out = f.n_out;
-    if (!tci_backward_has_sides(&f, x)) {
+    if (!tci_attn_grad_has_sides(&f, x)) {
         return false;
     }
     x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
-    if (!tci_backward_has_values(&f, x)) {
+    if (!tci_attn_grad_has_values(&f, x)) {
         return false;
     }
     int queries = x->by_step ? f.steps : x->in[0].m_axis;
@@ -1463,46 +1463,46 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
 }
 
 /* Columns of sums that a thread would hold on a unit. */
-static int64_t tci_backward_sums(const tci_backward *x)
+static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
 {
     int64_t columns = 0;
     for (int i = 0; i < x->n_out; i++) {
-        columns += tci_backward_columns_of(x->out[i].n);
+        columns += tci_attn_grad_columns_of(x->out[i].n);
     }
     return columns;
 }
 
 /* Does a matrix unit of the machine take what was found? */
-static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
+static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
            s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
-           tci_backward_sums(x) <= TCI_BACKWARD_SUMS;
+           tci_attn_grad_sums(x) <= TCI_BACKWARD_SUMS;
 }
 
-TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
 {
-    tci_backward x;
-    if (!tci_attention_has_threads(machine) || !tci_backward_find(k, &x)) {
+    tci_attn_grad x;
+    if (!tci_attention_has_threads(machine) || !tci_attn_grad_find(k, &x)) {
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    bool slow = tci_backward_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
+    bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
                 machine.matrix_units > 0; /* by threads, beside products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
 }
 
-TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
+TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
 {
-    tci_backward x;
-    bool on_unit = tci_backward_find(k, &x) && tci_backward_fits_unit(&x, machine);
+    tci_attn_grad x;
+    bool on_unit = tci_attn_grad_find(k, &x) && tci_attn_grad_fits_unit(&x, machine);
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
-        bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
-                     tci_backward_is_load(k, red->in[1]);
+        bool is_in = tci_attn_grad_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_attn_grad_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
             red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
             red->order_n = 0;
@@ -2291,27 +2291,28 @@ enum { TCI_BACKWARD_TILES = 8 };
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
  * what is left of the sums, and of all with barriers and the rounding up of its start. The second
  * factors lie behind the first. */
-TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
 /* Do consumers leave their sums in turns? */
-static inline bool tci_backward_turns(const tci_backward *x)
+static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
 }
 /* Parts that the form by threads shares: columns of the last products, and how their rows are
  * spread over threads; the blocks, and the hole. */
-TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x);
-TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
-TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                              tci_launch *launch);
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
 
 #endif
 
@@ -2333,7 +2334,7 @@ enum {
 /* ---- the tile ---- */
 
 /* Bytes of so many factors of a row or step: slabs of 64 elements. */
-static int64_t tci_backward_bytes(const tci_backward *x, int factors)
+static int64_t tci_attn_grad_bytes(const tci_attn_grad *x, int factors)
 {
     int slabs = 0;
     for (int i = 0; i < factors; i++) {
@@ -2342,35 +2343,35 @@ static int64_t tci_backward_bytes(const tci_backward *x, int factors)
     return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
-TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x)
 {
-    return x->in[0].rows * tci_backward_bytes(x, x->n_in);
+    return x->in[0].rows * tci_attn_grad_bytes(x, x->n_in);
 }
 
-TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x)
 {
-    return x->in[0].columns * tci_backward_bytes(x, 2);
+    return x->in[0].columns * tci_attn_grad_bytes(x, 2);
 }
 
-TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x)
 {
     return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
 }
 
-TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x)
 {
     int64_t one = tci_matrix_staged_bytes(&x->out[0]);
     return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
 }
 
-TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x)
 {
-    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
-    return TCI_BACKWARD_ALIGNED + x->slots * tci_backward_rows_bytes(x) + x->rings * step +
-           tci_backward_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_attn_grad_rows_bytes(x) + x->rings * step +
+           tci_attn_grad_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
 }
 
-static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
+static void tci_attn_grad_shape(tci_matrix *x, const int64_t *tile)
 {
     x->consumers = x->buffers = (int32_t)tile[0];
     x->sub_rows = 1;
@@ -2379,12 +2380,12 @@ static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
 }
 
 /* A row of either product is spread over as many threads. */
-TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x)
 {
     int lanes = TCI_MATRIX_WARP;
     for (int i = 0; i < x->n_out; i++) {
         tci_matrix *o = &x->out[i];
-        o->columns = (int32_t)tci_backward_columns_of(o->n);
+        o->columns = (int32_t)tci_attn_grad_columns_of(o->n);
         o->own_columns = (int32_t)o->n;
         o->chunks = 1;
         while (lanes < o->columns) {
@@ -2400,7 +2401,7 @@ TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
     }
 }
 
-static int tci_backward_held(const tci_backward *x)
+static int tci_attn_grad_held(const tci_attn_grad *x)
 {
     int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
     for (int i = 0; i < x->n_out; i++) {
@@ -2410,38 +2411,38 @@ static int tci_backward_held(const tci_backward *x)
 }
 
 /* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
-static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, int buffers)
+static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {
         x->out[i].buffers = buffers;
     }
-    return machine->facts.shared_most - tci_backward_shared_bytes(x);
+    return machine->facts.shared_most - tci_attn_grad_shared_bytes(x);
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                              tci_backward *x)
+static bool tci_attn_grad_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attn_grad *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
-    if (!known || !tci_backward_find(k, x) || !x->on_unit) {
+    if (!known || !tci_attn_grad_find(k, x) || !x->on_unit) {
         return false;
     }
     for (int i = 0; i < 2; i++) {
-        tci_backward_shape(&x->in[i], tile);
-        tci_backward_shape(&x->out[i], tile);
+        tci_attn_grad_shape(&x->in[i], tile);
+        tci_attn_grad_shape(&x->out[i], tile);
     }
-    tci_backward_columns(k, x);
+    tci_attn_grad_columns(k, x);
     x->rings = TCI_BACKWARD_RINGS;
     x->slots = 1;
-    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
-    int64_t room = tci_backward_room(machine, x, x->in[0].consumers);
-    room = room < 0 ? tci_backward_room(machine, x, 1) : room;
-    if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    int64_t room = tci_attn_grad_room(machine, x, x->in[0].consumers);
+    room = room < 0 ? tci_attn_grad_room(machine, x, 1) : room;
+    if (room < 0 || tci_attn_grad_held(x) > TCI_BACKWARD_HELD) {
         return false;
     }
-    if (room >= tci_backward_rows_bytes(x) + step) {
-        room -= tci_backward_rows_bytes(x);
+    if (room >= tci_attn_grad_rows_bytes(x) + step) {
+        room -= tci_attn_grad_rows_bytes(x);
         x->slots = TCI_BACKWARD_SLOTS;
     }
     x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
@@ -2449,7 +2450,7 @@ static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, c
 }
 
 /* The fewer rows a step has, the more a product waits for its factors. */
-TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
     for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
@@ -2459,10 +2460,10 @@ TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
     return TCI_BACKWARD_TILES;
 }
 
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
-    tci_backward x;
-    if (!tci_backward_with(k, machine, tile, &x)) {
+    tci_attn_grad x;
+    if (!tci_attn_grad_with(k, machine, tile, &x)) {
         return -1;
     }
     const tci_matrix *s = &x.in[0];
@@ -2478,14 +2479,14 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, c
     double both = s->consumers == 1 ? multiply + pairs
                                     : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
     double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
-    double fill = TCI_BACKWARD_FILL + (tci_backward_turns(&x) ? TCI_BACKWARD_TURN : 0);
+    double fill = TCI_BACKWARD_FILL + (tci_attn_grad_turns(&x) ? TCI_BACKWARD_TURN : 0);
     return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
 }
 
 /* ---- the holes ---- */
 
 /* The rows of one of the last products, as a function of its own. */
-static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)
 {
     tci_loop *l = tci_loop_make(of->s, of->k);
     tci_build *b = tci_build_make(of->s, of->k, l);
@@ -2497,7 +2498,7 @@ static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int 
     return l;
 }
 
-TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
@@ -2533,22 +2534,22 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
         stage = TCI_MAX(stage, k->reds[r].stage);
     }
     if (x->n_out > 1) {
-        l->scores[l->n_scores++] = tci_backward_rows_hole(b, &x->out[1], stage);
+        l->scores[l->n_scores++] = tci_attn_grad_rows_hole(b, &x->out[1], stage);
     }
     tci_matrix_hole(b, &x->out[0], stage);
 }
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                              tci_launch *launch)
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
 {
-    tci_backward *x = TCI_NEW(b->s, tci_backward);
-    bool fits = tci_backward_with(b->k, machine, tile, x);
+    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
+    bool fits = tci_attn_grad_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    tci_backward_holes(b, x);
+    tci_attn_grad_holes(b, x);
     launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
-    launch->task_ns = tci_backward_ns(b->k, machine, tile);
+    launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
 }
 /* ---- src/loop/simt_attention.c ---- */
 /* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
@@ -2577,25 +2578,26 @@ enum {
 };
 
 /* Elements between rows of a factor in shared memory, of so many elements. */
-static inline int tci_flash_pitch(int64_t size)
+static inline int tci_simt_attn_pitch(int64_t size)
 {
     return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
 }
 
 /* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
-TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* Bytes of shared memory. */
-TCI_FN int64_t tci_flash_bytes(const tci_attention *x);
-TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x);
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x);
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
-TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
-                                const int64_t *tile);
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                           tci_launch *launch);
-TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                                tci_launch *launch);
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch);
 
 #endif
 
@@ -2613,7 +2615,7 @@ enum {
 
 /* ---- the tile ---- */
 
-TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
@@ -2623,55 +2625,55 @@ TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
     return TCI_COUNT(tiles);
 }
 
-static bool tci_flash_is_tile(const int64_t *tile)
+static bool tci_simt_attn_is_tile(const int64_t *tile)
 {
     return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
 }
 
 /* What is left of the sums takes the place of what made them. */
-static int64_t tci_flash_left(const tci_matrix *x)
+static int64_t tci_simt_attn_left(const tci_matrix *x)
 {
     return (int64_t)x->rows * x->staged_pitch * 4;
 }
 
-static void tci_flash_shape(tci_matrix *x, const int64_t *tile)
+static void tci_simt_attn_shape(tci_matrix *x, const int64_t *tile)
 {
     tci_attention_tiles(x, (int)tile[0]);
     x->columns = (int32_t)tile[1];
 }
 
 /* Sums are left as f32, whatever rounds them. */
-static void tci_flash_leave(const tci_kernel *k, tci_matrix *x)
+static void tci_simt_attn_leave(const tci_kernel *k, tci_matrix *x)
 {
     const tci_kinst *in = &k->insts[x->value];
     x->value = in->op == TCI_K_RED ? x->value : in->args[0];
     x->staged = TC_F32;
 }
 
-TCI_FN int64_t tci_flash_bytes(const tci_attention *x)
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x)
 {
     const tci_matrix *s = &x->scores, *r = &x->result;
-    int64_t floats = (int64_t)(s->rows + s->columns) * tci_flash_pitch(s->k) +
-                     (int64_t)s->columns * tci_flash_pitch(r->columns) +
-                     (int64_t)s->rows * tci_flash_pitch(s->columns);
-    return TCI_MAX(4 * floats, tci_flash_left(r)) + 4 * TCI_FLASH_GROUPS;
+    int64_t floats = (int64_t)(s->rows + s->columns) * tci_simt_attn_pitch(s->k) +
+                     (int64_t)s->columns * tci_simt_attn_pitch(r->columns) +
+                     (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
+    return TCI_MAX(4 * floats, tci_simt_attn_left(r)) + 4 * TCI_FLASH_GROUPS;
 }
 
-TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x)
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
-    int64_t floats = (int64_t)s->rows * tci_flash_pitch(s->columns);
+    int64_t floats = (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
     for (int i = 0; i < 2; i++) {
         int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
-        floats += rows * tci_flash_pitch(tci_backward_columns_of(x->in[i].k));
+        floats += rows * tci_simt_attn_pitch(tci_attn_grad_columns_of(x->in[i].k));
     }
-    int64_t left = tci_flash_left(&x->out[0]);
-    left = x->n_out > 1 ? TCI_MAX(left, tci_flash_left(&x->out[1])) : left;
+    int64_t left = tci_simt_attn_left(&x->out[0]);
+    left = x->n_out > 1 ? TCI_MAX(left, tci_simt_attn_left(&x->out[1])) : left;
     return TCI_MAX(4 * floats, left);
 }
 
 /* Blocks that a processor has room for at once. */
-static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
+static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
 {
     int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
     return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
@@ -2679,57 +2681,57 @@ static int tci_flash_blocks(const tci_machine *machine, int64_t bytes, int64_t h
 }
 
 /* Registers of a thread: products of pairs, and sums of so many columns. */
-static int64_t tci_flash_held(const int64_t *tile, int64_t pairs, int64_t columns)
+static int64_t tci_simt_attn_held(const int64_t *tile, int64_t pairs, int64_t columns)
 {
     return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
 }
 
-static bool tci_flash_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                           tci_attention *x)
+static bool tci_simt_attn_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attention *x)
 {
-    if (!tci_flash_is_tile(tile) || !tci_attention_find(k, x)) {
+    if (!tci_simt_attn_is_tile(tile) || !tci_attention_find(k, x)) {
         return false;
     }
     x->threads = TCI_FLASH_THREADS;
-    tci_flash_shape(&x->scores, tile);
-    tci_flash_shape(&x->result, tile);
+    tci_simt_attn_shape(&x->scores, tile);
+    tci_simt_attn_shape(&x->result, tile);
     tci_attention_columns(&x->result);
-    tci_flash_leave(k, &x->result);
+    tci_simt_attn_leave(k, &x->result);
     tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
-    int64_t held = tci_flash_held(tile, 1, x->result.columns);
-    x->blocks = tci_flash_blocks(machine, tci_flash_bytes(x), held);
-    return tci_flash_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+    int64_t held = tci_simt_attn_held(tile, 1, x->result.columns);
+    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_bytes(x), held);
+    return tci_simt_attn_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
 }
 
-static bool tci_flash_back_with(const tci_kernel *k, const tci_machine *machine,
-                                const int64_t *tile, tci_backward *x)
+static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile, tci_attn_grad *x)
 {
-    if (!tci_flash_is_tile(tile) || !tci_backward_find(k, x)) {
+    if (!tci_simt_attn_is_tile(tile) || !tci_attn_grad_find(k, x)) {
         return false;
     }
     int64_t columns = 0;
     x->threads = TCI_FLASH_THREADS;
     for (int i = 0; i < 2; i++) {
-        tci_flash_shape(&x->in[i], tile);
-        tci_flash_shape(&x->out[i], tile);
+        tci_simt_attn_shape(&x->in[i], tile);
+        tci_simt_attn_shape(&x->out[i], tile);
     }
     for (int i = 0; i < x->n_out; i++) {
-        tci_flash_leave(k, &x->out[i]);
+        tci_simt_attn_leave(k, &x->out[i]);
     }
-    tci_backward_columns(k, x);
+    tci_attn_grad_columns(k, x);
     for (int i = 0; i < x->n_out; i++) {
         columns += x->out[i].columns;
     }
-    int64_t held = tci_flash_held(tile, x->n_in, columns);
-    x->blocks = tci_flash_blocks(machine, tci_flash_back_bytes(x), held);
-    return tci_flash_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+    int64_t held = tci_simt_attn_held(tile, x->n_in, columns);
+    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_back_bytes(x), held);
+    return tci_simt_attn_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
 }
 
 /* ---- the cost ---- */
 
 /* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
  * shares, and twice as long for each step. Many sums leave too few registers. */
-static double tci_flash_product(const int64_t *tile, int64_t held)
+static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
     double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
@@ -2738,8 +2740,8 @@ static double tci_flash_product(const int64_t *tile, int64_t held)
 
 /* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
  * has several blocks at once, and then what is left over. */
-static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
-                               double cycles, int blocks)
+static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                                   double cycles, int blocks)
 {
     int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
     int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
@@ -2752,25 +2754,25 @@ static double tci_flash_cycles(const tci_matrix *x, const tci_machine *machine, 
     return all;
 }
 
-TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_attention x;
-    if (!tci_flash_with(k, machine, tile, &x)) {
+    if (!tci_simt_attn_with(k, machine, tile, &x)) {
         return -1;
     }
     const tci_matrix *s = &x.scores;
     double steps = tci_attention_steps(&x.cut, s);
     double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
                     TCI_FLASH_PRODUCTS *
-                    tci_flash_product(tile, tci_flash_held(tile, 1, x.result.columns));
-    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, 1, x.result.columns));
+    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
 
-TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
-                                const int64_t *tile)
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile)
 {
-    tci_backward x;
-    if (!tci_flash_back_with(k, machine, tile, &x)) {
+    tci_attn_grad x;
+    if (!tci_simt_attn_back_with(k, machine, tile, &x)) {
         return -1;
     }
     const tci_matrix *s = &x.in[0];
@@ -2778,32 +2780,32 @@ TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
     int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
     int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
     double cycles = (double)s->rows * s->columns * (double)(summed + columns) / TCI_FLASH_PRODUCTS *
-                    tci_flash_product(tile, tci_flash_held(tile, x.n_in, columns));
-    return tci_flash_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, x.n_in, columns));
+    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
 }
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                           tci_launch *launch)
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
 {
     tci_attention *x = TCI_NEW(b->s, tci_attention);
-    bool fits = tci_flash_with(b->k, machine, tile, x);
+    bool fits = tci_simt_attn_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
     tci_attention_holes(b, x);
     launch->n_tasks = x->scores.tiles;
-    launch->task_ns = tci_flash_ns(b->k, machine, tile);
+    launch->task_ns = tci_simt_attn_ns(b->k, machine, tile);
 }
 
-TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                                tci_launch *launch)
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch)
 {
-    tci_backward *x = TCI_NEW(b->s, tci_backward);
-    bool fits = tci_flash_back_with(b->k, machine, tile, x);
+    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
+    bool fits = tci_simt_attn_back_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    tci_backward_holes(b, x);
+    tci_attn_grad_holes(b, x);
     launch->n_tasks = x->in[0].tiles;
-    launch->task_ns = tci_flash_back_ns(b->k, machine, tile);
+    launch->task_ns = tci_simt_attn_back_ns(b->k, machine, tile);
 }
 /* ---- src/loop/row_block.c ---- */
 /* loop/row_block.c - register-resident rows: a row per block, warp or part of a warp, on GPUs.
@@ -3480,7 +3482,7 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
  * that it has and the other factor lacks, counted as one in row-major order. */
-typedef struct tci_product_side {
+typedef struct tci_simt_gemm_side {
     int inst;
     int n_axes, *axes;
     int64_t extent;   /* of a block's tile: */
@@ -3488,74 +3490,75 @@ typedef struct tci_product_side {
     int places;       /* times threads side by side */
     int64_t size;     /* of all axes */
     bool along_depth; /* memory runs along the contracted axes rather than along these */
-} tci_product_side;
+} tci_simt_gemm_side;
 
-typedef struct tci_product {
-    tci_product_side rows, columns;
+typedef struct tci_simt_gemm {
+    tci_simt_gemm_side rows, columns;
     int64_t depth; /* of the contracted axes, counted as one */
     int threads;   /* of a block */
     int resident;  /* blocks that a processor should hold at once */
-} tci_product;
+} tci_simt_gemm;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */
-typedef struct tci_product_tile {
+typedef struct tci_simt_gemm_tile {
     int16_t rows, columns;
     int8_t row_points, column_points;
-} tci_product_tile;
+} tci_simt_gemm_tile;
 enum { TCI_PRODUCT_TILES = 8 };
-TCI_FN const tci_product_tile *tci_product_tiles(void);
+TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void);
 
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles; it may have few rows
  * or few columns. */
-TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
+TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p);
 /* Has it rows and columns enough that tiles are faster than anything else? */
-TCI_FN bool tci_product_is_large_enough(const tci_product *p);
+TCI_FN bool tci_simt_gemm_is_large_enough(const tci_simt_gemm *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
-TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                             tci_product *p);
+TCI_FN double tci_simt_gemm_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_simt_gemm *p);
 /* Its sides without a tile. False: it is no such kernel. */
-TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p);
+TCI_FN bool tci_simt_gemm_take_sides(const tci_kernel *k, tci_simt_gemm *p);
 /* Is the axis one of the rows' or the columns'? */
-TCI_FN bool tci_product_has(const tci_product *p, int axis);
+TCI_FN bool tci_simt_gemm_has(const tci_simt_gemm *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
-TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+TCI_FN void tci_simt_gemm_emit(tci_build *b, const tci_simt_gemm *p, tci_lin row, tci_lin column);
 
 /* ---- pieces ---- */
 
 /* Places of a thread's points along a side: first + skip[i]. In pairs: points 2 i and 2 i + 1 of
  * the columns are neighbours, and so may be their stores. */
-typedef struct tci_product_points {
-    const tci_product_side *side;
+typedef struct tci_simt_gemm_points {
+    const tci_simt_gemm_side *side;
     tci_lin first;
     int n;
     const int64_t *skip;
     bool in_pairs;
-} tci_product_points;
+} tci_simt_gemm_points;
 /* The sum of the point number row of the rows and column of the columns. */
 typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
 /* The stages behind the first for all points of the thread, points[0] of the rows. */
-TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
-                               tci_product_sum_fn sum, void *arg);
+TCI_FN void tci_simt_gemm_finish(tci_build *b, const tci_simt_gemm_points *points,
+                                 tci_product_sum_fn sum, void *arg);
 /* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */
-TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c);
-TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n);
+TCI_FN tci_lin tci_simt_gemm_thread(tci_build *b, tci_lx_op op, int64_t c);
+TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n);
 /* The smaller of x and the last element of an axis. */
-TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size);
-TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds);
+TCI_FN tci_lin tci_simt_gemm_inside(tci_build *b, tci_lin x, int64_t size);
+TCI_FN void tci_simt_gemm_set(tci_build *b, int n, const int32_t *axes,
+                              const tci_bind *const *binds);
 /* The contracted axes and a side's own, bound to one place of a panel after the other: what does
  * not move from one to the next is bound once. Unbound in the end. */
-typedef struct tci_product_walk {
-    const tci_product_side *side;
+typedef struct tci_simt_gemm_walk {
+    const tci_simt_gemm_side *side;
     const tci_bind **depths, **ats;
     bool begun;
-} tci_product_walk;
-TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side);
-TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at);
-TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk);
+} tci_simt_gemm_walk;
+TCI_FN tci_simt_gemm_walk tci_simt_gemm_walk_of(tci_build *b, const tci_simt_gemm_side *side);
+TCI_FN void tci_simt_gemm_bind(tci_build *b, tci_simt_gemm_walk *walk, tci_lin depth, tci_lin at);
+TCI_FN void tci_simt_gemm_unbind(tci_build *b, const tci_simt_gemm_walk *walk);
 /* The value waits in *waiting, which is made first. */
-TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first);
-TCI_FN void tci_product_barrier(tci_build *b);
+TCI_FN void tci_simt_gemm_wait(tci_build *b, int *waiting, int value, bool first);
+TCI_FN void tci_simt_gemm_barrier(tci_build *b);
 
 #endif
 
@@ -3578,14 +3581,14 @@ enum {
 
 /* ---- whether and how ---- */
 
-static bool tci_product_fits(const tci_kernel *k)
+static bool tci_simt_gemm_fits(const tci_kernel *k)
 {
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
 /* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
  * backwards. */
-static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int *axes)
+static int64_t tci_simt_gemm_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
     int64_t run = 1, sign = 0;
     for (int i = n_axes - 1; i >= 0; i--) {
@@ -3602,7 +3605,7 @@ static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int
 
 /* Every load of the factor that knows the contracted axes runs along them, and not along its own
  * axes. */
-static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *side)
+static bool tci_simt_gemm_runs_along(const tci_kernel *k, const tci_simt_gemm_side *side)
 {
     const tci_kstage *stage = &k->stages[0];
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
@@ -3615,8 +3618,8 @@ static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *
         }
         bool load = live[i] && in->op == TCI_K_LOAD;
         if (load && tci_build_depends(in->axes, stage->axes[stage->n_axes - 1])) {
-            int64_t along = tci_product_run(k, in->x, stage->n_axes, stage->axes);
-            int64_t across = tci_product_run(k, in->x, side->n_axes, side->axes);
+            int64_t along = tci_simt_gemm_run(k, in->x, stage->n_axes, stage->axes);
+            int64_t across = tci_simt_gemm_run(k, in->x, side->n_axes, side->axes);
             if (along < TCI_PRODUCT_RUN || across > 1) {
                 return false;
             }
@@ -3626,29 +3629,29 @@ static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *
     return any;
 }
 
-static void tci_product_side_of(const tci_kernel *k, const tci_product_axes *axes,
-                                tci_product_side *side)
+static void tci_simt_gemm_side_of(const tci_kernel *k, const tci_gemm_kernel_axes *axes,
+                                  tci_simt_gemm_side *side)
 {
     side->inst = axes->inst;
     side->n_axes = axes->n_axes;
     side->axes = axes->axes;
     side->size = axes->size;
-    side->along_depth = tci_product_runs_along(k, side);
+    side->along_depth = tci_simt_gemm_runs_along(k, side);
 }
 
-TCI_FN bool tci_product_take_sides(const tci_kernel *k, tci_product *p)
+TCI_FN bool tci_simt_gemm_take_sides(const tci_kernel *k, tci_simt_gemm *p)
 {
-    tci_product_sides sides;
-    if (!tci_product_find(k, &sides)) {
+    tci_gemm_kernel_sides sides;
+    if (!tci_gemm_kernel_find(k, &sides)) {
         return false;
     }
     p->depth = sides.depth;
-    tci_product_side_of(k, &sides.rows, &p->rows);
-    tci_product_side_of(k, &sides.columns, &p->columns);
+    tci_simt_gemm_side_of(k, &sides.rows, &p->rows);
+    tci_simt_gemm_side_of(k, &sides.columns, &p->columns);
     return true;
 }
 
-static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
+static void tci_simt_gemm_shape(tci_simt_gemm *p, const tci_simt_gemm_tile *tile)
 {
     p->rows.extent = tile->rows;
     p->rows.points = tile->row_points;
@@ -3662,12 +3665,12 @@ static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
 
 /* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
  * and of reading panels, and more where few warps hide each other's waits. */
-static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine,
-                                 const tci_product *p)
+static double tci_simt_gemm_cycles(const tci_kernel *k, const tci_machine *machine,
+                                   const tci_simt_gemm *p)
 {
     double points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)tci_kernel_known(k, a);
+        points *= tci_simt_gemm_has(p, a) ? 1 : (double)tci_kernel_known(k, a);
     }
     double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
     double tiles = points * (double)tci_ceil_div(p->rows.size, p->rows.extent) *
@@ -3681,46 +3684,46 @@ static double tci_product_cycles(const tci_kernel *k, const tci_machine *machine
     return rounds * TCI_MAX(cycles, 2 * takes) / hidden;
 }
 
-TCI_FN const tci_product_tile *tci_product_tiles(void)
+TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void)
 {
-    static const tci_product_tile tiles[TCI_PRODUCT_TILES] = {{128, 128, 8, 8}, {128, 64, 8, 8},
-                                                              {64, 128, 8, 8},  {64, 64, 8, 8},
-                                                              {64, 64, 4, 8},   {16, 128, 4, 4},
-                                                              {128, 32, 4, 4},  {64, 64, 4, 4}};
+    static const tci_simt_gemm_tile tiles[TCI_PRODUCT_TILES] = {{128, 128, 8, 8}, {128, 64, 8, 8},
+                                                                {64, 128, 8, 8},  {64, 64, 8, 8},
+                                                                {64, 64, 4, 8},   {16, 128, 4, 4},
+                                                                {128, 32, 4, 4},  {64, 64, 4, 4}};
     return tiles;
 }
 
-TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
+TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p)
 {
     return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
-           tci_product_take_sides(k, p) && tci_product_fits(k) &&
+           tci_simt_gemm_take_sides(k, p) && tci_simt_gemm_fits(k) &&
            TCI_MIN(p->rows.size, p->columns.size) >= TCI_GATHER_FEW &&
            TCI_MAX(p->rows.size, p->columns.size) >= TCI_GATHER_SIDE &&
            p->depth >= TCI_GATHER_DEPTH;
 }
 
-TCI_FN bool tci_product_is_large_enough(const tci_product *p)
+TCI_FN bool tci_simt_gemm_is_large_enough(const tci_simt_gemm *p)
 {
     return p->rows.size >= (p->columns.along_depth ? TCI_GATHER_FEW : TCI_GATHER_SIDE) &&
            p->columns.size >= TCI_GATHER_SIDE;
 }
 
-TCI_FN double tci_product_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                             tci_product *p)
+TCI_FN double tci_simt_gemm_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_simt_gemm *p)
 {
-    const tci_product_tile *tiles = tci_product_tiles();
+    const tci_simt_gemm_tile *tiles = tci_simt_gemm_tiles();
     bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
     for (int i = wide ? TCI_PRODUCT_TILES - 1 : 0; i < TCI_PRODUCT_TILES; i++) {
         if (tiles[i].rows == tile[0] && tiles[i].columns == tile[1] &&
             tiles[i].row_points == tile[2] && tiles[i].column_points == tile[3]) {
-            tci_product_shape(p, &tiles[i]);
-            return tci_product_cycles(k, machine, p) * (double)p->depth / machine->facts.ghz;
+            tci_simt_gemm_shape(p, &tiles[i]);
+            return tci_simt_gemm_cycles(k, machine, p) * (double)p->depth / machine->facts.ghz;
         }
     }
     return -1;
 }
 
-TCI_FN bool tci_product_has(const tci_product *p, int axis)
+TCI_FN bool tci_simt_gemm_has(const tci_simt_gemm *p, int axis)
 {
     bool found = false;
     for (int i = 0; i < p->rows.n_axes; i++) {
@@ -3735,8 +3738,8 @@ TCI_FN bool tci_product_has(const tci_product *p, int axis)
 /* ---- the state of one tile ---- */
 
 /* One factor: its panel, and the values that wait for their turn. */
-typedef struct tci_product_panel {
-    const tci_product_side *side;
+typedef struct tci_simt_gemm_panel {
+    const tci_simt_gemm_side *side;
     tci_lin base;      /* of the tile along the axis */
     tci_lin depth, at; /* this thread's first element: in the slab, and along the axis */
     int64_t step;      /* to its next element, along whichever of the two moves */
@@ -3744,61 +3747,62 @@ typedef struct tci_product_panel {
     int local;         /* panel */
     int *waiting;      /* n mutable values */
     tci_lin take;      /* where the thread takes its points' values */
-} tci_product_panel;
+} tci_simt_gemm_panel;
 
-typedef struct tci_product_state {
+typedef struct tci_simt_gemm_state {
     tci_build *b;
-    const tci_product *p;
-    tci_product_panel panels[2];  /* rows, columns */
-    tci_stage_tuple *acc, *total; /* row * columns of a thread + column; total: in parts */
-} tci_product_state;
+    const tci_simt_gemm *p;
+    tci_simt_gemm_panel panels[2]; /* rows, columns */
+    tci_stage_tuple *acc, *total;  /* row * columns of a thread + column; total: in parts */
+} tci_simt_gemm_state;
 
-static int64_t tci_product_pitch(const tci_product_side *side)
+static int64_t tci_simt_gemm_pitch(const tci_simt_gemm_side *side)
 {
     return side->extent + TCI_PRODUCT_PAD;
 }
 
 /* A thread's n-th point along a side, from its first one. */
-static int64_t tci_product_skip(const tci_product_side *side, int n)
+static int64_t tci_simt_gemm_skip(const tci_simt_gemm_side *side, int n)
 {
     return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
 }
 
-TCI_FN tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+TCI_FN tci_lin tci_simt_gemm_thread(tci_build *b, tci_lx_op op, int64_t c)
 {
     int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
-TCI_FN tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n)
 {
-    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    int above = tci_build_lx(b, tci_simt_gemm_thread(b, TCI_LX_DIV, before));
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
 }
 
 /* The thread's place along the columns, and along the rows. */
-static tci_lin tci_product_x(tci_build *b, const tci_product *p)
+static tci_lin tci_simt_gemm_x(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
-    tci_lin warp = tci_product_digit(b, TCI_WARP, warps);
-    tci_lin lane = tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
+    tci_lin warp = tci_simt_gemm_digit(b, TCI_WARP, warps);
+    tci_lin lane = tci_simt_gemm_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
     return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_X));
 }
 
-static tci_lin tci_product_y(tci_build *b, const tci_product *p)
+static tci_lin tci_simt_gemm_y(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
-    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
-    tci_lin lane = tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
+    tci_lin warp = tci_simt_gemm_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    tci_lin lane = tci_simt_gemm_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
     return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
 }
 
-static void tci_product_open_panel(tci_build *b, tci_product_panel *panel, const tci_product *p,
-                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+static void tci_simt_gemm_open_panel(tci_build *b, tci_simt_gemm_panel *panel,
+                                     const tci_simt_gemm *p, const tci_simt_gemm_side *side,
+                                     tci_lin tile, tci_lin place)
 {
     int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
-    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
-    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    tci_lin low = tci_simt_gemm_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_simt_gemm_thread(b, TCI_LX_DIV, across);
     panel->side = side;
     panel->base = tci_lin_mul(b, tile, side->extent);
     panel->depth = side->along_depth ? low : high;
@@ -3806,36 +3810,37 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel, const
     panel->step = p->threads / across;
     panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / p->threads);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
-                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+                                   2 * TCI_PRODUCT_SLAB * tci_simt_gemm_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
 
-TCI_FN tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+TCI_FN tci_lin tci_simt_gemm_inside(tci_build *b, tci_lin x, int64_t size)
 {
     int last = tci_lx_const(b->l, size - 1);
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
-TCI_FN void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
+TCI_FN void tci_simt_gemm_set(tci_build *b, int n, const int32_t *axes,
+                              const tci_bind *const *binds)
 {
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axes[i], binds ? binds[i] : NULL);
     }
 }
 
-TCI_FN tci_product_walk tci_product_walk_of(tci_build *b, const tci_product_side *side)
+TCI_FN tci_simt_gemm_walk tci_simt_gemm_walk_of(tci_build *b, const tci_simt_gemm_side *side)
 {
-    tci_product_walk walk = {.side = side};
+    tci_simt_gemm_walk walk = {.side = side};
     walk.depths = TCI_NEW_ARRAY(b->s, const tci_bind *, b->k->stages[0].n_axes);
     walk.ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
     return walk;
 }
 
-TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth, tci_lin at)
+TCI_FN void tci_simt_gemm_bind(tci_build *b, tci_simt_gemm_walk *walk, tci_lin depth, tci_lin at)
 {
     const tci_kstage *stage = &b->k->stages[0];
-    const tci_product_side *side = walk->side;
+    const tci_simt_gemm_side *side = walk->side;
     if (!walk->begun || !side->along_depth) {
         tci_build_digits(b, stage->n_axes, stage->axes, depth, walk->depths);
     }
@@ -3843,18 +3848,18 @@ TCI_FN void tci_product_bind(tci_build *b, tci_product_walk *walk, tci_lin depth
         tci_build_digits(b, side->n_axes, side->axes, at, walk->ats);
     }
     walk->begun = true;
-    tci_product_set(b, stage->n_axes, stage->axes, walk->depths);
-    tci_product_set(b, side->n_axes, side->axes, walk->ats);
+    tci_simt_gemm_set(b, stage->n_axes, stage->axes, walk->depths);
+    tci_simt_gemm_set(b, side->n_axes, side->axes, walk->ats);
 }
 
-TCI_FN void tci_product_unbind(tci_build *b, const tci_product_walk *walk)
+TCI_FN void tci_simt_gemm_unbind(tci_build *b, const tci_simt_gemm_walk *walk)
 {
     const tci_kstage *stage = &b->k->stages[0];
-    tci_product_set(b, stage->n_axes, stage->axes, NULL);
-    tci_product_set(b, walk->side->n_axes, walk->side->axes, NULL);
+    tci_simt_gemm_set(b, stage->n_axes, stage->axes, NULL);
+    tci_simt_gemm_set(b, walk->side->n_axes, walk->side->axes, NULL);
 }
 
-TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first)
+TCI_FN void tci_simt_gemm_wait(tci_build *b, int *waiting, int value, bool first)
 {
     if (first) {
         *waiting = tci_build_mutable(b, value);
@@ -3866,12 +3871,12 @@ TCI_FN void tci_product_wait(tci_build *b, int *waiting, int value, bool first)
 /* ---- slabs ---- */
 
 /* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
-static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
-                             bool first)
+static void tci_simt_gemm_load(tci_simt_gemm_state *s, tci_simt_gemm_panel *panel, tci_lin from,
+                               bool first)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = panel->side;
-    tci_product_walk walk = tci_product_walk_of(b, side);
+    const tci_simt_gemm_side *side = panel->side;
+    tci_simt_gemm_walk walk = tci_simt_gemm_walk_of(b, side);
     bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
     for (int i = 0; i < panel->n; i++) {
         int64_t skip = i * panel->step;
@@ -3879,21 +3884,21 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         tci_lin at = tci_lin_add(b, panel->base, panel->at);
         depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
         at = tci_lin_plus(at, side->along_depth ? skip : 0);
-        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
-        at = cut ? tci_product_inside(b, at, side->size) : at;
-        tci_product_bind(b, &walk, depth, at);
-        tci_product_wait(b, &panel->waiting[i], tci_build_value(b, side->inst), first);
+        depth = tail ? tci_simt_gemm_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_simt_gemm_inside(b, at, side->size) : at;
+        tci_simt_gemm_bind(b, &walk, depth, at);
+        tci_simt_gemm_wait(b, &panel->waiting[i], tci_build_value(b, side->inst), first);
     }
-    tci_product_unbind(b, &walk);
+    tci_simt_gemm_unbind(b, &walk);
 }
 
-static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+static void tci_simt_gemm_load_both(tci_simt_gemm_state *s, tci_lin from, bool first)
 {
-    tci_product_load(s, &s->panels[0], from, first);
-    tci_product_load(s, &s->panels[1], from, first);
+    tci_simt_gemm_load(s, &s->panels[0], from, first);
+    tci_simt_gemm_load(s, &s->panels[1], from, first);
 }
 
-TCI_FN void tci_product_barrier(tci_build *b)
+TCI_FN void tci_simt_gemm_barrier(tci_build *b)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_BARRIER;
@@ -3901,12 +3906,12 @@ TCI_FN void tci_product_barrier(tci_build *b)
 }
 
 /* The waiting values become the panels number `half`. */
-static void tci_product_store_panels(tci_product_state *s, tci_lin half)
+static void tci_simt_gemm_store_panels(tci_simt_gemm_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
-        const tci_product_panel *panel = &s->panels[f];
-        int64_t pitch = tci_product_pitch(panel->side);
+        const tci_simt_gemm_panel *panel = &s->panels[f];
+        int64_t pitch = tci_simt_gemm_pitch(panel->side);
         int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
         first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
@@ -3919,28 +3924,28 @@ static void tci_product_store_panels(tci_product_state *s, tci_lin half)
             tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
     }
-    tci_product_barrier(b);
+    tci_simt_gemm_barrier(b);
 }
 
 /* From row `depth` of the panels, counted over both halves. */
-static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+static void tci_simt_gemm_take(tci_simt_gemm_state *s, int f, tci_lin depth, int *values)
 {
     tci_build *b = s->b;
-    const tci_product_panel *panel = &s->panels[f];
+    const tci_simt_gemm_panel *panel = &s->panels[f];
     tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
-    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin row = tci_lin_mul(b, depth, tci_simt_gemm_pitch(panel->side));
     tci_lin first = tci_lin_add(b, row, panel->take);
     for (int i = 0; i < panel->side->points; i++) {
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = TCI_MEM_LOAD_ONE;
         st.base = ~panel->local;
-        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(panel->side, i)));
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_simt_gemm_skip(panel->side, i)));
         values[i] = tci_build_mem(b, st, t, 1, b->cur);
     }
 }
 
 /* n steps of every point's chain, from the panels number `half`. */
-static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
+static void tci_simt_gemm_multiply(tci_simt_gemm_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -3950,8 +3955,8 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
     open.st.unroll = TCI_PRODUCT_SLAB;
     tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
-    tci_product_take(s, 0, row, rows);
-    tci_product_take(s, 1, row, columns);
+    tci_simt_gemm_take(s, 0, row, rows);
+    tci_simt_gemm_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->in[0];
@@ -3965,7 +3970,7 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 }
 
 /* Slab number `slab` begins a part of the sums: the one before joins those before it. */
-static void tci_product_next_part(tci_product_state *s, int slab)
+static void tci_simt_gemm_next_part(tci_simt_gemm_state *s, int slab)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -3985,39 +3990,39 @@ static void tci_product_next_part(tci_product_state *s, int slab)
     tci_build_close(b, &open);
 }
 
-static void tci_product_slabs(tci_product_state *s)
+static void tci_simt_gemm_slabs(tci_simt_gemm_state *s)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
     int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
     int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
     tci_lopen open;
-    tci_product_load_both(s, tci_lin_const(0), true);
-    tci_product_store_panels(s, tci_lin_const(0));
+    tci_simt_gemm_load_both(s, tci_lin_const(0), true);
+    tci_simt_gemm_store_panels(s, tci_lin_const(0));
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
     tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
     tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
-    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
-    tci_product_next_part(s, tci_lx_var(l, i));
-    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
-    tci_product_store_panels(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_simt_gemm_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_simt_gemm_next_part(s, tci_lx_var(l, i));
+    tci_simt_gemm_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_simt_gemm_store_panels(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    tci_product_next_part(s, tci_lx_const(l, n));
-    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
+    tci_simt_gemm_next_part(s, tci_lx_const(l, n));
+    tci_simt_gemm_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
 /* ---- the result ---- */
 
-static tci_lin tci_product_at(const tci_product_points *points, int i)
+static tci_lin tci_simt_gemm_at(const tci_simt_gemm_points *points, int i)
 {
     return tci_lin_plus(points->first, points->skip[i]);
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
  * pair is behind the first on the last axis, where that has pairs alone. */
-static const tci_bind **tci_product_binds(tci_build *b, const tci_product_points *points)
+static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_points *points)
 {
-    const tci_product_side *side = points->side;
+    const tci_simt_gemm_side *side = points->side;
     const int last = side->n_axes - 1;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, points->n * side->n_axes);
     bool pairs = points->in_pairs && last >= 0 && tci_kernel_known(b->k, side->axes[last]) % 2 == 0;
@@ -4029,14 +4034,14 @@ static const tci_bind **tci_product_binds(tci_build *b, const tci_product_points
             tci_build_neighbours(b, side->axes[last], own[last]->at, 2, pair);
             own[last] = pair[1];
         } else {
-            tci_build_digits(b, side->n_axes, side->axes, tci_product_at(points, i), own);
+            tci_build_digits(b, side->n_axes, side->axes, tci_simt_gemm_at(points, i), own);
         }
     }
     return binds;
 }
 
 /* So many neighbouring points lie in the result together, or outside. */
-static int tci_product_group(const tci_product_points *points)
+static int tci_simt_gemm_group(const tci_simt_gemm_points *points)
 {
     bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
     return points->in_pairs && !odd ? 2 : 1;
@@ -4044,25 +4049,25 @@ static int tci_product_group(const tci_product_points *points)
 
 /* Opens the branch for a group of points that may lie outside of the result, at the first of them;
  * each has bindings of its own: what is loaded there stays there. True: it has one. */
-static bool tci_product_open(tci_build *b, const tci_product_points *points, int point,
-                             const tci_bind **binds, tci_lopen *open)
+static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points, int point,
+                               const tci_bind **binds, tci_lopen *open)
 {
-    const tci_product_side *side = points->side;
+    const tci_simt_gemm_side *side = points->side;
     bool cut = side->size % side->extent != 0;
     const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
-    if (cut && point % tci_product_group(points) == 0) {
-        tci_build_if(b, tci_build_inside(b, tci_product_at(points, point), side->size), open);
+    if (cut && point % tci_simt_gemm_group(points) == 0) {
+        tci_build_if(b, tci_build_inside(b, tci_simt_gemm_at(points, point), side->size), open);
     }
     for (int i = 0; i < side->n_axes; i++) {
         const tci_bind *bind = binds[point * side->n_axes + i];
         own[i] = cut ? tci_build_bind(b, bind->at, bind->lo, bind->hi, false, -1) : bind;
     }
-    tci_product_set(b, side->n_axes, side->axes, own);
+    tci_simt_gemm_set(b, side->n_axes, side->axes, own);
     return cut;
 }
 
 /* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
-static bool tci_product_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
+static bool tci_simt_gemm_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
 {
     bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&
                   next->mem == TCI_MEM_STORE_ONE && one->base == next->base;
@@ -4071,12 +4076,12 @@ static bool tci_product_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt
 }
 
 /* Joins the stores of two neighbours, which the statements of the block from `from` on are. */
-static void tci_product_join_stores(tci_build *b, int from)
+static void tci_simt_gemm_join_stores(tci_build *b, int from)
 {
     tci_lblock *block = &b->l->blocks[b->cur];
     for (int i = from; i < block->n; i++) {
         int j = i + 1;
-        while (j < block->n && !tci_product_joins(b->l, &block->stmts[i], &block->stmts[j])) {
+        while (j < block->n && !tci_simt_gemm_joins(b->l, &block->stmts[i], &block->stmts[j])) {
             j++;
         }
         if (j < block->n) {
@@ -4091,17 +4096,17 @@ static void tci_product_join_stores(tci_build *b, int from)
     }
 }
 
-TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
-                               tci_product_sum_fn sum, void *arg)
+TCI_FN void tci_simt_gemm_finish(tci_build *b, const tci_simt_gemm_points *points,
+                                 tci_product_sum_fn sum, void *arg)
 {
-    const tci_bind **rows = tci_product_binds(b, &points[0]);
-    const tci_bind **columns = tci_product_binds(b, &points[1]);
-    const int group = tci_product_group(&points[1]);
+    const tci_bind **rows = tci_simt_gemm_binds(b, &points[0]);
+    const tci_bind **columns = tci_simt_gemm_binds(b, &points[1]);
+    const int group = tci_simt_gemm_group(&points[1]);
     for (int r = 0; r < points[0].n; r++) {
         tci_lopen row, column;
-        bool cut_row = tci_product_open(b, &points[0], r, rows, &row);
+        bool cut_row = tci_simt_gemm_open(b, &points[0], r, rows, &row);
         for (int c = 0, from = 0; c < points[1].n; c++) {
-            bool cut = tci_product_open(b, &points[1], c, columns, &column);
+            bool cut = tci_simt_gemm_open(b, &points[1], c, columns, &column);
             from = c % group == 0 ? b->l->blocks[b->cur].n : from;
             tci_stage_remember_result(b, &b->k->reds[0], sum(b, arg, r, c));
             for (int t = 1; t < b->k->n_stages; t++) {
@@ -4109,7 +4114,7 @@ TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
                 tci_stage_stores(b, t, NULL);
             }
             if ((c + 1) % group == 0) {
-                tci_product_join_stores(b, from);
+                tci_simt_gemm_join_stores(b, from);
                 if (cut) {
                     tci_build_close(b, &column);
                 }
@@ -4120,37 +4125,37 @@ TCI_FN void tci_product_finish(tci_build *b, const tci_product_points *points,
         }
     }
     for (int f = 0; f < 2; f++) {
-        tci_product_set(b, points[f].side->n_axes, points[f].side->axes, NULL);
+        tci_simt_gemm_set(b, points[f].side->n_axes, points[f].side->axes, NULL);
     }
 }
 
-static tci_stage_tuple tci_product_sum(tci_build *b, void *arg, int row, int column)
+static tci_stage_tuple tci_simt_gemm_sum(tci_build *b, void *arg, int row, int column)
 {
-    const tci_product_state *s = arg;
+    const tci_simt_gemm_state *s = arg;
     int i = row * s->p->columns.points + column;
     const tci_kred *red = &b->k->reds[0];
     return red->order == TCI_ORDER_SPLIT ? tci_stage_joined(b, red, s->total[i], s->acc[i])
                                          : s->acc[i];
 }
 
-static tci_product_points tci_product_points_of(tci_build *b, const tci_product_panel *panel)
+static tci_simt_gemm_points tci_simt_gemm_points_of(tci_build *b, const tci_simt_gemm_panel *panel)
 {
     int n = panel->side->points;
     int64_t *skip = TCI_NEW_ARRAY(b->s, int64_t, n);
     for (int i = 0; i < n; i++) {
-        skip[i] = tci_product_skip(panel->side, i);
+        skip[i] = tci_simt_gemm_skip(panel->side, i);
     }
     tci_lin first = tci_lin_add(b, panel->base, panel->take);
-    return (tci_product_points){panel->side, first, n, skip, false};
+    return (tci_simt_gemm_points){panel->side, first, n, skip, false};
 }
 
-TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+TCI_FN void tci_simt_gemm_emit(tci_build *b, const tci_simt_gemm *p, tci_lin row, tci_lin column)
 {
-    tci_product_state s = {b, p, {{0}}, NULL, NULL};
+    tci_simt_gemm_state s = {b, p, {{0}}, NULL, NULL};
     int n = p->rows.points * p->columns.points;
     b->stage = 0;
-    tci_product_open_panel(b, &s.panels[0], p, &p->rows, row, tci_product_y(b, p));
-    tci_product_open_panel(b, &s.panels[1], p, &p->columns, column, tci_product_x(b, p));
+    tci_simt_gemm_open_panel(b, &s.panels[0], p, &p->rows, row, tci_simt_gemm_y(b, p));
+    tci_simt_gemm_open_panel(b, &s.panels[1], p, &p->columns, column, tci_simt_gemm_x(b, p));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     s.total = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
@@ -4159,22 +4164,22 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
             s.total[i] = tci_stage_total(b, &b->k->reds[0], 1);
         }
     }
-    tci_product_slabs(&s);
-    tci_product_points points[2] = {tci_product_points_of(b, &s.panels[0]),
-                                    tci_product_points_of(b, &s.panels[1])};
+    tci_simt_gemm_slabs(&s);
+    tci_simt_gemm_points points[2] = {tci_simt_gemm_points_of(b, &s.panels[0]),
+                                      tci_simt_gemm_points_of(b, &s.panels[1])};
     points[1].in_pairs = points[1].n % TCI_PRODUCT_NEXT == 0;
-    tci_product_finish(b, points, tci_product_sum, &s);
+    tci_simt_gemm_finish(b, points, tci_simt_gemm_sum, &s);
 }
 
 TCI_FN double tci_products_least_ns(const tci_query *a)
 {
-    tci_product p = {0};
-    bool tiles = tci_product_plan(a->k, &a->machine, &p);
+    tci_simt_gemm p = {0};
+    bool tiles = tci_simt_gemm_plan(a->k, &a->machine, &p);
     double least = -1;
     for (int i = 0; tiles && i < TCI_PRODUCT_TILES; i++) {
-        const tci_product_tile *t = &tci_product_tiles()[i];
+        const tci_simt_gemm_tile *t = &tci_simt_gemm_tiles()[i];
         const int64_t n[] = {t->rows, t->columns, t->row_points, t->column_points};
-        double cost = tci_product_ns(a->k, &a->machine, n, &p);
+        double cost = tci_simt_gemm_ns(a->k, &a->machine, n, &p);
         least = cost >= 0 && (least < 0 || cost < least) ? cost : least;
     }
     return least;
@@ -4398,16 +4403,16 @@ enum {
 };
 
 /* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
-typedef struct tci_window {
+typedef struct tci_short_reduction {
     int lanes, row_axis, rows; /* -1, 1: there is no such axis */
     int64_t size;              /* threads */
-} tci_window;
+} tci_short_reduction;
 
 /* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
-TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
-                            tci_window *p);
+TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                                     tci_short_reduction *p);
 /* Block number `block`. */
-TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
+TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p, tci_lin block);
 
 #endif
 
@@ -4425,22 +4430,22 @@ enum {
 /* ---- whether ---- */
 
 /* A chain of products of any length, as gradients of filters are? */
-static bool tci_window_is_chain(const tci_kernel *k)
+static bool tci_short_reduction_is_chain(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].order == TCI_ORDER_CHAIN;
 }
 
 /* A map of short rows? */
-static bool tci_window_is_map(const tci_kernel *k)
+static bool tci_short_reduction_is_map(const tci_kernel *k)
 {
     return k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0 &&
            k->n_outer > 1 && tci_dim_hint(k->axes[k->n_outer - 1].size) <= TCI_WINDOW_SHORT;
 }
 
 /* *elements: that are reduced. */
-static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
+static bool tci_short_reduction_is_stages(const tci_kernel *k, int64_t *elements)
 {
-    bool map = tci_window_is_map(k);
+    bool map = tci_short_reduction_is_map(k);
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 &&
                 (map || (k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE &&
                          k->stages[0].n_kept == 0));
@@ -4454,19 +4459,20 @@ static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
     if (map) {
         return fits;
     }
-    int64_t most = tci_window_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
+    int64_t most = tci_short_reduction_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
     for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
         *elements *= tci_kernel_known(k, k->stages[0].axes[i]);
         fits = *elements <= most;
     }
     return fits && k->stages[0].n_axes > 0 &&
-           (tci_window_is_chain(k) ||
+           (tci_short_reduction_is_chain(k) ||
             tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN);
 }
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
  * elements of windows, of which a vector of filters takes each. */
-static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64_t elements)
+static bool tci_short_reduction_sums_are_independent(const tci_kernel *k, int axis,
+                                                     int64_t elements)
 {
     bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
     for (int r = 0; r < k->n_reds && apart; r++) {
@@ -4481,14 +4487,14 @@ static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64
     return apart;
 }
 
-static bool tci_window_runs(const tci_kernel *k, int x, int axis)
+static bool tci_short_reduction_runs(const tci_kernel *k, int x, int axis)
 {
     tci_dim coef = 0;
     return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
 }
 
 /* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
-static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
+static bool tci_short_reduction_is_along(const tci_kernel *k, int axis, int *bytes)
 {
     bool along = true;
     *bytes = TCI_ALIGNED_BYTES;
@@ -4500,7 +4506,7 @@ static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
         along = along && in->op != TCI_K_FAULT;
         if (in->op == TCI_K_LOAD) {
             const tci_koperand *from = &k->operands[tci_kinst_number(in)];
-            along = along && tci_window_runs(k, in->x, axis) && from->panel == 0;
+            along = along && tci_short_reduction_runs(k, in->x, axis) && from->panel == 0;
             *bytes = TCI_MIN(*bytes, tci_dtype_get((tc_dtype)from->dtype)->bytes);
         }
     }
@@ -4514,7 +4520,7 @@ static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
 
 /* ---- how ---- */
 
-static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
+static int tci_short_reduction_lanes(const tci_machine *machine, int64_t size, int bytes)
 {
     int lanes = TCI_MAX(machine->vector_bytes / bytes, 1);
     while (size % lanes != 0) {
@@ -4525,9 +4531,9 @@ static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
 
 /* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
  * one being a filter that all threads share? */
-static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
+static bool tci_short_reduction_reads_both(const tci_kernel *k, int row_axis)
 {
-    bool both = tci_window_is_chain(k);
+    bool both = tci_short_reduction_is_chain(k);
     for (int i = 0; i < 2 && both; i++) {
         uint64_t axes = k->insts[k->reds[0].in[i]].axes;
         bool own = false;
@@ -4540,11 +4546,11 @@ static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
 }
 
 /* Rows that divide the axis and leave threads enough. */
-static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, const tci_window *p,
-                           int64_t all)
+static int tci_short_reduction_rows(const tci_kernel *k, const tci_machine *machine,
+                                    const tci_short_reduction *p, int64_t all)
 {
     int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
-    bool both = tci_window_reads_both(k, p->row_axis);
+    bool both = tci_short_reduction_reads_both(k, p->row_axis);
     int64_t busy = machine->facts.processors;
     busy *= both ? TCI_WINDOW_BUSY_BOTH : TCI_WINDOW_BUSY;
     int held = both ? 2 * TCI_WINDOW_HELD : TCI_WINDOW_HELD, rows = 1;
@@ -4555,18 +4561,19 @@ static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, cons
     return rows;
 }
 
-TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
-                            tci_window *p)
+TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                                     tci_short_reduction *p)
 {
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
     if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
-        !tci_window_is_stages(k, &elements) || !tci_window_sums_are_independent(k, vec, elements) ||
-        !tci_window_is_along(k, vec, &bytes)) {
+        !tci_short_reduction_is_stages(k, &elements) ||
+        !tci_short_reduction_sums_are_independent(k, vec, elements) ||
+        !tci_short_reduction_is_along(k, vec, &bytes)) {
         return false;
     }
-    bytes = tci_window_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
-    p->lanes = tci_window_lanes(machine, tci_kernel_known(k, vec), bytes);
+    bytes = tci_short_reduction_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
+    p->lanes = tci_short_reduction_lanes(machine, tci_kernel_known(k, vec), bytes);
     p->row_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
         int64_t size = tci_kernel_known(k, a);
@@ -4576,7 +4583,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
     int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->rows = (int)rows;
     if (rows == 0) {
-        p->rows = tci_window_rows(k, machine, p, all / p->lanes);
+        p->rows = tci_short_reduction_rows(k, machine, p, all / p->lanes);
     } else if (rows < 0 || rows > TCI_WINDOW_ROWS || size % rows != 0) {
         return false;
     }
@@ -4587,7 +4594,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
 /* ---- a thread ---- */
 
 /* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
-static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number)
+static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;
     int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n), *steps = TCI_NEW_ARRAY(b->s, int64_t, n);
@@ -4607,7 +4614,7 @@ static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number
     return p->row_axis < 0 ? tci_lin_const(0) : at[p->row_axis];
 }
 
-TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
+TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p, tci_lin block)
 {
     const tci_bind *rows[TCI_WINDOW_ROWS];
     bool cut = p->size % TCI_WINDOW_THREADS != 0;
@@ -4617,7 +4624,7 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
     if (cut) {
         tci_build_if(b, tci_build_inside(b, number, p->size), &open);
     }
-    tci_lin first = tci_window_bind(b, p, number);
+    tci_lin first = tci_short_reduction_bind(b, p, number);
     if (p->row_axis >= 0) {
         tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
     }
@@ -4676,22 +4683,22 @@ TCI_FN bool tci_blocks_are_joined(void)
 
 /* ---- products by blocks of threads ---- */
 
-static bool tci_product_is_kernel(const tci_query *a, tci_product *p)
+static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
     memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
+    return tci_tile_is_kernel(a) && tci_simt_gemm_plan(a->k, &a->machine, p);
 }
 
 static bool tci_products_fits(const tci_query *a, const int64_t *n)
 {
-    tci_product p;
-    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
+    tci_simt_gemm p;
+    return tci_simt_gemm_is_kernel(a, &p) && tci_simt_gemm_ns(a->k, &a->machine, n, &p) >= 0;
 }
 
 static int tci_products_candidates(const tci_query *a,
                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    const tci_product_tile *tiles = tci_product_tiles();
+    const tci_simt_gemm_tile *tiles = tci_simt_gemm_tiles();
     (void)a;
     for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
         n[i][0] = tiles[i].rows;
@@ -4711,27 +4718,27 @@ static double tci_tile_with_memory(const tci_query *a, double ns)
 
 static double tci_products_cost(const tci_query *a, const int64_t *n)
 {
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
+    tci_simt_gemm p;
+    tci_simt_gemm_is_kernel(a, &p);
+    return tci_tile_with_memory(a, tci_simt_gemm_ns(a->k, &a->machine, n, &p));
 }
 
 static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_simt_gemm_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
 static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b,
                               tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    tci_product_ns(a->k, &a->machine, n, &p);
+    tci_simt_gemm p;
+    tci_simt_gemm_is_kernel(a, &p);
+    tci_simt_gemm_ns(a->k, &a->machine, n, &p);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_product_has(&p, i);
+        tiled[i] = tci_simt_gemm_has(&p, i);
     }
     b->l->lanes = 1;
     b->l->threads = p.threads;
@@ -4752,6 +4759,8 @@ static void tci_products_note(const tci_query *a, const int64_t *n, const tci_bu
 }
 
 /* ---- points by threads of blocks ---- */
+
+enum { TCI_PER_POINT_SECTOR = 32 }; /* bytes of memory that are read at once */
 
 static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
@@ -4819,6 +4828,23 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
+/* How many times as much memory a map's points meet as it has, where a load runs along another axis
+ * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+static double tci_per_point_apart(const tci_query *a)
+{
+    tci_smem_transpose q;
+    double apart = 1;
+    if (!tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q)) {
+        return apart;
+    }
+    for (int i = 0; i < q.n_loads; i++) {
+        int at = tci_kinst_number(&a->k->insts[q.loads[i]]);
+        int bytes = tci_dtype_get((tc_dtype)a->k->operands[at].dtype)->bytes;
+        apart = TCI_MAX(apart, TCI_PER_POINT_SECTOR / 2.0 / bytes);
+    }
+    return apart;
+}
+
 static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
     tci_per_point p;
@@ -4826,12 +4852,12 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
+        return p.row_axis < 0 ? a->ns * tci_per_point_apart(a) : off * a->ns;
     }
-    tci_product tiles = {0};
+    tci_simt_gemm tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
-    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) &&
-               !tci_product_is_large_enough(&tiles);
+    bool few = dot && tci_simt_gemm_plan(a->k, &a->machine, &tiles) &&
+               !tci_simt_gemm_is_large_enough(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
     double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)
@@ -4876,34 +4902,35 @@ static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_b
 
 /* ---- vectors of each thread ---- */
 
-static bool tci_window_is_kernel(const tci_query *a, int64_t rows, tci_window *p)
+static bool tci_short_reduction_is_kernel(const tci_query *a, int64_t rows, tci_short_reduction *p)
 {
     memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
+    return (tci_tile_is_kernel(a) || a->is_map) &&
+           tci_short_reduction_plan(a->k, &a->machine, rows, p);
 }
 
-static bool tci_window_fits(const tci_query *a, const int64_t *n)
+static bool tci_short_reduction_fits(const tci_query *a, const int64_t *n)
 {
-    tci_window p;
-    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction p;
+    return n[0] > 0 && tci_short_reduction_is_kernel(a, n[0], &p);
 }
 
-static int tci_window_candidates(const tci_query *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_short_reduction_candidates(const tci_query *a,
+                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    tci_window p;
-    if (!tci_window_is_kernel(a, 0, &p)) {
+    tci_short_reduction p;
+    if (!tci_short_reduction_is_kernel(a, 0, &p)) {
         return 0;
     }
     return tci_tile_around(p.rows, n);
 }
 
 /* Bounded by memory or arithmetic, where there are threads enough. */
-static double tci_window_cost(const tci_query *a, const int64_t *n)
+static double tci_short_reduction_cost(const tci_query *a, const int64_t *n)
 {
-    tci_window own, p;
-    tci_window_is_kernel(a, 0, &own);
-    tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction own, p;
+    tci_short_reduction_is_kernel(a, 0, &own);
+    tci_short_reduction_is_kernel(a, n[0], &p);
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
     double ns = TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a));
@@ -4911,17 +4938,17 @@ static double tci_window_cost(const tci_query *a, const int64_t *n)
     return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 
-static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
+static void tci_short_reduction_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
-    tci_window_emit(n->b, arg, at->chunk);
+    tci_short_reduction_emit(n->b, arg, at->chunk);
 }
 
-static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
+static void tci_short_reduction_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                          tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_window p;
-    tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction p;
+    tci_short_reduction_is_kernel(a, n[0], &p);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     memset(tiled, true, (size_t)a->k->n_outer);
     b->l->lanes = p.lanes;
@@ -4929,10 +4956,11 @@ static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build
     nest.tiled = tiled;
     nest.n_vec = p.size;
     nest.chunk = TCI_WINDOW_THREADS;
-    tci_nest_run(&nest, tci_window_body, &p, launch);
+    tci_nest_run(&nest, tci_short_reduction_body, &p, launch);
 }
 
-static void tci_window_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_short_reduction_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                     tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
@@ -5022,34 +5050,34 @@ static void tci_attention_form_note(const tci_query *a, const int64_t *n, const 
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_backward_form_fits(const tci_query *a, const int64_t *n)
+static bool tci_attn_grad_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_backward_ns(a->k, &a->machine, n) >= 0;
+           tci_attn_grad_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_backward_form_candidates(const tci_query *a,
-                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_attn_grad_form_candidates(const tci_query *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
-    return tci_backward_tiles(n);
+    return tci_attn_grad_tiles(n);
 }
 
-static double tci_backward_form_cost(const tci_query *a, const int64_t *n)
+static double tci_attn_grad_form_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_backward_ns(a->k, &a->machine, n);
+    return tci_attn_grad_ns(a->k, &a->machine, n);
 }
 
-static void tci_backward_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                   tci_launch *launch)
+static void tci_attn_grad_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
 {
-    tci_backward_emit(b, &a->machine, n, launch);
+    tci_attn_grad_emit(b, &a->machine, n, launch);
 }
 
-static void tci_backward_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                   tci_str *out)
+static void tci_attn_grad_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
 {
-    const tci_backward *x = b->l->backward;
+    const tci_attn_grad *x = b->l->backward;
     (void)a, (void)n;
     tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
                    x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
@@ -5057,45 +5085,46 @@ static void tci_backward_form_note(const tci_query *a, const int64_t *n, const t
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
+static bool tci_simt_attn_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_query_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_simt_attn_ns(a->k, &a->machine, n) >= 0;
 }
 
-static bool tci_flash_back_fits(const tci_query *a, const int64_t *n)
+static bool tci_simt_attn_back_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_query_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_simt_attn_back_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_flash_candidates(const tci_query *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_simt_attn_candidates(const tci_query *a,
+                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    return tci_query_is_flash(a) ? tci_flash_tiles(n) : 0;
+    return tci_query_is_flash(a) ? tci_simt_attn_tiles(n) : 0;
 }
 
-static double tci_flash_cost(const tci_query *a, const int64_t *n)
+static double tci_simt_attn_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_flash_ns(a->k, &a->machine, n);
+    return tci_simt_attn_ns(a->k, &a->machine, n);
 }
 
-static double tci_flash_back_cost(const tci_query *a, const int64_t *n)
+static double tci_simt_attn_back_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_flash_back_ns(a->k, &a->machine, n);
+    return tci_simt_attn_back_ns(a->k, &a->machine, n);
 }
 
-static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                tci_launch *launch)
+static void tci_simt_attn_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
 {
-    tci_flash_emit(b, &a->machine, n, launch);
+    tci_simt_attn_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                     tci_launch *launch)
+static void tci_simt_attn_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                         tci_launch *launch)
 {
-    tci_flash_back_emit(b, &a->machine, n, launch);
+    tci_simt_attn_back_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_simt_attn_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                               tci_str *out)
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
@@ -5103,10 +5132,10 @@ static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build
                    x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
 }
 
-static void tci_flash_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                tci_str *out)
+static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
 {
-    const tci_backward *x = b->l->backward;
+    const tci_attn_grad *x = b->l->backward;
     (void)a, (void)n;
     tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
                    x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
@@ -5126,7 +5155,7 @@ static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 static double tci_squares_cost(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return tci_query_ns(a, 1, 1) * tci_map_empty(a);
+    return tci_query_ns(a, 1, 1) * tci_map_idle_lanes_factor(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -5271,10 +5300,13 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                     tci_per_point_cost,
                                     tci_per_point_form_emit,
                                     tci_per_point_note};
-    static const tci_form window = {"window",        {"rows"},
-                                    tci_window_fits, tci_window_candidates,
-                                    tci_window_cost, tci_window_form_emit,
-                                    tci_window_note};
+    static const tci_form window = {"window",
+                                    {"rows"},
+                                    tci_short_reduction_fits,
+                                    tci_short_reduction_candidates,
+                                    tci_short_reduction_cost,
+                                    tci_short_reduction_form_emit,
+                                    tci_short_reduction_note};
     static const tci_form matrix = {"matrix",
                                     {"consumers", "sub_rows", "columns", "shares"},
                                     tci_matrix_form_fits,
@@ -5291,18 +5323,25 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                        tci_attention_form_note};
     static const tci_form backward = {"backward",
                                       {"consumers", "steps"},
-                                      tci_backward_form_fits,
-                                      tci_backward_form_candidates,
-                                      tci_backward_form_cost,
-                                      tci_backward_form_emit,
-                                      tci_backward_form_note};
-    static const tci_form flash = {
-        "flash",        {"rows", "keys"},    tci_flash_form_fits, tci_flash_candidates,
-        tci_flash_cost, tci_flash_form_emit, tci_flash_note};
-    static const tci_form flash_back = {"flash_back",        {"rows", "steps"},
-                                        tci_flash_back_fits, tci_flash_candidates,
-                                        tci_flash_back_cost, tci_flash_back_form_emit,
-                                        tci_flash_back_note};
+                                      tci_attn_grad_form_fits,
+                                      tci_attn_grad_form_candidates,
+                                      tci_attn_grad_form_cost,
+                                      tci_attn_grad_form_emit,
+                                      tci_attn_grad_form_note};
+    static const tci_form flash = {"flash",
+                                   {"rows", "keys"},
+                                   tci_simt_attn_form_fits,
+                                   tci_simt_attn_candidates,
+                                   tci_simt_attn_cost,
+                                   tci_simt_attn_form_emit,
+                                   tci_simt_attn_note};
+    static const tci_form flash_back = {"flash_back",
+                                        {"rows", "steps"},
+                                        tci_simt_attn_back_fits,
+                                        tci_simt_attn_candidates,
+                                        tci_simt_attn_back_cost,
+                                        tci_simt_attn_back_form_emit,
+                                        tci_simt_attn_back_note};
     static const tci_form squares = {"squares",        {0},
                                      tci_squares_fits, NULL,
                                      tci_squares_cost, tci_squares_emit,
@@ -5387,8 +5426,8 @@ typedef struct tci_mma_tile {
 } tci_mma_tile;
 
 typedef struct tci_mma {
-    tci_product p; /* its sides' extents, of a tile; threads and resident */
-    tci_product_unit unit;
+    tci_simt_gemm p; /* its sides' extents, of a tile; threads and resident */
+    tci_mma_sync_unit unit;
     int warps[2];  /* along the rows, along the columns */
     int bytes;     /* of an element in a panel */
     bool moves[2]; /* a side is moved 16 bytes at once */
@@ -5399,8 +5438,8 @@ typedef struct tci_mma {
 static bool tci_mma_is_kernel(const tci_query *a, tci_mma *w)
 {
     memset(w, 0, sizeof(*w));
-    if (!tci_product_by_warps(a->k, &a->machine, &w->unit) ||
-        !(w->unit.is_exact || tci_query_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
+    if (!tci_mma_sync_takes(a->k, &a->machine, &w->unit) ||
+        !(w->unit.is_exact || tci_query_on_unit(a)) || !tci_simt_gemm_take_sides(a->k, &w->p)) {
         return false;
     }
     w->p.rows.inst = w->unit.insts[0];
@@ -5416,14 +5455,14 @@ static int64_t tci_mma_step(const tci_mma *w)
 }
 
 /* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
-static bool tci_mma_is_paired(const tci_mma *w, const tci_product_side *side)
+static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
 /* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
  * elements of memory at a multiple of n, all there or none? */
-static bool tci_mma_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
+static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
     const tci_kstage *stage = &k->stages[0];
@@ -5457,7 +5496,7 @@ static const tci_mma_tile *tci_mma_tiles(void)
     return tiles;
 }
 
-static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_product_side *side, int f,
+static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_simt_gemm_side *side, int f,
                              int64_t extent)
 {
     side->extent = extent;
@@ -5503,7 +5542,7 @@ static int tci_mma_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
 }
 
 /* Instructions of a warp for a slab: what moves, and what multiplies. */
-static double tci_mma_moved(const tci_mma *w, const tci_product_side *side, int f)
+static double tci_mma_moved(const tci_mma *w, const tci_simt_gemm_side *side, int f)
 {
     double elements = (double)side->extent * TCI_MMA_SLAB / w->bytes;
     double pieces = w->moves[f] ? elements * w->bytes / TCI_ALIGNED_BYTES : elements;
@@ -5517,9 +5556,9 @@ static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
     const tci_kernel *k = a->k;
     double points = 1;
     for (int i = 0; i < k->n_outer; i++) {
-        points *= tci_product_has(&w->p, i) ? 1 : (double)tci_kernel_known(k, i);
+        points *= tci_simt_gemm_has(&w->p, i) ? 1 : (double)tci_kernel_known(k, i);
     }
-    const tci_product_side *rows = &w->p.rows, *columns = &w->p.columns;
+    const tci_simt_gemm_side *rows = &w->p.rows, *columns = &w->p.columns;
     double tiles = points * (double)tci_ceil_div(rows->size, rows->extent) *
                    (double)tci_ceil_div(columns->size, columns->extent);
     double rounds = ceil(tiles / a->machine.facts.processors), warps = w->p.threads / TCI_WARP;
@@ -5557,7 +5596,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
 
 /* One factor: its panel, and what waits for its turn. */
 typedef struct tci_mma_panel {
-    const tci_product_side *side;
+    const tci_simt_gemm_side *side;
     bool moves;
     tci_lin base;      /* of the tile along the axis */
     tci_lin depth, at; /* this thread's first piece: in the slab, and along the axis */
@@ -5584,7 +5623,7 @@ static int64_t tci_mma_slab(const tci_mma *w)
 }
 
 /* Bytes between the lines of a panel. */
-static int64_t tci_mma_gap(const tci_mma *w, const tci_product_side *side)
+static int64_t tci_mma_gap(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     int64_t turned = w->bytes == 4 ? 2 * TCI_ALIGNED_BYTES : TCI_ALIGNED_BYTES;
     return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
@@ -5598,11 +5637,12 @@ static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
     int64_t piece = panel->moves ? TCI_ALIGNED_BYTES / w->bytes : 1;
     int64_t line = along ? tci_mma_slab(w) : panel->side->extent, across = line / piece;
     tci_lin low, high;
-    low = tci_product_thread(b, TCI_LX_MOD, across);
-    high = tci_product_thread(b, TCI_LX_DIV, across);
+    low = tci_simt_gemm_thread(b, TCI_LX_MOD, across);
+    high = tci_simt_gemm_thread(b, TCI_LX_DIV, across);
     if (along && panel->moves && w->bytes <= 4) {
-        tci_lin far = tci_product_digit(b, across, 2), near = tci_product_digit(b, 2 * across, 4);
-        high = tci_product_thread(b, TCI_LX_DIV, TCI_MMA_ROWS * across);
+        tci_lin far = tci_simt_gemm_digit(b, across, 2),
+                near = tci_simt_gemm_digit(b, 2 * across, 4);
+        high = tci_simt_gemm_thread(b, TCI_LX_DIV, TCI_MMA_ROWS * across);
         high = tci_lin_add(b, tci_lin_mul(b, high, TCI_MMA_ROWS), near);
         high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_MMA_ROWS / 2));
     }
@@ -5616,7 +5656,7 @@ static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin tile,
                                tci_mma_panel *panel)
 {
-    const tci_product_side *side = f == 0 ? &w->p.rows : &w->p.columns;
+    const tci_simt_gemm_side *side = f == 0 ? &w->p.rows : &w->p.columns;
     int64_t slab = tci_mma_slab(w), part = side->extent / w->warps[f];
     panel->side = side;
     panel->moves = w->moves[f];
@@ -5626,8 +5666,8 @@ static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin ti
     panel->half = panel->pitch * (side->along_depth ? side->extent : slab);
     panel->local = tci_build_local(b, w->unit.dtypes[f], 2 * panel->half, b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
-    tci_lin warp = f == 0 ? tci_product_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
-                          : tci_product_digit(b, TCI_WARP, w->warps[1]);
+    tci_lin warp = f == 0 ? tci_simt_gemm_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
+                          : tci_simt_gemm_digit(b, TCI_WARP, w->warps[1]);
     panel->take = tci_lin_mul(b, warp, part);
     panel->n_takes = (int)(part / TCI_MMA_SIDE);
 }
@@ -5697,15 +5737,15 @@ static tci_lin tci_mma_inside(tci_build *b, const tci_mma *w, const tci_mma_pane
                               int64_t size, bool runs)
 {
     int64_t piece = panel->moves && runs ? TCI_ALIGNED_BYTES / w->bytes : 1;
-    return tci_product_inside(b, x, size - piece + 1);
+    return tci_simt_gemm_inside(b, x, size - piece + 1);
 }
 
 /* Evaluates this thread's pieces of the slab from `from` on; first: the values are made. */
 static void tci_mma_load(tci_mma_state *s, tci_mma_panel *panel, tci_lin from, bool first)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = panel->side;
-    tci_product_walk walk = tci_product_walk_of(b, side);
+    const tci_simt_gemm_side *side = panel->side;
+    tci_simt_gemm_walk walk = tci_simt_gemm_walk_of(b, side);
     int64_t size = s->w->p.depth;
     bool cut = side->size % side->extent != 0, tail = size % tci_mma_slab(s->w) != 0;
     for (int i = 0; i < panel->n; i++) {
@@ -5717,10 +5757,10 @@ static void tci_mma_load(tci_mma_state *s, tci_mma_panel *panel, tci_lin from, b
         int there = tail ? tci_build_inside(b, depth, size) : -1;
         depth = tail ? tci_mma_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
         at = cut ? tci_mma_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
-        tci_product_bind(b, &walk, depth, at);
-        tci_product_wait(b, &panel->waiting[i], tci_mma_piece(b, panel, there), first);
+        tci_simt_gemm_bind(b, &walk, depth, at);
+        tci_simt_gemm_wait(b, &panel->waiting[i], tci_mma_piece(b, panel, there), first);
     }
-    tci_product_unbind(b, &walk);
+    tci_simt_gemm_unbind(b, &walk);
 }
 
 static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
@@ -5747,7 +5787,7 @@ static void tci_mma_publish(tci_mma_state *s, tci_lin half)
             tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
     }
-    tci_product_barrier(b);
+    tci_simt_gemm_barrier(b);
 }
 
 static tc_dtype tci_mma_factor(tc_dtype t)
@@ -5828,8 +5868,8 @@ static void tci_mma_slabs(tci_mma_state *s)
 /* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
  * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
  * in pairs the halves are what is even and what is odd. */
-static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const tci_mma_panel *panel,
-                                         int f)
+static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
+                                           const tci_mma_panel *panel, int f)
 {
     int n = panel->side->points, each = n / panel->n_takes;
     bool paired = tci_mma_is_paired(w, panel->side);
@@ -5839,11 +5879,11 @@ static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const t
         int apart = f == 0 ? 8 * within : within / 2 * 8 + within % 2;
         skip[i] = (int64_t)(i / each) * TCI_MMA_SIDE + (paired ? within : apart);
     }
-    tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
-                          : tci_product_thread(b, TCI_LX_MOD, 4);
+    tci_lin lane = f == 0 ? tci_simt_gemm_digit(b, 4, TCI_WARP / 4)
+                          : tci_simt_gemm_thread(b, TCI_LX_MOD, 4);
     lane = tci_lin_mul(b, lane, (f == 0 ? 1 : 2) * (paired ? 2 : 1));
     tci_lin first = tci_lin_add(b, tci_lin_add(b, panel->base, panel->take), lane);
-    return (tci_product_points){panel->side, first, n, skip, f == 1};
+    return (tci_simt_gemm_points){panel->side, first, n, skip, f == 1};
 }
 
 static tci_stage_tuple tci_mma_sum(tci_build *b, void *arg, int row, int column)
@@ -5876,9 +5916,9 @@ static void tci_mma_tile_body(tci_build *b, const tci_mma *w, tci_lin row, tci_l
         s.acc[i] = tci_build_mutable(b, zero);
     }
     tci_mma_slabs(&s);
-    const tci_product_points points[2] = {tci_mma_points(b, w, &s.panels[0], 0),
-                                          tci_mma_points(b, w, &s.panels[1], 1)};
-    tci_product_finish(b, points, tci_mma_sum, &s);
+    const tci_simt_gemm_points points[2] = {tci_mma_points(b, w, &s.panels[0], 0),
+                                            tci_mma_points(b, w, &s.panels[1], 1)};
+    tci_simt_gemm_finish(b, points, tci_mma_sum, &s);
 }
 
 /* ---- the form ---- */
@@ -5897,7 +5937,7 @@ static void tci_mma_emit(const tci_query *a, const int64_t *n, tci_build *b, tci
     tci_mma_set_tile(a, n, &w);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_product_has(&w.p, i);
+        tiled[i] = tci_simt_gemm_has(&w.p, i);
     }
     b->l->lanes = 1;
     b->l->threads = w.p.threads;
@@ -6595,9 +6635,38 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
+/* The axis of x that will lie fastest in memory, as far as this pass says. */
+static int tci_layout_lies(const tci_layout *l, const tci_node *x)
+{
+    const tci_layout_want want = tci_layout_of(l, x);
+    return want.stored ? want.axis : want.set ? -1 : x->rank - 1;
+}
+
+/* Contraction n of each channel alone is wanted as the image is that it reads through windows: each
+ * element of that is read for many results, which are stored once. */
+static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
+        for (int a = 0; a < n->rank && source; a++) {
+            const int64_t label = tci_contract_labels(n, 2)[a];
+            const int at = tci_contract_axis(n, i, label);
+            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                tci_plan_image_axis(x, source, at) == tci_layout_lies(l, source)) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
 /* n is wanted as its operands are. */
 static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
 {
+    if (n->op == TCI_OP_CONTRACT) {
+        tci_layout_pass_alone(l, n);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         for (int a = 0; a < n->rank && want.set; a++) {
@@ -6752,8 +6821,7 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
-               tci_layout_of(l, image).axis == axis;
+        lies = lies && axis >= 0 && axis == tci_layout_lies(l, image);
     }
     return lies;
 }
@@ -6825,6 +6893,143 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
     for (int i = 0; i < n_roots; i++) {
         roots[i] = tci_table_get(&now, roots[i]);
     }
+}
+/* ---- src/plan/factored_sum.c ---- */
+/* plan/factored_sum.c - factors of cut sums that are the same for all summed elements, outside.
+ *
+ * In: a SUM that is cut in chunks, on a machine of blocks of threads. Out: the same from sums of
+ * fewer factors, or NULL: sum(x * s) = s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is
+ * spread along the summed axes and no number.
+ *
+ * The one idea: what a norm's gradient sums is linear in values that are sums themselves (of the
+ * squares, of the gradient times x): the second would wait for the first and read everything once
+ * more. With such factors outside, all sums are of the same values, which are read once, and the
+ * gradients to a scale and to the normalized values have one sum in common. A difference from
+ * something spread, as x - mean, stays one value: its sum is small, and would be lost between two
+ * large ones. */
+
+enum { TCI_FACTORED_DEPTH = 8, TCI_FACTORED_MOST = 16 };
+
+typedef struct tci_factored {
+    const tci_algo *a;
+    const tci_node *n; /* the sum */
+    bool found;        /* a factor was taken out */
+} tci_factored;
+
+/* True if x is the same along all axes that are summed. */
+static bool tci_factored_is_spread(const tci_factored *f, const tci_node *x)
+{
+    int *at = TCI_NEW_ARRAY(f->a->s, int, x->rank + 1);
+    tci_rfactor_spread_of(f->a->s, x, at);
+    bool spread = true;
+    for (int i = 0; i < f->n->n_attr; i++) {
+        spread = spread && at[f->n->attr[i]] < 0;
+    }
+    return spread;
+}
+
+/* Spread x in the place of the sum. */
+static tci_node *tci_factored_outside(const tci_factored *f, tci_node *x)
+{
+    for (int i = 0; i < f->n->n_attr; i++) {
+        x = tci_build_slice(f->a->g, x, (int)f->n->attr[i], 0, 1, 1);
+    }
+    return tci_build_reshape(f->a->g, x, f->n->rank, f->n->shape);
+}
+
+/* The factors of a product: those that are spread, which go outside, and the others. */
+typedef struct tci_factors {
+    tci_node *inside[TCI_FACTORED_MOST], *outside[TCI_FACTORED_MOST];
+    int n_inside, n_outside;
+} tci_factors;
+
+/* False: they are too many. */
+static bool tci_factored_split(const tci_factored *f, tci_node *x, tci_factors *to)
+{
+    if (tci_factored_is_spread(f, x)) {
+        to->outside[to->n_outside++] = x;
+    } else if (x->op == TCI_OP_MUL) {
+        return tci_factored_split(f, x->in[0], to) && tci_factored_split(f, x->in[1], to);
+    } else {
+        to->inside[to->n_inside++] = x;
+    }
+    return to->n_inside < TCI_FACTORED_MOST && to->n_outside < TCI_FACTORED_MOST;
+}
+
+static tci_node *tci_factored_product(const tci_algo *a, tci_node *const *of, int n)
+{
+    tci_node *product = of[0];
+    for (int i = 1; i < n; i++) {
+        tci_node *both[2] = {product, of[i]};
+        product = tci_build_ew(a->g, TCI_OP_MUL, both);
+    }
+    return product;
+}
+
+/* The SUM of x over what n sums, in chunks. */
+static tci_node *tci_factored_plain(const tci_factored *f, tci_node *x)
+{
+    const tci_node *n = f->n;
+    tci_node *sum = tci_graph_node(f->a->g, TCI_OP_SUM, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                   &x, n->n_attr, n->attr);
+    return tci_plan_split(f->a, sum);
+}
+
+static tci_node *tci_factored_sum(tci_factored *f, tci_node *x, int depth);
+
+/* Of a product that has factors of both kinds; NULL: it has not. */
+static tci_node *tci_factored_of_product(tci_factored *f, tci_node *x, int depth)
+{
+    tci_factors of = {.n_inside = 0};
+    if (!tci_factored_split(f, x, &of) || of.n_outside == 0 || of.n_inside == 0) {
+        return NULL;
+    }
+    for (int i = 0; i < of.n_outside; i++) {
+        int *at = TCI_NEW_ARRAY(f->a->s, int, x->rank + 1);
+        f->found |= !tci_op_is(tci_rfactor_spread_of(f->a->s, of.outside[i], at)->op,
+                               TCI_IS_NUMBER);
+        of.outside[i] = tci_factored_outside(f, of.outside[i]);
+    }
+    tci_node *both[2] = {tci_factored_product(f->a, of.outside, of.n_outside),
+                         tci_factored_product(f->a, of.inside, of.n_inside)};
+    both[1] = tci_factored_sum(f, both[1], depth);
+    return tci_build_ew(f->a->g, TCI_OP_MUL, both);
+}
+
+static tci_node *tci_factored_sum(tci_factored *f, tci_node *x, int depth)
+{
+    const bool joins = x->op == TCI_OP_ADD || x->op == TCI_OP_SUB;
+    tci_node *made = NULL, *in[2] = {NULL, NULL};
+    if (depth == 0) {
+        return tci_factored_plain(f, x);
+    }
+    if (x->op == TCI_OP_NEG ||
+        (joins && !tci_factored_is_spread(f, x->in[0]) && !tci_factored_is_spread(f, x->in[1]))) {
+        const bool found = f->found;
+        f->found = false;
+        for (int i = 0; i < x->n_in; i++) {
+            in[i] = tci_factored_sum(f, x->in[i], depth - 1);
+        }
+        made = f->found || x->op == TCI_OP_NEG ? tci_build_ew(f->a->g, x->op, in) : NULL;
+        f->found |= found;
+    } else if (x->op == TCI_OP_MUL) {
+        made = tci_factored_of_product(f, x, depth - 1);
+    }
+    return made ? made : tci_factored_plain(f, x);
+}
+
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
+{
+    tci_factored f = {a, n, false};
+    const tci_node *x = n->in[0];
+    const bool could = x->op == TCI_OP_MUL || x->op == TCI_OP_ADD || x->op == TCI_OP_SUB ||
+                       x->op == TCI_OP_NEG;
+    if (a->machine.block_threads == 0 || n->op != TCI_OP_SUM || n->dtype != TC_F32 ||
+        x->dtype != TC_F32 || !could) {
+        return NULL;
+    }
+    tci_node *made = tci_factored_sum(&f, n->in[0], TCI_FACTORED_DEPTH);
+    return f.found ? made : NULL;
 }
 /* ---- src/plan/small_channel_conv.c ---- */
 /* plan/small_channel_conv.c - implicit GEMM for convolutions of few channels, such as a network's
@@ -7272,6 +7477,7 @@ static tci_node *tci_dwgrad_build(const tci_offer *o)
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
     for (int i = 0; i < 2; i++) {
+        tci_relayout_store(a, n->in[i]);
         in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
         at += rank;
@@ -7825,18 +8031,18 @@ typedef struct tci_cuda_skeleton {
 
 /* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
  * the text of its loads as a function `name`, and of the constant. */
-TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which);
-TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which);
-TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
-TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x);
+TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which);
+TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which);
+TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
+TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x);
 TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k);
-TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x);
+TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x);
 
 /* Definitions that every such kernel of a file shares. */
-TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
+TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 /* The product that a kernel with this main loop calls: once in a file. */
-TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
-TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
+TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
+TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
@@ -7844,8 +8050,8 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
 /* What its holes read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
+TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
+TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol);
 
 #endif
 
@@ -7866,7 +8072,7 @@ enum {
 /* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
  * tile is all of it: filling with zeros takes time, and what the products make of the rest of
  * shared memory is in rows and columns that are not stored. */
-TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
@@ -7876,13 +8082,13 @@ TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
     return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
-static int tci_cuda_matrix_bytes(const tci_matrix *x)
+static int tci_cuda_wgmma_bytes(const tci_matrix *x)
 {
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
-static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
+static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
     bool images = which == 1 && x->y_axis >= 0;
@@ -7896,11 +8102,11 @@ static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
     }
     return axis != own              ? 1
            : images                 ? x->image_row
-           : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
+           : x->side[which].along_k ? tci_cuda_wgmma_loaded(x, which)
                                     : TCI_MATRIX_SUB;
 }
 
-static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
+static void tci_cuda_wgmma_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[which];
     map->rank = side->n_dims;
@@ -7909,10 +8115,10 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
         map->dim[i] = d->size;
         map->box[i] = 1;
         if (i > 0) {
-            map->stride[i - 1] = tci_cuda_matrix_bytes(x) * d->stride;
+            map->stride[i - 1] = tci_cuda_wgmma_bytes(x) * d->stride;
         }
         for (int a = 0; a < TCI_MATRIX_AXES; a++) {
-            int64_t n = d->coef[a] != 0 ? tci_cuda_matrix_extent(x, which, a) : 1;
+            int64_t n = d->coef[a] != 0 ? tci_cuda_wgmma_extent(x, which, a) : 1;
             map->box[i] = n > 1 ? n : map->box[i];
             map->step[i] = n > 1 ? d->coef[a] : map->step[i];
         }
@@ -7920,7 +8126,7 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
 }
 
 /* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
-static int64_t tci_cuda_matrix_least(const tci_matrix *x, const tci_matrix_dim *d)
+static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d)
 {
     int64_t least = 0;
     for (int i = 0; i < x->n_k; i++) {
@@ -7930,13 +8136,13 @@ static int64_t tci_cuda_matrix_least(const tci_matrix *x, const tci_matrix_dim *
 }
 
 /* A's images, where rows are places of them. */
-static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
+static void tci_cuda_wgmma_images(const tci_matrix *x, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[0];
     map->axes = x->n_places - !x->one_image;
     map->rank = map->axes + 2;
     map->box[0] = TCI_MATRIX_DEPTH_STEP;
-    map->box[1] = tci_cuda_matrix_loaded(x, 0);
+    map->box[1] = tci_cuda_wgmma_loaded(x, 0);
     for (int i = 0; i < map->rank; i++) {
         bool counts = i == map->rank - 1 && x->one_image;
         map->dim[i] = counts ? 1 : side->dims[i].size;
@@ -7948,15 +8154,15 @@ static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
     for (int i = 0; i < map->axes; i++) {
         const tci_matrix_dim *d = &side->dims[1 + i];
         map->step[1 + i] = d->coef[x->place_axis[i]];
-        map->low[i] = d->base + tci_cuda_matrix_least(x, d);
+        map->low[i] = d->base + tci_cuda_wgmma_least(x, d);
         map->high[i] = map->low[i] + map->step[1 + i] * (x->place_sizes[i] - 1) + 1 - d->size;
     }
 }
 
-TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
+TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int64_t own = which == 0 ? x->m : x->n, bytes = tci_cuda_matrix_bytes(x);
+    int64_t own = which == 0 ? x->m : x->n, bytes = tci_cuda_wgmma_bytes(x);
     tci_cuda_map map;
     memset(&map, 0, sizeof(map));
     map.operand = side->operand;
@@ -7970,18 +8176,18 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
         map.step[i] = 1;
     }
     if (which == 0 && x->n_places > 0) {
-        tci_cuda_matrix_images(x, &map);
+        tci_cuda_wgmma_images(x, &map);
         return map;
     }
     if (x->is_boxes) {
-        tci_cuda_matrix_boxes(x, which, &map);
+        tci_cuda_wgmma_boxes(x, which, &map);
         return map;
     }
     map.dim[0] = side->along_k ? x->k : own;
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = bytes * side->pitch;
     map.box[0] = tci_matrix_depth(x);
-    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x);
+    map.box[1] = side->along_k ? tci_cuda_wgmma_loaded(x, which) : tci_matrix_depth(x);
     map.box[1] /= tci_matrix_sharing(x, which);
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -7993,7 +8199,7 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     return map;
 }
 
-static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
+static tci_cuda_skeleton tci_cuda_wgmma_describe(const tci_matrix *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
@@ -8002,8 +8208,8 @@ static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     k.block_x = x->row_threads;
     k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
     k.n_maps = 2;
-    k.maps[0] = tci_cuda_matrix_map(x, 0);
-    k.maps[1] = tci_cuda_matrix_map(x, 1);
+    k.maps[0] = tci_cuda_wgmma_map(x, 0);
+    k.maps[1] = tci_cuda_wgmma_map(x, 1);
     return k;
 }
 
@@ -8231,7 +8437,7 @@ static const char tci_cuda_matrix_multiplying[] =
     "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n"
     "    tc_warp_arrive<S>(tc_done<S>(at));\n}\n";
 
-TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
+TCI_FN void tci_cuda_wgmma_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
     tci_str_add(out, tci_cuda_matrix_products_ptx);
@@ -8242,7 +8448,7 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
+TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
 {
     static const char *const bytes[4] = {"s8s8", "s8u8", "u8s8", "u8u8"};
     return x->dtype == TC_F16   ? "f16"
@@ -8252,26 +8458,26 @@ TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 }
 
 /* In the product's name in PTX: sums, A and B. */
-static const char *tci_cuda_matrix_ptx_type(tci_scratch *s, const tci_matrix *x)
+static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(x);
+    const char *type = tci_cuda_wgmma_type(x);
     return x->dtype == TC_I8 ? tci_scratch_printf(s, "s32.%.2s.%s", type, type + 2)
                              : tci_scratch_printf(s, "f32.%s.%s", type, type);
 }
 
 /* Of a sum. */
-static const char *tci_cuda_matrix_sum(const tci_matrix *x)
+static const char *tci_cuda_wgmma_sum(const tci_matrix *x)
 {
     return x->dtype == TC_I8 ? "int" : "float";
 }
 
-TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x)
+TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_%s_%d_%d%d", tci_cuda_matrix_type(x), x->columns,
+    return tci_scratch_printf(s, "tc_multiply_%s_%d_%d%d", tci_cuda_wgmma_type(x), x->columns,
                               !x->side[0].along_k, !x->side[1].along_k);
 }
 
-TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x)
+TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x)
 {
     bool bytes = x->dtype == TC_I8;
     int n = x->columns / 2;
@@ -8280,8 +8486,8 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
                    "wgmma.mma_async.sync.aligned.m64n%dk%d.%s {",
-                   name, tci_cuda_matrix_sum(x), n, n + 2, x->columns,
-                   32 / tci_cuda_matrix_bytes(x), tci_cuda_matrix_ptx_type(out->s, x));
+                   name, tci_cuda_wgmma_sum(x), n, n + 2, x->columns, 32 / tci_cuda_wgmma_bytes(x),
+                   tci_cuda_wgmma_ptx_type(out->s, x));
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
@@ -8314,7 +8520,7 @@ TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_
 
 /* Begins a load of one stage: with the first element of a step along each contracted axis: k0, k1,
  * .., the last one fastest. */
-static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_matrix *x)
+static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_matrix *x)
 {
     int64_t below = tci_matrix_depth(x);
     tci_str_printf(out,
@@ -8330,7 +8536,7 @@ static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_
 }
 
 /* What says where axis a of the kernel stands. */
-static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
+static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
     static const char *const k[TCI_MATRIX_K_AXES] = {"k0", "k1", "k2", "k3"};
@@ -8349,12 +8555,12 @@ static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
  * that lies fastest, else one. */
-static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
-                                       int which)
+static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
+                                      int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
-    tci_cuda_matrix_load_head(out, name, x);
+    int n = side->along_k ? 1 : tci_cuda_wgmma_loaded(x, which) / TCI_MATRIX_SUB;
+    tci_cuda_wgmma_load_head(out, name, x);
     if (which == 1 && x->y_axis >= 0) {
         tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
     }
@@ -8366,7 +8572,7 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
         const tci_matrix_dim *d = &side->dims[i];
         tci_str_printf(out, ", %lld", (long long)d->base);
         for (int a = 0; a < TCI_MATRIX_AXES; a++) {
-            const char *where = d->coef[a] != 0 ? tci_cuda_matrix_where(x, a) : NULL;
+            const char *where = d->coef[a] != 0 ? tci_cuda_wgmma_where(x, a) : NULL;
             if (where) {
                 tci_str_printf(out, " + %d * (%s)", d->coef[a], where);
             }
@@ -8378,12 +8584,12 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
 
 /* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
  * for each axis the window's element of this step. */
-static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tci_matrix *x)
+static void tci_cuda_wgmma_load_places(tci_str *out, const char *name, const tci_matrix *x)
 {
     const tci_matrix_side *side = &x->side[0];
     int axes = x->n_places - !x->one_image;
     long long below = 1;
-    tci_cuda_matrix_load_head(out, name, x);
+    tci_cuda_wgmma_load_head(out, name, x);
     tci_str_add(out, "        tc_load_places(to, map, bar");
     for (int i = 0; i < x->n_k; i++) {
         tci_str_printf(out, side->dims[0].coef[x->k_axis[i]] != 0 ? ", k%d" : "", i);
@@ -8391,8 +8597,8 @@ static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tc
     for (int i = 0; i < axes; below *= x->place_sizes[i++]) {
         const tci_matrix_dim *d = &side->dims[1 + i];
         tci_str_printf(out, ", %lld + %d * (p.m / %lld %% %lld)",
-                       (long long)(d->base + tci_cuda_matrix_least(x, d)),
-                       d->coef[x->place_axis[i]], below, (long long)x->place_sizes[i]);
+                       (long long)(d->base + tci_cuda_wgmma_least(x, d)), d->coef[x->place_axis[i]],
+                       below, (long long)x->place_sizes[i]);
     }
     tci_str_printf(out, x->one_image ? ", 0" : ", p.m / %lld", below);
     for (int i = 0; i < axes; i++) {
@@ -8410,21 +8616,21 @@ static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tc
 }
 
 /* Loads the boxes of one stage of A or B. */
-TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
+TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
 {
     if (which == 0 && x->n_places > 0) {
-        tci_cuda_matrix_load_places(out, name, x);
+        tci_cuda_wgmma_load_places(out, name, x);
         return;
     }
     if (x->is_boxes) {
-        tci_cuda_matrix_load_boxes(out, name, x, which);
+        tci_cuda_wgmma_load_boxes(out, name, x, which);
         return;
     }
     const tci_matrix_side *side = &x->side[which];
     char own = "mn"[which];
     bool shared = tci_matrix_sharing(x, which) > 1;
     const char *how = shared ? "share" : "load";
-    int rows = (side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x)) / 2;
+    int rows = (side->along_k ? tci_cuda_wgmma_loaded(x, which) : tci_matrix_depth(x)) / 2;
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
@@ -8442,7 +8648,7 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
                        "            tc_%s_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
+                       tci_cuda_wgmma_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
                        own, TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
@@ -8456,7 +8662,7 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
  * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
  * or a band has a multiple of as many rows. */
-TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
+TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
     const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
@@ -8480,7 +8686,7 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
     tci_str_add(out, "        return p;\n    }\n");
 }
 
-static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
     int64_t depth = x->is_boxes ? x->k_steps * tci_matrix_depth(x) : x->k;
@@ -8496,7 +8702,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    symbol, (long long)depth, (long long)x->tiles, x->stages, x->consumers,
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_MATRIX_LINE, (int)tci_matrix_stage_bytes(x),
-                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_MATRIX_LINE /
+                   (tci_cuda_wgmma_loaded(x, 0) + tci_cuda_wgmma_loaded(x, 1)) * TCI_MATRIX_LINE /
                        tci_matrix_depth(x) * x->k_rows,
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
@@ -8508,18 +8714,18 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "    TC_I void multiply(%s (&d)[%d], unsigned long long a, "
                    "unsigned long long b, int add) {\n"
                    "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
-                   x->staged == TC_F16 ? "f16" : "bf16", tci_cuda_matrix_sum(x), x->columns / 2,
-                   tci_cuda_matrix_type(x), x->columns, !x->side[0].along_k, !x->side[1].along_k);
-    tci_cuda_matrix_loads(out, "load_a", x, 0);
-    tci_cuda_matrix_loads(out, "load_b", x, 1);
-    tci_cuda_matrix_place(out, x);
+                   x->staged == TC_F16 ? "f16" : "bf16", tci_cuda_wgmma_sum(x), x->columns / 2,
+                   tci_cuda_wgmma_type(x), x->columns, !x->side[0].along_k, !x->side[1].along_k);
+    tci_cuda_wgmma_loads(out, "load_a", x, 0);
+    tci_cuda_wgmma_loads(out, "load_b", x, 1);
+    tci_cuda_wgmma_place(out, x);
     tci_str_add(out, "};\n");
 }
 
 /* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
  * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
  * tiles. */
-static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
     bool wide = tci_matrix_is_wide(x), more = x->last_warps > TCI_MATRIX_LAST_WARPS;
@@ -8546,7 +8752,7 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
 /* The third part's loops up to the hole. Consumers come here behind their last tile and help with
  * what nothing is left behind any more; one may be a tile ahead of the other, which
  * a parity does not tell, so they wait until all have left their last sums. */
-static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
     int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows and chunks that a warp is at */
@@ -8613,20 +8819,20 @@ TCI_FN void tci_cuda_skeleton_args(tci_str *out)
                      "    tc_i64 *fault = args.fault;\n");
 }
 
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_matrix *x = l->matrix;
-    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
+    tci_cuda_skeleton k = tci_cuda_wgmma_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_matrix_class(out, symbol, x);
+    tci_cuda_wgmma_class(out, symbol, x);
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words, 4 * x->consumers + 1 + x->last_warps, 1);
-    tci_cuda_matrix_split(out, symbol, x);
+    tci_cuda_wgmma_split(out, symbol, x);
     tci_cuda_skeleton_args(out);
-    tci_cuda_matrix_rows(out, symbol, x);
+    tci_cuda_wgmma_rows(out, symbol, x);
 }
 
 /* The loop over rows ends; what was staged has been taken; the parts and the tiles end. */
-TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
+TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
                    "    }\n    if (!all) {\n"
@@ -8971,12 +9177,12 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(x), x->columns);
+    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_wgmma_type(x), x->columns);
 }
 
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(x);
+    const char *type = tci_cuda_wgmma_type(x);
     int n = x->columns / 2;
     tci_str_printf(out,
                    "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], const unsigned *a, "
@@ -9011,9 +9217,9 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     k.block_x = x->result.row_threads;
     k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
     k.n_maps = 3;
-    k.maps[0] = tci_cuda_matrix_map(&x->scores, 0);
-    k.maps[1] = tci_cuda_matrix_map(&x->scores, 1);
-    k.maps[2] = tci_cuda_matrix_map(&x->result, 1);
+    k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
+    k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
+    k.maps[2] = tci_cuda_wgmma_map(&x->result, 1);
     return k;
 }
 
@@ -9076,7 +9282,7 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
     long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
     long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
-    const char *type = tci_cuda_matrix_type(s);
+    const char *type = tci_cuda_wgmma_type(s);
     tci_str_printf(
         out,
         "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
@@ -9090,8 +9296,8 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
         symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
         s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
         r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
-        tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
-        s->columns * line, tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
+        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        s->columns * line, tci_cuda_wgmma_loaded(s, 1) * line * slabs, values_at,
         (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
         staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
         staged_at + (long long)tci_matrix_staged_bytes(r));
@@ -9111,10 +9317,10 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "keys", s->n, s->columns);
-    tci_cuda_matrix_loads(out, "load_queries", s, 0);
-    tci_cuda_matrix_loads(out, "load_keys", s, 1);
-    tci_cuda_matrix_loads(out, "load_values", r, 1);
-    tci_cuda_matrix_place(out, r);
+    tci_cuda_wgmma_loads(out, "load_queries", s, 0);
+    tci_cuda_wgmma_loads(out, "load_keys", s, 1);
+    tci_cuda_wgmma_loads(out, "load_values", r, 1);
+    tci_cuda_wgmma_place(out, r);
     tci_str_add(out, "};\n");
 }
 
@@ -9258,21 +9464,21 @@ enum {
 };
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
-TCI_FN void tci_cuda_backward_prelude(tci_str *out);
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                   int n_words);
-TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
 /* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
  * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
  * the order of tiles. */
-TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x);
-TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
 
 #endif
 
@@ -9492,7 +9698,7 @@ static const char tci_cuda_backward_tile[] =
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
-TCI_FN void tci_cuda_backward_prelude(tci_str *out)
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_backward_ptx);
     tci_str_add(out, tci_cuda_backward_loading);
@@ -9503,49 +9709,49 @@ TCI_FN void tci_cuda_backward_prelude(tci_str *out)
 
 /* ---- the kernel ---- */
 
-static int tci_cuda_backward_warps(const tci_backward *x)
+static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
 {
     return 4 * x->in[0].consumers + 4;
 }
 
 /* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
-static tci_cuda_skeleton tci_cuda_backward_describe(const tci_backward *x)
+static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_backward_shared_bytes(x);
+    k.shared_bytes = tci_attn_grad_shared_bytes(x);
     k.block_x = x->out[0].row_threads;
-    k.block_y = TCI_MATRIX_WARP * tci_cuda_backward_warps(x) / x->out[0].row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attn_grad_warps(x) / x->out[0].row_threads;
     k.n_maps = 2 + x->n_in;
     for (int i = 0; i < 2; i++) {
         if (i < x->n_in) {
-            k.maps[3 * i] = tci_cuda_matrix_map(&x->in[i], 0);
+            k.maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
         }
-        k.maps[1 + i] = tci_cuda_matrix_map(&x->in[i], 1);
+        k.maps[1 + i] = tci_cuda_wgmma_map(&x->in[i], 1);
         k.maps[1 + i].box[1] = x->in[i].columns;
     }
     return k;
 }
 
-TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x)
 {
     int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
     bool weighs = false;
     for (int i = 0; i < x->n_out; i++) {
-        columns[tci_backward_taken(x, i)] = x->out[i].columns;
-        weighs |= tci_backward_taken(x, i) == 1;
+        columns[tci_attn_grad_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_attn_grad_taken(x, i) == 1;
     }
     tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
                    x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
-static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long steps_at = (long long)(x->slots * tci_backward_rows_bytes(x));
-    long long values_at = steps_at + x->rings * tci_backward_step_bytes(x);
-    long long staged_at = values_at + x->rings * tci_backward_values_bytes(x);
+    long long steps_at = (long long)(x->slots * tci_attn_grad_rows_bytes(x));
+    long long values_at = steps_at + x->rings * tci_attn_grad_step_bytes(x);
+    long long staged_at = values_at + x->rings * tci_attn_grad_values_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
                    "n = %lld, step = %d,\n"
@@ -9557,18 +9763,18 @@ static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tc
                    "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
                    x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, tci_backward_turns(x), x->slots, x->rings,
-                   x->slots + x->rings, x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
+                   (long long)s->tiles, s->consumers, tci_attn_grad_turns(x), x->slots, x->rings,
+                   x->slots + x->rings, x->out[0].row_threads, (int)tci_attn_grad_rows_bytes(x),
                    s->rows * line * slabs, s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * (int)(tci_backward_rows_bytes(x) / s->rows),
-                   steps_at, (int)tci_backward_step_bytes(x), s->columns * line * slabs,
+                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attn_grad_rows_bytes(x) / s->rows),
+                   steps_at, (int)tci_attn_grad_step_bytes(x), s->columns * line * slabs,
                    s->columns * line, values_at, staged_at,
-                   staged_at + (long long)tci_backward_staged_bytes(x));
+                   staged_at + (long long)tci_attn_grad_staged_bytes(x));
 }
 
-static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
+static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
 {
-    const char *type = tci_cuda_matrix_type(&x->in[0]);
+    const char *type = tci_cuda_wgmma_type(&x->in[0]);
     tci_str_printf(out,
                    "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
                    "high); }\n"
@@ -9583,11 +9789,11 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_backward_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
+                       tci_attn_grad_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
-TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
     if (!x->cut.is_cut) {
@@ -9618,22 +9824,22 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
 
-static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
-    tci_cuda_backward_numbers(out, symbol, x);
-    tci_cuda_backward_sums(out, x);
-    tci_cuda_backward_products(out, x);
-    tci_cuda_backward_cut(out, x);
+    tci_cuda_attn_grad_numbers(out, symbol, x);
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_attn_grad_products(out, x);
+    tci_cuda_attn_grad_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_matrix_loads(out, "load_rows_0", s, 0);
+    tci_cuda_wgmma_loads(out, "load_rows_0", s, 0);
     if (x->n_in > 1) {
-        tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+        tci_cuda_wgmma_loads(out, "load_rows_1", &x->in[1], 0);
     }
-    tci_cuda_matrix_loads(out, "load_steps_0", s, 1);
-    tci_cuda_matrix_loads(out, "load_steps_1", &x->in[1], 1);
-    tci_cuda_matrix_place(out, &x->out[0]);
+    tci_cuda_wgmma_loads(out, "load_steps_0", s, 1);
+    tci_cuda_wgmma_loads(out, "load_steps_1", &x->in[1], 1);
+    tci_cuda_wgmma_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
     for (int i = 0; i < x->n_out; i++) {
         const tci_matrix *o = &x->out[i];
@@ -9642,19 +9848,20 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
                        "staged_pitch = %d, staged_bytes = %d };\n"
                        "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
                        "high); }\n};\n",
-                       symbol, tci_backward_taken(x, i), o->columns, o->row_threads,
+                       symbol, tci_attn_grad_taken(x, i), o->columns, o->row_threads,
                        (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
                        o->staged == TC_F16 ? "f16" : "bf16");
     }
 }
 
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
 {
-    const tci_backward *x = l->backward;
-    tci_cuda_skeleton k = tci_cuda_backward_describe(x);
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_skeleton k = tci_cuda_attn_grad_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_backward_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_backward_warps(x), 1);
+    tci_cuda_attn_grad_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_attn_grad_warps(x), 1);
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
@@ -9666,14 +9873,14 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 
 /* ---- its blocks ---- */
 
-TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */
-static void tci_cuda_backward_open_pair(tci_str *out, const tci_backward *x, int block)
+static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, int block)
 {
     const tci_matrix *s = &x->in[0];
     if (block == TCI_CUDA_BACKWARD_CHANGE) {
@@ -9693,11 +9900,11 @@ static void tci_cuda_backward_open_pair(tci_str *out, const tci_backward *x, int
     tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
 }
 
-TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     const tci_matrix *s = &x->in[0], *o = &x->out[1];
-    int block = tci_cuda_backward_block(x, i);
+    int block = tci_cuda_attn_grad_block(x, i);
     (void)symbol;
     if (block == TCI_CUDA_BACKWARD_VALUES) {
         tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
@@ -9713,13 +9920,13 @@ TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_l
                        "    const tc_i64 at_%d = row, at_%d = 0;\n",
                        o->m_axis, o->n_axis);
     } else {
-        tci_cuda_backward_open_pair(out, x, block);
+        tci_cuda_attn_grad_open_pair(out, x, block);
     }
 }
 
 /* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
  * warps know whether steps are left out. */
-static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     int loader = 4 * x->in[0].consumers;
     bool moves = x->in[0].consumers > 1;
@@ -9744,19 +9951,19 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
 }
 
 /* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
-static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_backward *x, int i)
+static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];
-    int taken = tci_backward_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
+    int taken = tci_attn_grad_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
                    "warp / 4 * %d);\n    __syncwarp();\n",
                    symbol, taken, taken, symbol,
-                   tci_backward_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+                   tci_attn_grad_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
     tci_cuda_attention_rows(out, symbol, o);
 }
 
-static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -9765,23 +9972,23 @@ static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_ba
                    "values, score_0, score_%d, %s);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    if (tci_backward_turns(x)) {
+    if (tci_attn_grad_turns(x)) {
         tci_str_printf(out,
                        "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
                        "(i + 1 + warp / 4) %% 2);\n",
                        symbol);
     }
     if (x->n_out > 1) {
-        tci_cuda_backward_rows(out, symbol, x, 1);
+        tci_cuda_attn_grad_rows(out, symbol, x, 1);
         tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
     }
-    tci_cuda_backward_rows(out, symbol, x, 0);
+    tci_cuda_attn_grad_rows(out, symbol, x, 0);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i)
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
 {
-    int block = tci_cuda_backward_block(x, i);
+    int block = tci_cuda_attn_grad_block(x, i);
     tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
                      : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
                      : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
@@ -9789,23 +9996,23 @@ TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i)
                          : "    };\n");
 }
 
-TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
-    tci_cuda_backward_end(out, x, i);
-    if (tci_cuda_backward_block(x, i) ==
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
-        tci_cuda_backward_split(out, symbol, x);
+        tci_cuda_attn_grad_split(out, symbol, x);
     }
     if (i + 1 == l->n_scores) {
-        tci_cuda_backward_run(out, symbol, x);
+        tci_cuda_attn_grad_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l)
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n");
-    if (tci_backward_turns(l->backward)) {
+    if (tci_attn_grad_turns(l->backward)) {
         tci_str_printf(out,
                        "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
                        "1 - warp / 4));\n",
@@ -9967,14 +10174,15 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
 
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
-TCI_FN void tci_cuda_flash_prelude(tci_str *out);
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
 /* Is the loop one of these kernels? */
-TCI_FN bool tci_cuda_is_flash(const tci_loop *l);
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
-TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_flash_tail(tci_str *out);
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out);
 
 #endif
 
@@ -10272,7 +10480,7 @@ static const char tci_cuda_flash_back[] =
     "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
-TCI_FN void tci_cuda_flash_prelude(tci_str *out)
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_flash_copies);
     tci_str_add(out, tci_cuda_flash_loading);
@@ -10284,18 +10492,19 @@ TCI_FN void tci_cuda_flash_prelude(tci_str *out)
 
 /* ---- the class of a kernel ---- */
 
-TCI_FN bool tci_cuda_is_flash(const tci_loop *l)
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
 {
     return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
 }
 
-static const char *tci_cuda_flash_type(const tci_matrix *x)
+static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
 {
     return x->dtype == TC_F32 ? "float" : "unsigned short";
 }
 
 /* Do fours of its elements lie at a multiple of four? */
-static bool tci_cuda_flash_is_whole(const tci_matrix *x, const tci_matrix_side *side, int64_t size)
+static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
+                                        int64_t size)
 {
     bool whole = side->summed == 1 && size % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
     for (int i = 0; i < x->n_batch; i++) {
@@ -10306,17 +10515,17 @@ static bool tci_cuda_flash_is_whole(const tci_matrix *x, const tci_matrix_side *
 
 /* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
  * on; they lie `own` apart, their elements `summed`. */
-static void tci_cuda_flash_load(tci_str *out, const char *symbol, const char *name,
-                                const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
-                                int64_t size, int width)
+static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
+                                    const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
+                                    int64_t size, int width)
 {
     tci_str_printf(out,
                    "    TC_I void %s(float *to, void *const *bufs, tc_place p, int first) {\n"
                    "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
                    "+ %lld",
                    name, symbol, rows, (long long)size, width,
-                   tci_cuda_flash_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
-                   tci_cuda_flash_type(x), side.operand, (long long)side.offset);
+                   tci_cuda_simt_attn_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
+                   tci_cuda_simt_attn_type(x), side.operand, (long long)side.offset);
     for (int i = 0; i < x->n_batch; i++) {
         if (side.batch_pitch[i]) {
             tci_str_printf(out, " + p.b%d * %lldll", i, (long long)side.batch_pitch[i]);
@@ -10327,7 +10536,7 @@ static void tci_cuda_flash_load(tci_str *out, const char *symbol, const char *na
 }
 
 /* A side whose own axis and summed axis have changed places. */
-static tci_matrix_side tci_cuda_flash_turned(tci_matrix_side side)
+static tci_matrix_side tci_cuda_simt_attn_turned(tci_matrix_side side)
 {
     int64_t own = side.own;
     side.own = side.summed;
@@ -10335,7 +10544,7 @@ static tci_matrix_side tci_cuda_flash_turned(tci_matrix_side side)
     return side;
 }
 
-static void tci_cuda_flash_dtype(tci_str *out, const tci_matrix *x)
+static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
 {
     bool is_f16 = x->dtype == TC_F16;
     if (x->dtype == TC_F32) {
@@ -10350,18 +10559,18 @@ static void tci_cuda_flash_dtype(tci_str *out, const tci_matrix *x)
     }
 }
 
-static int tci_cuda_flash_width(int64_t size)
+static int tci_cuda_simt_attn_width(int64_t size)
 {
-    return tci_flash_pitch(size) - TCI_FLASH_PAD;
+    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
 }
 
-static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_attention *x)
+static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores, *r = &x->result;
-    int width = tci_cuda_flash_width(s->k);
-    int keys_at = s->rows * tci_flash_pitch(s->k);
-    int values_at = keys_at + s->columns * tci_flash_pitch(s->k);
-    int pairs_at = values_at + s->columns * tci_flash_pitch(r->columns);
+    int width = tci_cuda_simt_attn_width(s->k);
+    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
+    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
+    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
@@ -10370,26 +10579,26 @@ static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_att
                    symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
                    s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
                    (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
-                   values_at, pairs_at, pairs_at + s->rows * tci_flash_pitch(s->columns));
-    tci_cuda_flash_dtype(out, s);
+                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
+    tci_cuda_simt_attn_dtype(out, s);
     tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_flash_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
-    tci_cuda_flash_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
-    tci_cuda_flash_load(out, symbol, "load_values", r, tci_cuda_flash_turned(r->side[1]), s->n,
-                        s->columns, r->n, r->columns);
-    tci_cuda_matrix_place(out, r);
+    tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
+                            s->n, s->columns, r->n, r->columns);
+    tci_cuda_wgmma_place(out, r);
     tci_str_add(out, "};\n");
 }
 
-static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)tci_backward_columns_of(s->k), (int)tci_backward_columns_of(g->k)};
-    int rows_1 = s->rows * tci_flash_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_flash_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_flash_pitch(width[0]);
+    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
+    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
+    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
@@ -10400,42 +10609,43 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
                    s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
                    x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
                    (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
-                   steps_1 + s->columns * tci_flash_pitch(width[1]));
-    tci_cuda_backward_sums(out, x);
-    tci_cuda_flash_dtype(out, s);
-    tci_cuda_backward_cut(out, x);
+                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_simt_attn_dtype(out, s);
+    tci_cuda_attn_grad_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     for (int i = 0; i < 2; i++) {
         const tci_matrix *in = &x->in[i];
         if (i < x->n_in) {
-            tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
-                                s->m, s->rows, in->k, width[i]);
+            tci_cuda_simt_attn_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
+                                    s->m, s->rows, in->k, width[i]);
         }
-        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1], s->n,
-                            s->columns, in->k, width[i]);
+        tci_cuda_simt_attn_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
+                                s->n, s->columns, in->k, width[i]);
     }
-    tci_cuda_matrix_place(out, &x->out[0]);
+    tci_cuda_wgmma_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
 }
 
 /* ---- the kernel ---- */
 
-TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
 {
     const tci_attention *a = l->attention;
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     int threads = a ? a->threads : x->threads;
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = a ? tci_flash_bytes(a) : tci_flash_back_bytes(x);
+    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
     k.block_x = l->matrix->row_threads;
     k.block_y = threads / l->matrix->row_threads;
     tci_cuda_skeleton_words(out, symbol, &k);
     if (a) {
-        tci_cuda_flash_class(out, symbol, a);
+        tci_cuda_simt_attn_class(out, symbol, a);
     } else {
-        tci_cuda_flash_back_class(out, symbol, x);
+        tci_cuda_simt_attn_back_class(out, symbol, x);
     }
     tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
                            a ? a->blocks : x->blocks);
@@ -10444,7 +10654,7 @@ TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop
 }
 
 /* A warp's rows of the sums that are left, up to what takes them. */
-static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
+static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
     int rows = o->rows / (threads / TCI_MATRIX_WARP);
@@ -10457,18 +10667,18 @@ static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
                    (long long)o->m, (int)o->staged_pitch);
 }
 
-static void tci_cuda_flash_run(tci_str *out, const char *symbol, const tci_attention *x)
+static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *r = &x->result;
     tci_str_printf(out,
                    "    tc_flash<%s_shape> x;\n"
                    "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
                    symbol, symbol, x->cut.is_cut);
-    tci_cuda_flash_rows(out, r, x->threads);
+    tci_cuda_simt_attn_rows(out, r, x->threads);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
 }
 
-static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -10477,12 +10687,12 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
                    "score_%d, %s);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
     for (int i = x->n_out - 1; i >= 0; i--) {
-        int taken = tci_backward_taken(x, i);
+        int taken = tci_attn_grad_taken(x, i);
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
                        symbol, symbol, taken, taken, symbol);
-        tci_cuda_flash_rows(out, &x->out[i], x->threads);
+        tci_cuda_simt_attn_rows(out, &x->out[i], x->threads);
         if (i == 1) {
             tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
         }
@@ -10490,10 +10700,10 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     if (l->backward) {
-        tci_cuda_backward_open(out, symbol, l, i);
+        tci_cuda_attn_grad_open(out, symbol, l, i);
         return;
     }
     const tci_matrix *s = &l->attention->scores;
@@ -10503,30 +10713,30 @@ TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop
     tci_cuda_attention_value(out, s, i);
 }
 
-TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     bool last = i + 1 == l->n_scores;
     if (!x) {
         tci_str_add(out, "    return value;\n    };\n");
         if (last) {
-            tci_cuda_flash_run(out, symbol, l->attention);
+            tci_cuda_simt_attn_run(out, symbol, l->attention);
         }
         return;
     }
-    tci_cuda_backward_end(out, x, i);
-    if (tci_cuda_backward_block(x, i) ==
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
         tci_str_printf(out, "    const bool cuts = %s;\n",
                        x->cut.is_cut ? "off == -__builtin_inff()" : "false");
         tci_cuda_attention_tiles(out, symbol, &x->in[0]);
     }
     if (last) {
-        tci_cuda_flash_back_run(out, symbol, x);
+        tci_cuda_simt_attn_back_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_flash_tail(tci_str *out)
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
@@ -10813,19 +11023,19 @@ typedef struct tci_cuda_dialect {
 /* The C dialect's own functions, for scalars. */
 static tci_cuda_dialect tci_cuda_scalar(tci_dialect *d)
 {
-    return *(const tci_cuda_dialect *)((tci_cd *)d->state)->more;
+    return *(const tci_cuda_dialect *)((tci_c_dialect *)d->state)->more;
 }
 
 static const char *tci_cuda_type(tci_dialect *d, tc_dtype t, int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     const char *element = tci_cuda_scalar(d).type(d, t, 1);
     if (lanes == 1) {
         return element;
     }
     bool is_new;
-    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_cd_suffix(cd, t, lanes));
-    name = tci_cd_intern(cd, name, &is_new);
+    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_c_dialect_suffix(cd, t, lanes));
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_str_printf(&cd->out, "typedef struct { %s v[%d]; } %s;\n", element, lanes, name);
     }
@@ -10864,10 +11074,10 @@ static const char tci_cuda_quotient_text[] =
     "    return __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n}\n"
     "#endif\n";
 
-static const char *tci_cuda_quotient(tci_cd *cd)
+static const char *tci_cuda_quotient(tci_c_dialect *cd)
 {
     bool is_new;
-    const char *name = tci_cd_intern(cd, "tc_quotient", &is_new);
+    const char *name = tci_c_dialect_intern(cd, "tc_quotient", &is_new);
     if (is_new) {
         tci_str_add(&cd->out, tci_cuda_quotient_text);
     }
@@ -10877,7 +11087,7 @@ static const char *tci_cuda_quotient(tci_cd *cd)
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
                                         int imm)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (p == TCI_P_DIV && t == TC_F32 && imm == TCI_DIV_NORMAL) {
         return tci_cuda_quotient(cd);
     }
@@ -10889,7 +11099,7 @@ static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, 
         const char *args = tci_cuda_scalars[i].args;
         const char *name = tci_scratch_printf(d->s, "tc_%s_%s", tci_prim_get(p)->name,
                                               tci_dtype_get(t)->name);
-        name = tci_cd_intern(cd, name, &is_new);
+        name = tci_c_dialect_intern(cd, name, &is_new);
         if (is_new) {
             tci_str_printf(&cd->out, "#define %s(%s) %s(%s)\n", name, args,
                            t == TC_F32 ? tci_cuda_scalars[i].f32 : tci_cuda_scalars[i].f64, args);
@@ -10899,7 +11109,7 @@ static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, 
     return tci_cuda_scalar(d).prim(d, p, t, to, 1, imm);
 }
 
-static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scalar,
+static void tci_cuda_define_lanes(tci_c_dialect *cd, const char *name, const char *scalar,
                                   const char *const *types, int n_args, const char *result)
 {
     tci_str params = {.s = cd->d.s}, args = {.s = cd->d.s};
@@ -10913,12 +11123,12 @@ static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scal
                    result, name, params.text, result, scalar, args.text);
 }
 
-static const char *tci_cuda_any(tci_cd *cd, int lanes)
+static const char *tci_cuda_any(tci_c_dialect *cd, int lanes)
 {
     bool is_new;
     const char *mask = cd->d.type(&cd->d, TC_BOOL, lanes), *one = cd->d.type(&cd->d, TC_BOOL, 1);
     const char *name = tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes);
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_str_printf(&cd->out,
                        "TC_I %s %s(%s m) {\n    %s r = 0;\n    TC_LANES(m) {\n"
@@ -10930,16 +11140,16 @@ static const char *tci_cuda_any(tci_cd *cd, int lanes)
 
 /* The helper itself is out of line, so that its registers and its length do not weigh on the code
  * that almost never calls it. */
-static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+static const char *tci_cuda_lanes_of(tci_c_dialect *cd, int id, tc_dtype t, int lanes)
 {
     const tci_helper *h = tci_helper_get(id);
     const char *type = cd->d.type(&cd->d, t, lanes), *mask = cd->d.type(&cd->d, TC_BOOL, lanes);
     bool is_new;
     const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
-                                          tci_cd_suffix(cd, t, lanes));
-    name = tci_cd_intern(cd, name, &is_new);
+                                          tci_c_dialect_suffix(cd, t, lanes));
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
-        tci_cd_define_helper(cd, id);
+        tci_c_dialect_define_helper(cd, id);
         tci_str_printf(&cd->out,
                        "TC_I %s %s(%s a, %s m) {\n    %s r;\n    TC_LANES(r) {\n"
                        "        r.v[i] = m.v[i] ? %s(a.v[i]) : 0;\n    }\n    return r;\n}\n",
@@ -10951,7 +11161,7 @@ static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
 static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
                                  int imm)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
@@ -10960,7 +11170,8 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
         return scalar;
     }
     bool is_new;
-    const char *name = tci_cd_intern(cd, tci_scratch_printf(d->s, "%sx%d", scalar, lanes), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_scratch_printf(d->s, "%sx%d", scalar, lanes),
+                                            &is_new);
     if (!is_new) {
         return name;
     }
@@ -11143,7 +11354,7 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
 }
 
 /* NULL: there is none. */
-static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
+static const tci_cuda_row *tci_cuda_row_of(tci_c_dialect *cd, tci_mem m)
 {
     for (int i = 0; i < TCI_COUNT(tci_cuda_rows); i++) {
         if (tci_cuda_rows[i].mem == m) {
@@ -11153,7 +11364,7 @@ static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
     bool is_new;
     const tci_cuda_row *row = tci_cuda_warps_row(m);
     if (row) {
-        tci_cd_intern(cd, "tc_warps", &is_new);
+        tci_c_dialect_intern(cd, "tc_warps", &is_new);
         if (is_new) {
             tci_cuda_warps_prelude(&cd->out);
         }
@@ -11164,7 +11375,7 @@ static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
 static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *text, tc_dtype t,
                                 tc_dtype storage, int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     tci_str own = {.s = d->s};
     (void)d->type(d, TC_I64, 1);
     while (*text) {
@@ -11182,7 +11393,7 @@ static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *te
 static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                                 int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (m == TCI_MEM_STORE_STREAM) {
         m = TCI_MEM_STORE;
     }
@@ -11200,10 +11411,10 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
     bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
-                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_c_dialect_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name, of,
                                           together ? "_together" : "");
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_cuda_define_mem(d, name, row->text, compute, storage, lanes);
     }
@@ -11315,7 +11526,7 @@ static const char tci_cuda_prelude_text[] =
 
 static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     tci_str_add(out, tci_cuda_prelude_text);
     tci_str_add(out, tci_cuda_halves_text);
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
@@ -11324,23 +11535,23 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 /* The definitions that a kernel with that main loop needs. */
 static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cd_intern(cd, "tc_map", &is_new);
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
     if (is_new) {
-        tci_cuda_matrix_prelude(&cd->out);
+        tci_cuda_wgmma_prelude(&cd->out);
     }
-    const char *name = tci_cd_intern(cd, tci_cuda_matrix_product_name(d->s, x), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_cuda_wgmma_product_name(d->s, x), &is_new);
     if (is_new) {
-        tci_cuda_matrix_product(&cd->out, name, x);
+        tci_cuda_wgmma_product(&cd->out, name, x);
     }
 }
 
 static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
     if (is_new) {
         tci_cuda_attention_product(&cd->out, name, x);
     }
@@ -11348,28 +11559,28 @@ static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
     tci_cuda_matrix_need(d, &x->scores);
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
     tci_cuda_held_need(d, &x->result);
 }
 
-static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
+static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
     tci_cuda_matrix_need(d, &x->in[0]);
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_backward", &is_new);
+    tci_c_dialect_intern(cd, "tc_backward", &is_new);
     if (is_new) {
-        tci_cuda_backward_prelude(&cd->out);
+        tci_cuda_attn_grad_prelude(&cd->out);
     }
     for (int i = 0; i < x->n_out; i++) {
         tci_cuda_held_need(d, &x->out[i]);
@@ -11378,19 +11589,19 @@ static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
 
 static void tci_cuda_flash_need(tci_dialect *d)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cd_intern(cd, "tc_map", &is_new);
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
     if (is_new) {
-        tci_cuda_matrix_prelude(&cd->out);
+        tci_cuda_wgmma_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_flash", &is_new);
+    tci_c_dialect_intern(cd, "tc_flash", &is_new);
     if (is_new) {
-        tci_cuda_flash_prelude(&cd->out);
+        tci_cuda_simt_attn_prelude(&cd->out);
     }
 }
 
@@ -11398,10 +11609,10 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_open(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_open(out, symbol, l, i);
     } else if (l->backward) {
-        tci_cuda_backward_open(out, symbol, l, i);
+        tci_cuda_attn_grad_open(out, symbol, l, i);
     } else {
         tci_cuda_attention_score(out, symbol, l, i);
     }
@@ -11411,10 +11622,10 @@ static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_close(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_close(out, symbol, l, i);
     } else if (l->backward) {
-        tci_cuda_backward_close(out, symbol, l, i);
+        tci_cuda_attn_grad_close(out, symbol, l, i);
     } else {
         tci_cuda_attention_scored(out, symbol, l, i);
     }
@@ -11441,12 +11652,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
-    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
-    if (tci_cuda_is_flash(l)) {
+    if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
-        tci_cuda_flash_head(out, symbol, l, n_words);
+        tci_cuda_simt_attn_head(out, symbol, l, n_words);
         return;
     }
     if (l->attention) {
@@ -11456,12 +11667,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
     if (l->backward) {
         tci_cuda_backward_need(d, l->backward);
-        tci_cuda_backward_head(out, symbol, l, n_words);
+        tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
-        tci_cuda_matrix_head(out, symbol, l, n_words);
+        tci_cuda_wgmma_head(out, symbol, l, n_words);
         return;
     }
     if (l->is_member) {
@@ -11491,14 +11702,14 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_tail(out);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_tail(out);
     } else if (l->attention) {
         tci_cuda_attention_tail(out);
     } else if (l->backward) {
-        tci_cuda_backward_tail(out, symbol, l);
+        tci_cuda_attn_grad_tail(out, symbol, l);
     } else if (l->matrix) {
-        tci_cuda_matrix_tail(out, symbol);
+        tci_cuda_wgmma_tail(out, symbol);
     } else {
         tci_str_add(out, "}\n");
     }
@@ -11517,14 +11728,14 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     scalar->prim = d->prim;
     scalar->mem = d->mem;
     scalar->type = d->type;
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     cd->more = scalar;
     cd->any = tci_cuda_any;
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
     bool is_new;
     for (int i = 0; i < TCI_COUNT(tci_cuda_halves_names); i++) {
-        tci_cd_intern(cd, tci_cuda_halves_names[i], &is_new);
+        tci_c_dialect_intern(cd, tci_cuda_halves_names[i], &is_new);
     }
     d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
@@ -12512,7 +12723,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 }
 
 /* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
- * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+ * of each (see tci_cuda_head and tci_cuda_wgmma_head). False: it cannot be made. */
 static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
@@ -12661,13 +12872,16 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
 static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
                                      void **after, int first, int last)
 {
+    enum { TCI_CU_USE_NODE_PRIORITY = 8 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_... */
     const tci_cu *cu = tci_cuda_driver();
+    unsigned flags = 0;
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
         status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
+        flags |= launches[i].node ? TCI_CU_USE_NODE_PRIORITY : 0;
     }
     if (!status) {
-        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, 0),
+        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, flags),
                                 "cuGraphInstantiate");
     }
     return status;

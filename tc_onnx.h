@@ -2206,6 +2206,9 @@ static bool tci_ox_fold_elements(tci_ox_args *x)
     if (x->scalar == TCI_OX_CAST) {
         to = tci_onnx_dtype(tci_ox_int(x->o, "to", 0));
     }
+    if (x->scalar == TCI_OX_MOD && tci_ox_int(x->o, "fmod", 0)) { /* the sign of a, not of b */
+        return false;
+    }
     const tci_ox_known *sum = a;
     for (int i = x->n > 1 ? 1 : 0; i < x->n; i++) {
         const tci_ox_known *b = x->k[i];
@@ -2538,6 +2541,7 @@ static bool tci_ox_fold_expand(tci_ox_args *x)
     X(Sub, elements, SUB, false)                                                                   \
     X(Mul, elements, MUL, false)                                                                   \
     X(Div, elements, DIV, false)                                                                   \
+    X(Mod, elements, MOD, false)                                                                   \
     X(Min, elements, MIN, false)                                                                   \
     X(Max, elements, MAX, false)                                                                   \
     X(Equal, elements, EQ, true)                                                                   \
@@ -6825,6 +6829,10 @@ struct tci_ox_walk {
     tc_site here;
     tci_ox_left *left;
     uint32_t n_left; /* by the id of a node */
+    /* *at is the node of `known` that is being written, outside of repetitions; NULL: not asked */
+    tci_node **at;
+    const tci_table *known;
+    int depth; /* of walks within walks */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -7007,16 +7015,26 @@ static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
     return to;
 }
 
+static void tci_ox_note(const tci_ox_walk *w, tci_node *n)
+{
+    const int32_t *place = w->at && w->depth == 1 ? tci_table_find(w->known, n) : NULL;
+    if (place && *place) {
+        *w->at = n;
+    }
+}
+
 TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
 {
     tci_ox_stack stack = {NULL, 0, 0};
     TCI_PUSH(w->s, stack.items, stack.n, stack.cap, root);
+    w->depth++;
     while (stack.n) {
         tci_node *n = stack.items[stack.n - 1], *to;
         if (tci_ox_named(w, n)) {
             stack.n--;
             continue;
         }
+        tci_ox_note(w, n);
         const char *const *in = tci_ox_operands(w, n, &stack);
         if (!in) {
             continue;
@@ -7028,6 +7046,7 @@ TCI_FN const char *tci_ox_walk_to(tci_ox_walk *w, tci_node *root)
             TCI_PUSH(w->s, stack.items, stack.n, stack.cap, to);
         }
     }
+    w->depth--;
     return tci_ox_named(w, root);
 }
 
@@ -11060,7 +11079,9 @@ static void tci_ox_format(tci_scratch *s, const tci_model_graph *m, const char *
                      .ctx = ctx,
                      .here = m->here,
                      .inputs = m->inputs,
-                     .n_inputs = m->n_inputs};
+                     .n_inputs = m->n_inputs,
+                     .at = m->at,
+                     .known = m->known};
     tci_node **outputs = TCI_NEW_ARRAY(s, tci_node *, m->n_roots + 1);
     const char **names = TCI_NEW_ARRAY(s, const char *, m->n_inputs + m->n_roots + 1);
     for (int i = 0; i < m->n_inputs; i++) {

@@ -2,7 +2,7 @@
  * compiles it against one kernel for each op.
  *
  *     build/bench_models [--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N]
- *                        [--fast] [--json] [NAME...]
+ *                        [--fast] [--json] [--cold] [NAME...]
  *
  * A line each: the step as it is fused and with every op a kernel of its own, in turns (times are
  * of the best round, the ratio is the median of the rounds'); kernels and launches of both; how
@@ -12,7 +12,9 @@
  * behind the first runs. Weights are random numbers, the same in both, and so are images and words;
  * what both computed is printed: losses of the first and the last step, or the size of the output.
  * Weights and what the network reads lie in memory of the device. --fast: TC_MATH_FAST.
- * bench/models_peers.py runs this program and PyTorch in turns. */
+ * bench/models_peers.py runs this program and PyTorch in turns. --cold: only a compile with nothing
+ * cached, its milliseconds and the processor time of tc and of the compilers it started, as JSON
+ * (bench/cold_compile.py). */
 #define _GNU_SOURCE
 #define TC_CUDA
 #define TC_IMPLEMENTATION
@@ -20,6 +22,7 @@
 
 #include <ftw.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "../examples/models/models.h"
@@ -35,7 +38,7 @@ enum {
 /* What is asked for. */
 static struct {
     const char *backend, *dtype;
-    bool train, json, fast, cuda;
+    bool train, json, fast, cold, cuda;
     int64_t batch, size;
     char cache[64];
 } ask = {.backend = "cpu", .dtype = "f32", .batch = 1};
@@ -48,7 +51,8 @@ typedef struct net {
     tc_tensor inputs[MOST_IN], result; /* result: the loss, or the first output */
     tc_buf in[MOST_IN], out;
     int n_in;
-    double compile_ms, first; /* first: the loss of the first step */
+    double compile_ms, compile_cpu_s; /* of the compile: by the clock; of all processors */
+    double first;                     /* the loss of the first step */
     double params_mb, peak_mb;
     tc_program_info info;
 } net;
@@ -186,6 +190,19 @@ static int add_step(net *n, tc_tensor *outs)
     return n_effects;
 }
 
+/* Of this process and of those that it waited for. */
+static double processor_seconds(void)
+{
+    double seconds = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage used;
+        getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &used);
+        seconds += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+    }
+    return seconds;
+}
+
 static net make(const nn_network *network, int fusion)
 {
     net n = {0};
@@ -211,12 +228,13 @@ static net make(const nn_network *network, int fusion)
     outs[0] = n.result;
     int n_outs = 1 + (ask.train ? add_step(&n, outs + 1) : 0);
     memory_begin();
-    double begin = bench_now_ns();
+    double begin = bench_now_ns(), cpu = processor_seconds();
     tc_tensors all = TC_TENSORS_N(outs, n_outs);
     if (*nn_error(&n.model) || tc_compile_fn(TC_TENSORS_N(n.inputs, n.n_in), all, NULL, &n.f)) {
         give_up(nn_error(&n.model));
     }
     n.compile_ms = (bench_now_ns() - begin) / 1e6;
+    n.compile_cpu_s = processor_seconds() - cpu;
     free(outs);
     tc_program_get_info(n.f, &n.info);
     int64_t bytes = tc_nbytes(n.result);
@@ -321,12 +339,22 @@ static double measure(const nn_network *network)
     return ratio;
 }
 
+static void measure_cold(const nn_network *network)
+{
+    net cold = make(network, 0);
+    printf("{\"name\": \"%s\", \"cold_ms\": %.5g, \"cold_cpu_s\": %.4g, \"kernels\": %d}\n",
+           network->name, cold.compile_ms, cold.compile_cpu_s, cold.info.n_kernels);
+    fflush(stdout);
+    end(&cold);
+    tc_shutdown();
+}
+
 /* ---- all of it ---- */
 
 static void usage(void)
 {
     give_up("[--backend cpu|cuda] [--train] [--batch N] [--dtype f32|bf16] [--size N] [--fast] "
-            "[--json] [NAME...]");
+            "[--json] [--cold] [NAME...]");
 }
 
 static const char *option(int argc, char **argv, int *i)
@@ -358,6 +386,8 @@ static int read_options(int argc, char **argv, const nn_network **list)
             ask.fast = true;
         } else if (!strcmp(argv[i], "--json")) {
             ask.json = true;
+        } else if (!strcmp(argv[i], "--cold")) {
+            ask.json = ask.cold = true;
         } else if (!strcmp(argv[i], "--batch")) {
             ask.batch = atoi(option(argc, argv, &i));
         } else if (!strcmp(argv[i], "--size")) {
@@ -397,7 +427,10 @@ int main(int argc, char **argv)
                ask.backend, ask.dtype, (long long)ask.batch, ask.train ? "training" : "inference",
                ask.train ? "step" : "run", ask.train ? "loss: first of both, last" : "output: rms");
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && ask.cold; i++) {
+        measure_cold(list[i]);
+    }
+    for (int i = 0; i < n && !ask.cold; i++) {
         logs += log(measure(list[i]));
     }
     if (!ask.json) {

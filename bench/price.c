@@ -17,6 +17,7 @@
 
 #include "bench.h"
 #include "blocks.h"
+#include "note.h"
 
 #include <math.h>
 
@@ -134,127 +135,9 @@ static const char *timed_backend(const char *name)
     return tc_register_backend(&copy) == TC_OK ? text : NULL;
 }
 
-/* ---- random movement ---- */
-
-static tc_tensor move_pad(block *b, tc_tensor x)
-{
-    int axis = 2 + draw(b, 2);
-    return tc_pad(x, axis, 1 + draw(b, 3), draw(b, 3), 0);
-}
-
-static tc_tensor move_cat(block *b, tc_tensor x)
-{
-    int axis = 1 + draw(b, 3);
-    int64_t n[4] = {tc_size(x, 0), tc_size(x, 1), tc_size(x, 2), tc_size(x, 3)};
-    n[axis] = 8 + draw(b, 25);
-    tc_tensor y = tc_relu(input(b, 4, n));
-    return draw(b, 2) ? tc_cat(TC_TENSORS(x, y), axis) : tc_cat(TC_TENSORS(y, x), axis);
-}
-
-static tc_tensor move_slice(block *b, tc_tensor x)
-{
-    int axis = 1 + draw(b, 3), step = 1 + draw(b, 2);
-    return tc_slice(x, axis, draw(b, 3), tc_size(x, axis), step);
-}
-
-static tc_tensor move_up(block *b, tc_tensor x)
-{
-    (void)b;
-    return tc_size(x, 2) <= 56 && tc_size(x, 3) <= 56 ? doubled(x) : x;
-}
-
-static tc_tensor move_transpose(block *b, tc_tensor x)
-{
-    int axis = 1 + draw(b, 2);
-    return tc_transpose(x, axis, axis + 1 + draw(b, 3 - axis));
-}
-
-static tc_tensor move_flip(block *b, tc_tensor x)
-{
-    return tc_flip(x, 1 + draw(b, 3));
-}
-
-static tc_tensor move_roll(block *b, tc_tensor x)
-{
-    return tc_roll(x, 1 + draw(b, 7), 1 + draw(b, 3));
-}
-
-static tc_tensor move_gather(block *b, tc_tensor x)
-{
-    static int32_t at[64];
-    int axis = 1 + draw(b, 3), n = 16 + draw(b, 48);
-    for (int i = 0; i < n; i++) {
-        at[i] = (int32_t)(i * 7 % tc_size(x, axis));
-    }
-    return tc_index_select(x, axis, tc_copy_in(b->ctx, at, TC_I32, n));
-}
-
-static tc_tensor move_shuffle(block *b, tc_tensor x)
-{
-    return tc_size(x, 1) % 2 == 0 ? image_shuffle(b, x) : x;
-}
-
-static tc_tensor move_none(block *b, tc_tensor x)
-{
-    int64_t c = tc_size(x, 1);
-    tc_tensor y = tc_mul(x, INPUT(b, c, 1, 1));
-    switch (draw(b, 4)) {
-    case 0: return tc_relu(y);
-    case 1: return tc_gelu(y);
-    case 2: return tc_add(y, x);
-    default: return tc_tanh(y);
-    }
-}
-
-static tc_tensor draw_movement(block *b, int seed)
-{
-    static const layer moves[] = {{"pad", move_pad},         {"cat", move_cat},
-                                  {"slice", move_slice},     {"up", move_up},
-                                  {"turn", move_transpose},  {"flip", move_flip},
-                                  {"roll", move_roll},       {"gather", move_gather},
-                                  {"shuffle", move_shuffle}, {"ops", move_none},
-                                  {"ops", move_none}};
-    static const int64_t sides[] = {14, 28, 32, 56, 63};
-    b->state = (uint64_t)seed * 0x9E3779B97F4A7C15u + 11;
-    for (int i = 0; i < 8; i++) {
-        draw(b, 2);
-    }
-    int64_t h = sides[draw(b, 5)], w = sides[draw(b, 5)], c = 16 << draw(b, 3);
-    tc_tensor x = INPUT(b, 1 + draw(b, 2), c, h, w);
-    int at = snprintf(b->name, NAME, "%d:", seed);
-    for (int i = 2 + draw(b, 4); i > 0; i--) {
-        const layer *l = moves + draw(b, (int)(sizeof(moves) / sizeof(moves[0])));
-        x = l->make(b, x);
-        at += snprintf(b->name + at, (size_t)(NAME - at), " %s", l->name);
-    }
-    int axis = 1 + draw(b, 3);
-    switch (draw(b, 4)) {
-    case 0:
-        snprintf(b->name + at, (size_t)(NAME - at), " sum %d", axis);
-        return tc_sum(x, TC_AXES(axis), false);
-    case 1:
-        snprintf(b->name + at, (size_t)(NAME - at), " softmax %d", axis);
-        return tc_softmax(x, axis);
-    default: return tc_add(x, 1);
-    }
-}
-
 /* ---- one program ---- */
 
-/* A time as tc_explain writes it, in ns. */
-static double time_of(const char *text, const char *before)
-{
-    char unit[3] = "";
-    double t = 0;
-    const char *at = strstr(text, before);
-    if (!at || sscanf(at + strlen(before), "%lf %2[a-z]", &t, unit) != 2) {
-        return 0;
-    }
-    return t * (!strcmp(unit, "us") ? 1e3 : !strcmp(unit, "ms") ? 1e6 : 1);
-}
-
-/* A row for each kernel of the program that was measured. Its note has the schedule's line:
- *       schedule HASH: FORM NUMBERS in TIME of one thread by the model, at best TIME (...)  */
+/* A row for each kernel of the program that was measured. */
 static void read_kernels(const char *what, const tc_program *f, double processors)
 {
     for (int i = 0; i < f->code->n_kernels; i++) {
@@ -272,11 +155,8 @@ static void read_kernels(const char *what, const tc_program *f, double processor
             continue;
         }
         row *r = &rows[n_rows++];
-        double arithmetic = time_of(line, "(arithmetic ") * processors;
         r->measured = functions[at].best / steps;
-        r->model = time_of(line, " in ");
-        r->least = fmax(arithmetic, time_of(line, ", memory "));
-        sscanf(strstr(line, ": ") + 2, "%23s", r->form);
+        note_read(line, processors, &r->model, &r->least, r->form);
         snprintf(r->text, sizeof(r->text), "%.60s, %.50s: %.80s", what, k->symbol,
                  strstr(line, ": ") + 2);
     }

@@ -2,22 +2,30 @@
 # tests/run.sh - runs test programs and adds up what they print.
 #
 #   run.sh build OUT COMMAND...
-#                           runs the command that makes OUT and keeps the seconds it took in OUT.s
-#   run.sh one PROGRAM      runs it with an empty disk cache of its own; output into PROGRAM.out.
+#                           runs the command that makes OUT; keeps processor seconds in OUT.s
+#   run.sh one PROGRAM      runs it with an empty disk cache of its own; output into PROGRAM.out,
+#                           processor seconds (its compilers included) into PROGRAM.cpu.
 #                           Succeeds also when tests fail: the sum tells. TC_TEST_SOAK=1: its long
 #                           form; TC_TEST_SOAK=part/program: the long form of that one alone
-#   run.sh sum BUILD OUT... a line per part (the folder an OUT lies in), where the time went, and the
-#                           totals as last line; BUILD is the folder of the libraries
+#   run.sh sum BUILD OUT... a line per part (the folder of an OUT), where the processor time went,
+#                           and the totals as last line; BUILD is the folder of the libraries
 set -u
+
+# Into file $1 the processor seconds, user and sys, of all processes that ended below this one.
+processor() {
+    times >"$1.tmp" # a pipe would ask a shell of its own
+    awk 'NR == 2 { split($1, u, "m"); split($2, s, "m"); print 60 * (u[1] + s[1]) + u[2] + s[2] }' \
+        "$1.tmp" >"$1"
+    rm -f "$1.tmp"
+}
 
 build() {
     out=$1
     shift
     echo "CC $out"
-    started=$(date +%s.%N)
     "$@"
     code=$?
-    echo "$(date +%s.%N) $started" | awk '{ print $1 - $2 }' >"$out.s"
+    processor "$out.s"
     return $code
 }
 
@@ -34,6 +42,7 @@ one() {
     TC_CACHE_DIR=$(pwd)/$program.cache timeout "${TEST_LIMIT_S:-600}" "$program" ${TEST_ARGS:-} \
         >"$out.tmp" 2>&1
     code=$?
+    processor "$program.cpu"
     rm -rf "$program.cache"
     if ! grep -q '^tc-test: ' "$out.tmp"; then
         {
@@ -46,8 +55,8 @@ one() {
     echo "$part/$(basename "$program"): $(sed -n 's/^tc-test: //p' "$out" | tail -n 1)"
 }
 
-# Seconds that building took: of a program, or of the libraries in a folder.
-built() {
+# The sum of seconds in files.
+seconds() {
     cat "$@" 2>/dev/null | awk '{ s += $1 } END { print s + 0 }'
 }
 
@@ -55,20 +64,20 @@ sum() {
     libraries=$1
     shift
     {
-        echo "libraries $(built "$libraries"/*.o.s)"
+        echo "libraries $(seconds "$libraries"/*.o.s)"
         for out in "$@"; do
             program=${out%.out}
-            echo "$(basename "$(dirname "$out")") $(basename "$program") $(built "$program.s")" \
+            echo "$(basename "$(dirname "$out")") $(basename "$program") $(seconds "$program.s") $(seconds "$program.cpu")" \
                 "$(sed -n 's/^tc-test: //p' "$out" | tail -n 1)"
         done
     } | awk '
         NF == 2 { built = $2; next }
-        { # part program built P passed, F failed, S skipped, C compiler runs, T s
+        { # part program built ran P passed, F failed, S skipped, C compiler runs, T s
             if (!($1 in programs)) { order[++n] = $1 }
             programs[$1]++
-            b[$1] += $3; p[$1] += $4; f[$1] += $6; s[$1] += $8; c[$1] += $10; t[$1] += $13
-            slow[NR] = sprintf("%8.2f s to build %8.2f s to run  %s/%s", $3, $13, $1, $2)
-            all[NR] = $3 + $13
+            b[$1] += $3; t[$1] += $4; p[$1] += $5; f[$1] += $7; s[$1] += $9; c[$1] += $11
+            slow[NR] = sprintf("%8.2f s to build %8.2f s to run  %s/%s", $3, $4, $1, $2)
+            all[NR] = $3 + $4
         }
         END {
             for (i = 1; i <= 8; i++) {

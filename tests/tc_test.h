@@ -20,12 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCT_UNUSED __attribute__((unused))
+#define TCT_NORETURN __attribute__((unused, noreturn))
 #define TCT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define TCT_UNUSED
+#define TCT_NORETURN
 #define TCT_PRINTF(fmt, args)
 #endif
 
@@ -75,6 +78,18 @@ static const char *tct_part(void)
     *end = 0;
     char *start = strrchr(path, '/');
     return start ? start + 1 : path;
+}
+
+/* Ends a forked process; make coverage keeps what it has run. */
+#ifdef TCT_COVERAGE
+void __gcov_dump(void);
+#else
+#define __gcov_dump() ((void)0)
+#endif
+TCT_NORETURN static void tct_exit(int code)
+{
+    __gcov_dump();
+    _exit(code);
 }
 
 TCT_PRINTF(3, 4)

@@ -1,6 +1,7 @@
 /* tools/tc.c - the command line of tc: what works here, the cache, pages of dumps.
  *
- *     tc doctor                            compilers, NVRTC, driver, GPUs, caches, and a self-test
+ *     tc doctor                            compilers, NVRTC, driver, GPUs, caches, and a self-test;
+ *                                          exits with 1 if something fails or no compiler is here
  *     tc cache list|clear|show HASH|export DIR
  *     tc report DUMPDIR                    an index.html over what TC_DUMP wrote
  *

@@ -122,6 +122,9 @@ typedef struct tc_comm_job {
     const char *name;                /* "all_reduce" */
     bool started, done;
     void *engine_data; /* for the engine, NULL at the start */
+    /* An operation that begins together with this one, or NULL: of engines with `groups`. Each is
+     * waited for by a call of its own. */
+    struct tc_comm_job *with;
 } tc_comm_job;
 
 /* An engine carries operations out. Calls on one state come from one thread at a time, those of a
@@ -154,11 +157,16 @@ typedef struct tc_comm_engine {
                       size_t n_after, void **node);
     /* Optional: TC_ERR_COMM if it is known that a rank is gone. Returns at once. */
     tc_status (*look)(void *state, char *why);
+    /* start and node take a list of operations (tc_comm_job.with), which cost about as much as one:
+     * gradients of a bucket are then not copied. */
+    bool groups;
 } tc_comm_engine;
 
-/* A link of a rank, in the alpha-beta model: a message of n bytes takes latency + n / rate. */
+/* A link of a rank, in the alpha-beta model: a message of n bytes takes latency + n / rate. While
+ * it is in flight kernels lose the share `busy`, from 0 to 1, of their speed: collectives take
+ * processors and memory from them. */
 typedef struct tc_link {
-    double latency_us, gb_per_s;
+    double latency_us, gb_per_s, busy;
 } tc_link;
 /* A machine for the model of tc_explain and of tc_simulate (tc_comm.h). */
 typedef struct tc_cluster {
@@ -171,6 +179,7 @@ typedef struct tc_comm_options {
     int64_t timeout_ms;       /* of an operation, from when this rank waits for it; 0: 5 minutes */
     int64_t first_timeout_ms; /* of the first run, at which ranks may still compile; 0: 1 hour */
     bool may_differ;          /* programs of ranks may differ in all but their collectives */
+    int processors;           /* NCCL: multiprocessors that an operation takes, at most; 0: 16 */
 } tc_comm_options;
 
 /* A communicator of the user's own engine, which must stay as long as the process; options NULL:

@@ -79,10 +79,10 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 #endif
 
 /* ---- asynchronous compile: programs made under TC_STANCE_LATER ----
- * Each is interpreted until one background thread of the process has compiled it, in the
- * order in which programs were asked for; the run after that is native. If the compile fails the
- * interpreter goes on, and the log says so once. The thread has a lower priority, and so have its
- * compilers. A tc_call follows its program. */
+ * Each is interpreted until one background thread of the process, or a thread of the host's
+ * (options.background), has compiled it, in the order in which programs were asked for; the run
+ * after that is native. If the compile fails the interpreter goes on, and the log says so once. The
+ * thread of tc has a lower priority, and so have its compilers. A tc_call follows its program. */
 /* Waits until no compile of f is under way, at most so many milliseconds (-1: any number). TC_OK:
  * f is not interpreted for want of one; TC_ERR_BUSY: it is still compiled; TC_ERR_CANCELLED, or why
  * it failed: tc_error(f) tells. TC_ERR_ARGUMENT: f is NULL. */
@@ -236,7 +236,8 @@ typedef struct tc_program_info {
     const char *backend;         /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk; /* found in a cache instead of compiled */
     /* Launches that are done once, and again when captured memory changed (tc_touch, or a run of
-     * another program); the bytes of what they compute, kept with the program for all its calls. */
+     * another program); the bytes of what they compute, kept for all calls of the program, and
+     * of others that compute the same of the same memory. */
     int n_once;
     int64_t kept_bytes;
     /* TC_STANCE_LATER: its native code is being made, the interpreter runs it meanwhile; and
@@ -254,8 +255,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
  * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
- * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was"}], "write": [{"input",
- * "axis", "least", "most"}]}]}. */
+ * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was", "hot", "speed"}], "write":
+ * [{"input", "axis", "least", "most"}]}]}. */
 TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out);
 /* An input or output of a program; memory of the program's, until tc_program_free. */
 typedef struct tc_port {

@@ -103,6 +103,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(schedule)
     TCI_BATCH_TAKE(tune_ms)
     TCI_BATCH_TAKE(quick_build)
+    TCI_BATCH_TAKE(compilers)
     TCI_BATCH_TAKE(name)
     TCI_BATCH_TAKE(dump)
     TCI_BATCH_TAKE(dump_dir)
@@ -117,6 +118,10 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     if (over->progress) {
         o.progress = over->progress;
         o.progress_user = over->progress_user;
+    }
+    if (over->background) {
+        o.background = over->background;
+        o.background_user = over->background_user;
     }
     if (over->parallel_for) {
         o.parallel_for = over->parallel_for;

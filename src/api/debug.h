@@ -31,9 +31,10 @@ TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
  * From tc_profile_begin to tc_profile_end runs, kernels, parts of kernels on threads of the pool,
  * phases and compiler processes of compiles, steps and marks are recorded, 32 bytes each, in
  * memory.
- * Kernels of a GPU are launched one by one meanwhile, not as a recorded graph, each timed by the
- * device's events (no_device: by nothing, and graphs are replayed). Any thread; one profile at a
- * time.
+ * On a GPU the first runs of a program in a profile are launched one by one, each kernel timed by
+ * the device's events; later ones are replayed as they are without a profile, and are one span each
+ * in which the kernels have the shares of those runs (no_device: nothing is timed). Any thread; one
+ * profile at a time.
  *     tc_profile_begin(NULL, &p);
  *     for (int i = 0; i < 3; i++) { tc_run(f, ...); tc_profile_step(p); }
  *     tc_profile_end(p);
@@ -63,7 +64,7 @@ TC_API void tc_mark_end(void);
  * TC_ERR_ARGUMENT: NULL, or not ended; TC_ERR_MEMORY; TC_ERR_IO. */
 TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort sort, int most);
 /* A timeline in Chrome's JSON format, for ui.perfetto.dev or chrome://tracing: a track for each
- * thread and one for the device. Errors as above. */
+ * thread and one for each queue (stream) of a device. Errors as above. */
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine */
 

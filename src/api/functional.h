@@ -1,4 +1,4 @@
-/* api/functional.h - calls defined by other calls: norms, distances, losses.
+/* api/functional.h - what rooms of calls defined by other calls share.
  *
  * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
  * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,
@@ -21,6 +21,8 @@ typedef struct tci_made {
 } tci_made;
 
 TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here);
+/* That another operand names a value too; false: the end, and m->bad tells. */
+TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what);
 TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
@@ -41,6 +43,10 @@ TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
 TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here);
 /* The elements of x in the shape of y. */
 TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here);
+/* p of the channels, along axis 1 of x; TC_NONE stays. */
+TCI_FN tc_tensor tci_made_channels(const tci_made *m, tc_tensor p, tc_tensor x);
+/* x * weight + bias, where they are given. */
+TCI_FN tc_tensor tci_made_affine(tc_tensor x, tc_tensor weight, tc_tensor bias, tc_site here);
 /* value, with the derivatives of f, which has its shape, dtype and elements. */
 TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site here);
 

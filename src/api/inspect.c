@@ -57,8 +57,12 @@ static tc_status tci_inspect_recompiles(const tc_ctx *ctx, FILE *out, bool json)
     if (!out) {
         return TC_ERR_ARGUMENT;
     }
-    tci_recompile_print(out, ctx, json);
-    return ferror(out) ? TC_ERR_IO : TC_OK;
+    tci_str text = {0};
+    tci_recompile_print(&text, ctx, json);
+    bool whole = !text.failed;
+    fputs(whole ? tci_str_text(&text) : "", out);
+    tci_str_free(&text);
+    return !whole ? TC_ERR_MEMORY : ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out)

@@ -45,7 +45,7 @@ typedef enum tc_bucket { TC_BUCKET_NONE, TC_BUCKET_POW2 } tc_bucket;
 /* Options of one tc_jit; zero in every field means the defaults, as does NULL. */
 typedef struct tc_jit_options {
     const tc_options *options; /* of the private context; strings are copied. NULL: defaults */
-    int n_outputs;             /* 0: 1 */
+    int n_outputs; /* that build sets, each tc_assign included, which takes no buffer. 0: 1 */
     /* Specializations of known sizes of one combination of dtypes, ranks and static integers.
      * 0: 8. Beyond it `beyond` says what serves, and the log says so under "recompiles" */
     int max_variants;
@@ -56,6 +56,9 @@ typedef struct tc_jit_options {
     tc_bucket bucket;
     /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
     bool check;
+    /* Specializations of known sizes for sizes that keep coming while a symbolic program serves
+     * them. 0: 4; -1: none. See tc_jit_run */
+    int max_hot;
     const char *name; /* in reports and errors; copied. NULL: "tc_jit" */
 } tc_jit_options;
 
@@ -88,13 +91,22 @@ TC_API void tc_jit_free(tc_jit *fn);
  * a symbol, to hand on to calls that take sizes; a build that compares it or computes with it in C
  * names the axis in options.fixed_axes.
  *
+ * Sizes that keep coming (about 500 runs, more than one in nine) are compiled as numbers too, up
+ * to options.max_hot of them. That program and the symbolic one run in turns once, on the inputs
+ * of a call, into memory of their own; if the symbolic one is below 0.9 of the speed, the other
+ * serves from then on, until its sizes are less than one run in 60 of those that stay symbolic.
+ * Sums may then be added in another order, unless options.reproducible is set. A program that
+ * changes parameters or communicates stays symbolic. Under TC_STANCE_LATER the compile is in the
+ * background, under _FAIL and _INTERPRET there is none. TC_LOG=recompiles and tc_recompile_report
+ * tell of it.
+ *
  * tc_jit_run(fn, statics, inputs, outputs) runs the specialization of the inputs' dtypes and sizes
  * and of the static integers; if there is none, it is recorded and compiled first. Inputs are
  * TC_BUF_ND buffers of typed memory (a TC_BUF without sizes is one axis of n elements); outputs are
  * checked as tc_run checks them. From any thread, any number at once; a signature that is known
  * takes no lock and no memory beyond what tc_run takes. The errors of tc_run and tc_compile, and:
- * TC_ERR_ARGUMENT: fn is NULL, or a list is; TC_ERR_BUFFER: an input has no type, or a number of
- * outputs is not options.n_outputs; TC_ERR_HANDLE: build set an output that is no tensor of its
+ * TC_ERR_ARGUMENT: fn is NULL, or a list is; TC_ERR_BUFFER: an input has no type, or there are
+ * more outputs than options.n_outputs; TC_ERR_HANDLE: build set an output that is no tensor of its
  * context; TC_ERR_BUSY: build itself calls fn; TC_ERR_FROZEN: the stance allows no compile; what
  * build returned. tc_error(fn) tells, per thread. */
 TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs inputs,
@@ -124,6 +136,7 @@ typedef struct tc_jit_variant {
     int64_t hits;        /* runs that it served */
     int64_t compile_ns;  /* recording and compiling it */
     bool interpreted;    /* no native code */
+    bool hot;            /* of sizes that kept coming (options.max_hot) */
     char signature[192]; /* "f32[8, 64], statics 3" */
 } tc_jit_variant;
 /* Writes the first `room` specializations, oldest first; returns how many there are. -1: fn is

@@ -397,15 +397,34 @@ static void tci_loops_use(tci_frame *f, tc_tensors list)
     }
 }
 
-/* The frame is failed, or c->results are made. */
+/* Begins the scratch. The frame is failed then, or c->results are made. */
 static void tci_loops_run(tci_loops_call *c)
 {
+    tci_scratch_init(&c->s);
+    if (c->f->failed) {
+        return;
+    }
     if (setjmp(c->s.escape)) {
         tci_frame_fail(c->f, c->s.why, "%s", c->s.message);
         c->f->ctx->graph.error = TC_OK;
         return;
     }
     c->make(c);
+}
+
+/* n results, or poison, from the first one on to `to`, which may be NULL. */
+static void tci_loops_store(tci_loops_call *c, int first, tc_tensor *to, int n)
+{
+    for (int i = 0; i < n && to; i++) {
+        to[i] = tci_frame_end(c->f, c->f->failed ? NULL : c->results[first + i]);
+    }
+}
+
+static tc_status tci_loops_leave(tci_loops_call *c)
+{
+    tci_scratch_free(&c->s);
+    tci_frame_leave(c->f);
+    return c->f->failed ? tc_status_of(c->f->bad) : TC_OK;
 }
 
 TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool reverse,
@@ -438,19 +457,10 @@ TC_API tc_status tc_scan_at(tc_tensors init, tc_tensors xs, int64_t length, bool
             f.bad = init.n > 0 ? init.items[0] : xs.n > 0 ? xs.items[0] : none;
         }
     }
-    tci_scratch_init(&c.s);
-    if (!f.failed) {
-        tci_loops_run(&c);
-    }
-    for (int i = 0; i < init.n && last; i++) {
-        last[i] = tci_frame_end(&f, f.failed ? NULL : c.results[i]);
-    }
-    for (int i = 0; i < n_ys && ys; i++) {
-        ys[i] = tci_frame_end(&f, f.failed ? NULL : c.results[init.n + i]);
-    }
-    tci_scratch_free(&c.s);
-    tci_frame_leave(&f);
-    return f.failed ? tc_status_of(f.bad) : TC_OK;
+    tci_loops_run(&c);
+    tci_loops_store(&c, 0, last, init.n);
+    tci_loops_store(&c, init.n, ys, n_ys);
+    return tci_loops_leave(&c);
 }
 
 /* Runs a call whose frame is begun; its results, or poison, to `to`. */
@@ -467,16 +477,9 @@ static tc_status tci_loops_end(tci_loops_call *c, tc_tensor *to, int n, bool fit
     } else if (!fits) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "given a list without items, or no function");
     }
-    tci_scratch_init(&c->s);
-    if (!f->failed) {
-        tci_loops_run(c);
-    }
-    for (int i = 0; i < n && to; i++) {
-        to[i] = tci_frame_end(f, f->failed ? NULL : c->results[i]);
-    }
-    tci_scratch_free(&c->s);
-    tci_frame_leave(f);
-    return f->failed ? tc_status_of(f->bad) : TC_OK;
+    tci_loops_run(c);
+    tci_loops_store(c, 0, to, n);
+    return tci_loops_leave(c);
 }
 
 TC_API tc_status tc_while_at(tc_tensors init, int64_t most, tc_while_test test, tc_while_body body,

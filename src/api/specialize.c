@@ -16,14 +16,18 @@
 
 #include "../base/alloc.h"
 #include "../debug/dump.h"
+#include "../debug/recompile.h"
 #include "../run/dynamic.h"
 #include "../run/async_compile.h"
-#include "compile_jobs.h"
+#include "../run/hot_sizes.h"
 #include "bucket.h"
+#include "compile_jobs.h"
 #include "generalize.h"
+#include "hot_trial.h"
 
 enum {
     TCI_SPEC_VARIANTS = 8,          /* of one kind, unless the options say */
+    TCI_SPEC_HOT = 4,               /* likewise, of sizes that keep coming */
     TCI_SPEC_MOST_STATICS = 1 << 16 /* and inputs: more is taken for a wrong number */
 };
 static const int64_t tci_spec_most_size = (int64_t)1 << 60; /* numbers above may be symbols */
@@ -37,7 +41,7 @@ struct tc_jit {
     char name[64];
     tci_build_trace trace; /* of its context */
     tc_stance stance;      /* atomic */
-    int n_outputs, max_variants;
+    int n_outputs, max_variants, max_hot;
     tc_beyond beyond;
     tci_general general;
     bool check;
@@ -426,7 +430,7 @@ static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_vari
 {
     int n = 0;
     for (int i = 0; i < l->n; i++) {
-        if (!l->items[i]->symbolic && l->items[i]->beyond == beyond) {
+        if (!l->items[i]->symbolic && !l->items[i]->hot && l->items[i]->beyond == beyond) {
             *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
         }
     }
@@ -549,6 +553,166 @@ static tc_status tci_spec_miss(tci_spec_call *c, tci_variant **x)
     return status;
 }
 
+/* ---- sizes that keep coming ---- */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+static const double tci_spec_worth = 0.9; /* of the fixed form's speed: above it symbols serve on */
+
+static void tci_spec_say_hot(const tci_spec_call *c, const char *format, double speed)
+{
+    const tc_options *o = &tci_ctx_of(c->fn->ctx)->options;
+    if (tci_log_wants(o, "recompiles")) {
+        char sizes[300], text[200];
+        tci_spec_print(&c->sig, sizes, sizeof(sizes));
+        snprintf(text, sizeof(text), format, speed);
+        tci_log(o, "recompiles", "%s (%.200s:%d): %s %s", c->fn->name,
+                c->fn->site.file ? c->fn->site.file : "", c->fn->site.line, sizes, text);
+    }
+}
+
+/* A window of samples is over: those that had few runs in it go; the rest begin anew. */
+static void tci_spec_drop_cold(tci_spec_call *c, const tci_variant_list *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        tci_variant *x = l->items[i];
+        int64_t hits = x->hot ? tci_variants_hits(x) : 0;
+        bool cold = x->hot && hits - x->hits_before < TCI_HOT_LEAST;
+        x->hits_before = hits;
+        const tci_variant *drop = x;
+        if (cold && tci_variants_remove(&c->fn->variants, &drop, 1)) {
+            tci_log(&tci_ctx_of(c->fn->ctx)->options, "recompiles",
+                    "%s (%.200s:%d): specialization %lld for sizes that kept coming is dropped, as "
+                    "they no longer do",
+                    c->fn->name, c->fn->site.file ? c->fn->site.file : "", c->fn->site.line,
+                    (long long)x->id);
+            return; /* the list is another one now */
+        }
+    }
+}
+
+/* Compiles the fixed form, which then waits for its trial. False: it is not to be had. */
+static bool tci_spec_make_candidate(tci_spec_call *c, tci_variant_kind *kind)
+{
+    c->made = tci_variants_make(kind);
+    if (!c->made) {
+        return false;
+    }
+    tci_general_fixed(&c->sig, c->made->guards);
+    tci_ctx_of(c->fn->ctx)->options.stance = __atomic_load_n(&c->fn->stance, __ATOMIC_RELAXED);
+    if (tci_spec_try(c, false)) {
+        tci_variants_free_one(c->made);
+        return false;
+    }
+    c->made->hot = true;
+    kind->hot->candidate = c->made;
+    return true;
+}
+
+/* The candidate, whose compile is over, serves from now on, or is not worth it. */
+static tci_variant *tci_spec_judge_candidate(tci_spec_call *c, tci_variant *x)
+{
+    tci_hot_sizes *h = x->kind->hot;
+    tci_variant *fixed = h->candidate;
+    double speed = 0;
+    bool ran = tc_program_wait(fixed->program, 0) == TC_OK &&
+               tci_hot_trial(tci_later_current(x->program), tci_later_current(fixed->program),
+                             c->sig.inputs, &speed);
+    h->candidate = NULL;
+    tci_hot_sizes_forget(h, &c->sig);
+    bool serves = ran && speed * tci_spec_worth > 1;
+    if (ran) {
+        tci_recompile_hot(fixed->program->code->hash, speed, serves);
+    }
+    if (serves && tci_variants_add(&c->fn->variants, fixed)) {
+        tci_spec_say_hot(c,
+                         "kept coming: a program of these sizes serves them from now on, at %.2f "
+                         "times the speed of the symbolic one",
+                         speed);
+        return fixed;
+    }
+    h->n_refused++;
+    tci_variants_free_one(fixed);
+    tci_spec_say_hot(c,
+                     "kept coming: a program of these sizes, at %.2f times the speed of the "
+                     "symbolic one, is not worth its place",
+                     speed);
+    return x;
+}
+
+/* How many there are, and with a candidate. */
+static int tci_spec_count_hot(const tci_variant_list *l)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        n += l->items[i]->hot;
+    }
+    return n + (l->kind->hot->candidate != NULL);
+}
+
+static bool tci_spec_is_native(const tc_program *f)
+{
+    return strcmp(tci_later_current((tc_program *)(uintptr_t)f)->code->backend, "interp") != 0 &&
+           tc_program_ready(f);
+}
+
+/* Under the lock. Returns which specialization serves the call. */
+static tci_variant *tci_spec_note_sizes(tci_spec_call *c, tci_variant *x)
+{
+    tc_jit *fn = c->fn;
+    tci_variant_list *l = tci_variants_kind(&fn->variants, &c->sig);
+    tci_hot_sizes *h = l ? tci_hot_sizes_of(l->kind) : NULL;
+    if (!h) {
+        return x;
+    }
+    int count = tci_hot_sizes_note(h, &c->sig), input, axis;
+    if (h->n_samples >= TCI_HOT_WINDOW) {
+        h->n_samples = 0;
+        tci_spec_drop_cold(c, l);
+        return x;
+    }
+    if (!h->candidate && count >= TCI_HOT_COUNT && tci_spec_count_hot(l) < fn->max_hot &&
+        !tci_spec_make_candidate(c, l->kind)) {
+        h->n_refused++;
+        tci_hot_sizes_forget(h, &c->sig);
+    }
+    bool judges = h->candidate && tci_spec_misfits(c, h->candidate, &input, &axis) == 0 &&
+                  tc_program_ready(h->candidate->program);
+    return judges ? tci_spec_judge_candidate(c, x) : x;
+}
+
+/* One call in some: whether a program of known sizes should serve it instead of x, which is
+ * symbolic. Does not wait for other threads. The caller is a reader. */
+static tci_variant *tci_spec_sample(tci_spec_call *c, tci_variant *x)
+{
+    tc_jit *fn = c->fn;
+    tc_stance stance = __atomic_load_n(&fn->stance, __ATOMIC_RELAXED);
+    bool allows = fn->max_hot && (stance == TC_STANCE_COMPILE || stance == TC_STANCE_LATER) &&
+                  tci_hot_trial_allows(x->program) && tci_spec_is_native(x->program);
+    if (!allows || tci_spec_is_within(fn) || pthread_mutex_trylock(&fn->lock)) {
+        return x;
+    }
+    __atomic_store_n(&fn->builder, tci_os_thread_id(), __ATOMIC_RELAXED);
+    tci_fpenv caller = tci_fpenv_enter();
+    int cancel = tci_os_no_cancel();
+    const tci_hot_sizes *h = x->kind->hot;
+    x = h && h->n_refused >= fn->max_hot ? x : tci_spec_note_sizes(c, x);
+    tci_os_may_cancel(cancel);
+    tci_fpenv_leave(caller);
+    tci_spec_unlock(fn);
+    return x;
+}
+
+#else
+
+static tci_variant *tci_spec_sample(tci_spec_call *c, tci_variant *x)
+{
+    (void)c;
+    return x;
+}
+
+#endif
+
 static tc_status tci_spec_find(tci_spec_call *c, tci_variant **x)
 {
     *x = tci_variants_find(&c->fn->variants, &c->sig);
@@ -578,9 +742,9 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
     if (fn) {
         *fn = NULL;
     }
-    bool numbers = o->n_outputs >= 0 && o->max_variants >= 0 && o->beyond >= TC_BEYOND_GENERAL &&
-                   o->beyond <= TC_BEYOND_FAIL && o->n_fixed_axes >= 0 &&
-                   (!o->n_fixed_axes || o->fixed_axes);
+    bool numbers = o->n_outputs >= 0 && o->max_variants >= 0 && o->max_hot >= -1 &&
+                   o->beyond >= TC_BEYOND_GENERAL && o->beyond <= TC_BEYOND_FAIL &&
+                   o->n_fixed_axes >= 0 && (!o->n_fixed_axes || o->fixed_axes);
     if (!fn || !build || !numbers) {
         return TC_ERR_ARGUMENT;
     }
@@ -603,6 +767,7 @@ TC_API tc_status tc_jit_make_at(tc_jit_build build, void *user, const tc_jit_opt
     j->site = here;
     j->n_outputs = o->n_outputs ? o->n_outputs : 1;
     j->max_variants = o->max_variants ? o->max_variants : (int)TCI_SPEC_VARIANTS;
+    j->max_hot = o->max_hot ? TCI_MAX(o->max_hot, 0) : (int)TCI_SPEC_HOT;
     j->check = o->check;
     snprintf(j->name, sizeof(j->name), "%s", o->name ? o->name : "tc_jit");
     tc_status status = tc_ctx_make(&j->ctx, o->options);
@@ -736,10 +901,11 @@ TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs in
     c.here = here;
     c.sig = (tci_signature){statics, &inputs};
     tc_status status = tci_spec_check_lists(&c);
-    if (TCI_LIKELY(!status) && TCI_UNLIKELY(outputs.n != fn->n_outputs)) {
-        status = tci_spec_fail(&c, TC_ERR_BUFFER,
-                               "given %d outputs, expected %d (options.n_outputs of tc_jit_make)",
-                               outputs.n, fn->n_outputs);
+    if (TCI_LIKELY(!status) && TCI_UNLIKELY(outputs.n > fn->n_outputs)) {
+        status = tci_spec_fail(
+            &c, TC_ERR_BUFFER,
+            "given %d outputs, expected at most %d (options.n_outputs of tc_jit_make)", outputs.n,
+            fn->n_outputs);
     }
     if (TCI_UNLIKELY(status != TC_OK)) {
         return tci_spec_record(&c, status, c.text);
@@ -753,7 +919,7 @@ TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs in
     }
     status = tci_spec_find(&c, &x);
     if (TCI_LIKELY(!status)) {
-        tci_variants_hit(x);
+        x = TCI_UNLIKELY(tci_variants_hit(x)) ? tci_spec_sample(&c, x) : x;
         status = tci_spec_run(&c, x, inputs, outputs);
     } else {
         tci_spec_record(&c, status, c.text);
@@ -871,6 +1037,7 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
         list[i] = (tc_jit_variant){.id = x->id,
                                    .hits = tci_variants_hits(x),
                                    .compile_ns = x->compile_ns,
+                                   .hot = x->hot,
                                    .interpreted = x->interpreted &&
                                                   tci_later_current(x->program) == x->program};
         tci_spec_print_variant(x, list[i].signature, sizeof(list[i].signature));

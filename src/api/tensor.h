@@ -220,70 +220,28 @@ static inline tc_tensor tci_none(void)
 
 #ifdef __cplusplus
 
-static inline tc_arg tci_arg(tc_tensor v)
-{
-    return tci_arg_tensor(v);
-}
-static inline tc_arg tci_arg(bool v)
-{
-    return tci_arg_bool(v);
-}
-static inline tc_arg tci_arg(signed char v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(short v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(int v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(long v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(long long v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(char v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(unsigned char v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(unsigned short v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(unsigned v)
-{
-    return tci_arg_int(v);
-}
-static inline tc_arg tci_arg(unsigned long v)
-{
-    return tci_arg_uint(v);
-}
-static inline tc_arg tci_arg(unsigned long long v)
-{
-    return tci_arg_uint(v);
-}
-static inline tc_arg tci_arg(float v)
-{
-    return tci_arg_float(static_cast<double>(v));
-}
-static inline tc_arg tci_arg(double v)
-{
-    return tci_arg_float(v);
-}
-static inline tc_arg tci_arg(long double v)
-{
-    return tci_arg_long_double(v);
-}
+#define TCI_ARG_OF(type, make)                                                                     \
+    static inline tc_arg tci_arg(type v)                                                           \
+    {                                                                                              \
+        return make(v);                                                                            \
+    }
+TCI_ARG_OF(tc_tensor, tci_arg_tensor)
+TCI_ARG_OF(bool, tci_arg_bool)
+TCI_ARG_OF(signed char, tci_arg_int)
+TCI_ARG_OF(short, tci_arg_int)
+TCI_ARG_OF(int, tci_arg_int)
+TCI_ARG_OF(long, tci_arg_int)
+TCI_ARG_OF(long long, tci_arg_int)
+TCI_ARG_OF(char, tci_arg_int)
+TCI_ARG_OF(unsigned char, tci_arg_int)
+TCI_ARG_OF(unsigned short, tci_arg_int)
+TCI_ARG_OF(unsigned, tci_arg_int)
+TCI_ARG_OF(unsigned long, tci_arg_uint)
+TCI_ARG_OF(unsigned long long, tci_arg_uint)
+TCI_ARG_OF(float, tci_arg_float)
+TCI_ARG_OF(double, tci_arg_float)
+TCI_ARG_OF(long double, tci_arg_long_double)
+#undef TCI_ARG_OF
 /* A pointer would be taken for a bool. */
 template <class tci_t> tc_arg tci_arg(tci_t *tci_arg_is_a_tensor_or_a_number) = delete;
 #define TC_ARG(v) tci_arg(v)

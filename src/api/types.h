@@ -312,6 +312,9 @@ typedef struct tc_options {
      * slower, results are the same. Part of the cache key, and not stored on disk. TC_STANCE_LATER
      * builds large programs so first, and again as usual */
     bool quick_build;
+    /* processes of the C compiler that one compile has at once, at most. 0: as many as this process
+     * may use processors, where the code is worth them */
+    int compilers;
     /* a file with lines KERNEL: SCHEDULE, as tc_explain shows both (the name, or eight digits and
      * more of the hash), or CONTRACTION: ROUTE, as "contract_64x64x512: plain"; # begins a remark.
      * Kernels run and contractions are computed as it says where that fits, with the same results;
@@ -334,6 +337,13 @@ typedef struct tc_options {
      * tc_program_ready or tc_shutdown. Must not call tc. NULL: nobody is told */
     void (*progress)(void *user, const tc_progress *p);
     void *progress_user;
+    /* Compiles of TC_STANCE_LATER on threads of the host's: must have work(item) called once, on any
+     * thread but one that waits for the program, and return true; or return false, and tc's thread
+     * does it. Called by tc_compile and tc_jit_run, and must not call tc. An item may be done after
+     * its program is freed or cancelled, and after tc_shutdown, which waits for items that were
+     * begun: it does nothing then. Priority is the host's to set. NULL: tc's one thread */
+    bool (*background)(void *user, void (*work)(void *item), void *item);
+    void *background_user;
     /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on
      * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
@@ -358,6 +368,9 @@ typedef struct tc_stats {
     /* programs in the memory cache, with their code and loaded modules; dropped by its cap */
     int64_t memory_entries, memory_bytes, memory_evictions;
     int64_t interpreted; /* programs that fell back to the interpreter */
+    /* what programs compute once and keep, as packed weights: what several share counts once
+     * (process-wide) */
+    int64_t kept_bytes;
 } tc_stats;
 
 #ifdef __cplusplus

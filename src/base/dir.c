@@ -9,7 +9,9 @@
  *
  * Judgement: it belongs to this user, to root, or to whoever owns "/" (who could replace the libc
  * as well; root has another number in a user namespace that does not map it), and nobody else may
- * write to it - or only under the sticky bit, as what we use there is ours by its own judgement. */
+ * write to it - or only under the sticky bit, as what we use there is ours by its own judgement.
+ * The group of a directory of ours may write to it if it is the private group of this user, as
+ * distributions have them whose umask is 002. */
 #include "dir.h"
 #include "posix.h"
 
@@ -26,6 +28,71 @@ typedef struct tci_dir_walk {
     int links; /* followed so far */
     tci_str *why;
 } tci_dir_walk;
+
+/* ---- private groups ---- */
+
+/* Field number `at` of the line, and its length: what is between colons. */
+static const char *tci_dir_field(const char *line, int at, size_t *n)
+{
+    while (at > 0 && *line && *line != '\n') {
+        at -= *line++ == ':';
+    }
+    *n = strcspn(line, ":\n");
+    return line;
+}
+
+static bool tci_dir_field_is(const char *line, int at, unsigned number)
+{
+    size_t n;
+    const char *field = tci_dir_field(line, at, &n);
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(field, &end, 10);
+    return n > 0 && !errno && end == field + n && value == number;
+}
+
+static const char *tci_dir_next_line(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+TCI_FN bool tci_dir_group_is_private(const char *passwd, const char *group, unsigned uid,
+                                     unsigned gid)
+{
+    const char *name = NULL;
+    size_t length = 0, n;
+    for (const char *line = passwd; *line; line = tci_dir_next_line(line)) {
+        if (*line == '+' || (tci_dir_field_is(line, 3, gid) && !tci_dir_field_is(line, 2, uid))) {
+            return false; /* of a network's users nothing is known */
+        }
+        name = tci_dir_field_is(line, 3, gid) ? tci_dir_field(line, 0, &length) : name;
+    }
+    for (const char *line = group; *line && name; line = tci_dir_next_line(line)) {
+        const char *members = tci_dir_field(line, 3, &n);
+        bool own = n == 0 || (n == length && !memcmp(members, name, n));
+        if (*line == '+' || (tci_dir_field_is(line, 2, gid) && !own)) {
+            return false;
+        }
+    }
+    return name != NULL;
+}
+
+/* True if somebody else may write to what st describes. */
+static bool tci_dir_is_open(const struct stat *st)
+{
+    tci_str passwd = {0}, group = {0};
+    bool open = (st->st_mode & TCI_DIR_OTHERS) != 0;
+    if (open && !(st->st_mode & S_IWOTH) && st->st_uid == geteuid() &&
+        tci_os_read_file("/etc/passwd", &passwd, NULL) &&
+        tci_os_read_file("/etc/group", &group, NULL)) {
+        open = !tci_dir_group_is_private(tci_str_text(&passwd), tci_str_text(&group), st->st_uid,
+                                         st->st_gid);
+    }
+    tci_str_free(&passwd);
+    tci_str_free(&group);
+    return open;
+}
 
 static bool tci_dir_fail(tci_dir_walk *w, const char *name, const char *why)
 {
@@ -50,7 +117,7 @@ static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *
     if (!tci_os_is_ours(st) && st->st_uid != w->root_owner) {
         return tci_dir_fail(w, name, "it belongs to another user");
     }
-    if (S_ISDIR(st->st_mode) && (st->st_mode & TCI_DIR_OTHERS) && !(st->st_mode & S_ISVTX)) {
+    if (S_ISDIR(st->st_mode) && !(st->st_mode & S_ISVTX) && tci_dir_is_open(st)) {
         return tci_dir_fail(w, name, "others may write to it");
     }
     return true;
@@ -195,7 +262,7 @@ static bool tci_dir_serves(tci_dir_walk *w)
     if (fstat(w->at, &st) || !tci_os_is_ours(&st)) {
         return tci_dir_fail(w, NULL, "it belongs to another user");
     }
-    if (w->use == TCI_DIR_CODE && (st.st_mode & TCI_DIR_OTHERS)) {
+    if (w->use == TCI_DIR_CODE && tci_dir_is_open(&st)) {
         return tci_dir_fail(w, NULL, "others may write to it");
     }
 #if defined(ST_NOEXEC)

@@ -24,6 +24,10 @@ typedef enum tci_dir_use {
     TCI_DIR_NOTES
 } tci_dir_use;
 
+/* True if group gid is the private group of user uid: texts of /etc/passwd and /etc/group give it to
+ * nobody else, neither as a first group nor as a member. */
+TCI_FN bool tci_dir_group_is_private(const char *passwd, const char *group, unsigned uid,
+                                     unsigned gid);
 /* False: it is not open, and *why (heap) says which directory is at fault. */
 TCI_FN bool tci_dir_open(tci_dir *d, const char *path, tci_dir_use use, tci_str *why);
 /* A directory in d: made (0700) if `make`, else it must be there. Ours, closed to others. */

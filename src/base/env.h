@@ -42,7 +42,7 @@
     X(EXPLAIN, "TC_EXPLAIN", "file (-: stderr) for tc_explain of each program that is made")       \
     X(CHECK, "TC_CHECK", "1: check each kernel of a run; or some of bits,nan,inf,crash")         \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
-    X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
+    X(TRACE, "TC_TRACE", "file: timeline of the process, for Perfetto; also after a crash")        \
     X(COMM, "TC_COMM", "engine of tc_comm_from_env: shm or mpi (default: what the launcher set)")  \
     X(ENGINES, "TC_ENGINES", "directories of engines' libraries or Python packages, split by ':'") \
     X(VIRTUAL_ENV, "VIRTUAL_ENV", "Python environment whose packages are searched for engines")    \

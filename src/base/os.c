@@ -94,6 +94,30 @@ TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void))
     pthread_mutex_unlock(&tci_os_fork.lock);
 }
 
+TCI_FN bool tci_os_pipe(int ends[2])
+{
+    int raw[2];
+#if defined(__linux__)
+    if (pipe2(raw, O_CLOEXEC)) {
+        return false;
+    }
+#else
+    if (pipe(raw)) {
+        return false;
+    }
+#endif
+    for (int i = 0; i < 2; i++) {
+        ends[i] = fcntl(raw[i], F_DUPFD_CLOEXEC, 3);
+    }
+    close(raw[0]);
+    close(raw[1]);
+    if (ends[0] < 0 || ends[1] < 0) {
+        close(TCI_MAX(ends[0], ends[1]));
+        return false;
+    }
+    return true;
+}
+
 /* ---- files ---- */
 
 static bool tci_os_why(int *why, int code)

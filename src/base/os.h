@@ -119,6 +119,9 @@ TCI_FN void tci_os_dlclose(void *handle);
 TCI_FN int tci_os_no_cancel(void);
 TCI_FN void tci_os_may_cancel(int state);
 
+/* A close-on-exec pipe whose ends are not 0, 1 or 2, even in a host that closed those. */
+TCI_FN bool tci_os_pipe(int ends[2]);
+
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);
 /* The processor that the calling thread runs on at the moment, and the system's number of the

@@ -44,31 +44,6 @@ typedef struct tci_spawn_child {
     tci_str *log;
 } tci_spawn_child;
 
-/* A close-on-exec pipe whose ends are not 0, 1 or 2, even in a host that closed those. */
-static bool tci_spawn_pipe(int ends[2])
-{
-    int raw[2];
-#if defined(__linux__)
-    if (pipe2(raw, O_CLOEXEC)) {
-        return false;
-    }
-#else
-    if (pipe(raw)) {
-        return false;
-    }
-#endif
-    for (int i = 0; i < 2; i++) {
-        ends[i] = fcntl(raw[i], F_DUPFD_CLOEXEC, 3);
-    }
-    close(raw[0]);
-    close(raw[1]);
-    if (ends[0] < 0 || ends[1] < 0) {
-        close(TCI_MAX(ends[0], ends[1]));
-        return false;
-    }
-    return true;
-}
-
 /* Where the libc cannot close "all from 3", closes what is open now. */
 static bool tci_spawn_close_rest(posix_spawn_file_actions_t *actions)
 {
@@ -359,7 +334,7 @@ TCI_FN tci_spawn tci_os_run(tci_command *command, tci_str *log, int *exit_code)
         tci_str_free(&path);
         return TCI_SPAWN_MISSING;
     }
-    if (!tci_spawn_pipe(ends)) {
+    if (!tci_os_pipe(ends)) {
         tci_str_free(&path);
         return TCI_SPAWN_FAILED;
     }

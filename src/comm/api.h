@@ -146,8 +146,9 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
 
 /* ---- larger machines ---- */
 
-/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB. A
- * collective call, of a second or less; tc_explain's model uses it from then on. backend: whose
+/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB, and on a
+ * device matrix products with and without all_reduces at the same time. A collective call, of a
+ * second or less; tc_explain's model uses it from then on. backend: whose
  * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
  * TC_ERR_BACKEND, TC_ERR_MEMORY. */
 TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
@@ -158,7 +159,8 @@ typedef struct tc_simulation {
     double step_us;    /* of a run */
     double compute_us; /* of kernels */
     double comm_us;    /* of collectives, without overlap */
-    double exposed_us; /* of the run, in which kernels wait for collectives */
+    double exposed_us; /* of the run: kernels wait for collectives, or are slower next to them */
+    double slowed_us;  /* of these, slower */
     int collectives;
 } tc_simulation;
 

@@ -2,7 +2,8 @@
  * each rank has a part.
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
- * flat gradients, one collective, and slices of its result, which are views.
+ * flat gradients, one collective, and slices of its result, which are views; or, where the engine
+ * begins several operations as one, a collective for each gradient behind a barrier of all.
  *
  * Buckets hold gradients that are ready one after the other: they are in the order of the longest
  * way from a leaf to each, which in a backward pass grows from the last layer to the first. The
@@ -14,6 +15,7 @@
 
 #include "../api/call_frame.h"
 #include "../base/alloc.h"
+#include "../ops/comm.h"
 #include "api.h"
 
 enum { TCI_GRADS_BYTES = 25 << 20 };
@@ -78,6 +80,25 @@ static bool tci_grads_sort(tci_grads *b)
     return known;
 }
 
+/* A gradient larger than a bucket that is ready late, as that of an embedding, goes before those of
+ * up to a bucket that are ready before it: they are computed while it travels. */
+static void tci_grads_large_first(tci_grads *b)
+{
+    for (int i = 1; i < b->n; i++) {
+        const int32_t large = b->order[i];
+        int64_t passed = 0;
+        int at = i;
+        while (tc_nbytes(b->grads[large]) > b->most && at > 0 && passed <= b->most) {
+            passed += tc_nbytes(b->grads[b->order[at - 1]]);
+            if (passed <= b->most) {
+                b->order[at] = b->order[at - 1];
+                at--;
+            }
+        }
+        b->order[at] = large;
+    }
+}
+
 /* ---- a call ---- */
 
 /* The status of the first that failed; it is put into out[0], for tc_error. */
@@ -118,7 +139,11 @@ static tc_status tci_grads_begin(tci_grads *b, tc_comm *comm, const tc_tensor *g
     }
     b->order = tci_heap_get(sizeof(*b->order) * (size_t)n);
     b->parts = tci_heap_get(sizeof(*b->parts) * (size_t)n);
-    return b->order && b->parts && tci_grads_sort(b) ? TC_OK : TC_ERR_MEMORY;
+    if (!b->order || !b->parts || !tci_grads_sort(b)) {
+        return TC_ERR_MEMORY;
+    }
+    tci_grads_large_first(b);
+    return TC_OK;
 }
 
 static void tci_grads_end(tci_grads *b)
@@ -138,16 +163,36 @@ static int64_t tci_grads_part(const tci_grads *b, tc_tensor x)
     return (tci_grads_count(x) + b->ranks - 1) / b->ranks;
 }
 
+static const tc_tensor *tci_grads_at(const tci_grads *b, int place)
+{
+    return &b->grads[b->order[place]];
+}
+
+/* Bytes that a bucket from place `begin` on may have. Nothing is left to compute while the very
+ * last one travels, so where buckets cost no copies the last bucket becomes several smaller. */
+static int64_t tci_grads_most(const tci_grads *b, int begin)
+{
+    enum { TCI_GRADS_LAST = 4 }; /* buckets in the place of the last one */
+    int64_t left = 0;
+    for (int i = begin; i < b->n; i++) {
+        left += tc_nbytes(*tci_grads_at(b, i));
+    }
+    bool last = b->comm->engine->groups && begin > 0 && left <= b->most;
+    return last ? b->most / TCI_GRADS_LAST : b->most;
+}
+
 /* One bucket from place `begin` on: where it ends. */
 static int tci_grads_bucket(const tci_grads *b, int begin)
 {
+    const int64_t most = tci_grads_most(b, begin);
     int64_t bytes = 0;
     int end = begin;
-    while (end < b->n &&
-           (end == begin || (bytes < b->most && tc_dtype_of(b->grads[b->order[end]]) ==
-                                                    tc_dtype_of(b->grads[b->order[begin]])))) {
-        bytes += tc_nbytes(b->grads[b->order[end]]);
+    bool more = true;
+    while (more) {
+        bytes += tc_nbytes(*tci_grads_at(b, end));
         end++;
+        more = end < b->n && bytes < most && tc_nbytes(*tci_grads_at(b, end)) <= b->most &&
+               tc_dtype_of(*tci_grads_at(b, end)) == tc_dtype_of(*tci_grads_at(b, begin));
     }
     return end;
 }
@@ -174,6 +219,20 @@ static tc_tensor tci_grads_joined(const tci_grads *b, int n, int axis)
 }
 
 /* ---- all_reduce ---- */
+
+/* Where the engine takes several operations as one: an all_reduce for each gradient of the bucket,
+ * which all begin when the last one is computed, and no copies. */
+static void tci_grads_reduce_each(tci_grads *b, int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        b->parts[i - begin] = b->grads[b->order[i]];
+    }
+    tc_barrier_at((tc_tensors){b->parts, end - begin}, b->parts, b->here);
+    for (int i = begin; i < end; i++) {
+        b->out[b->order[i]] = tc_comm_all_reduce_at(b->comm, b->parts[i - begin],
+                                                    b->sum ? TC_COMM_SUM : TC_COMM_MEAN, b->here);
+    }
+}
 
 static void tci_grads_reduce(tci_grads *b, int begin, int end)
 {
@@ -202,7 +261,11 @@ TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, i
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, out, here);
     for (int begin = 0, end; begin < n && !status; begin = end) {
         end = tci_grads_bucket(&b, begin);
-        tci_grads_reduce(&b, begin, end);
+        if (comm->engine->groups && end - begin > 1) {
+            tci_grads_reduce_each(&b, begin, end);
+        } else {
+            tci_grads_reduce(&b, begin, end);
+        }
     }
     tci_grads_end(&b);
     return status ? status : tci_grads_judge(out, n);

@@ -34,6 +34,9 @@ enum {
     TCI_NCCL_IN_PROGRESS = 7,
     TCI_NCCL_LINGER_MS = 500,  /* NCCL's error may come before the base sees which rank died */
     TCI_NCCL_DRAIN_MS = 10000, /* of an aborted communicator's stream */
+    TCI_NCCL_SPIN_MS = 100,    /* that the end of a run is looked for without a pause */
+    TCI_NCCL_PRIORITY = -1000,
+    TCI_NCCL_PROCESSORS = 16, /* tc_comm_options.processors */
     TCI_CU_NOT_READY = 600,
     TCI_CU_CAPTURE_RELAXED = 2
 };
@@ -52,6 +55,7 @@ typedef struct tci_nccl {
     tci_cuda_device *device;
     void *stream, *before, *after; /* after: what was started last */
     int64_t timeout_ms;
+    int processors;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
     bool aborted, has_canceller;
@@ -79,6 +83,7 @@ static bool tci_nccl_load_driver(void *driver)
         void *at;
         const char *symbol;
     } rows[] = {{&tci_nccl_table.stream_query, "cuStreamQuery"},
+                {&tci_nccl_table.stream_make, "cuStreamCreateWithPriority"},
                 {&tci_nccl_table.capture_begin, "cuStreamBeginCapture_v2"},
                 {&tci_nccl_table.capture_end, "cuStreamEndCapture"},
                 {&tci_nccl_table.graph_add_child, "cuGraphAddChildGraphNode"},
@@ -108,6 +113,7 @@ static bool tci_nccl_load(char *why)
     whole = whole && tci_nccl_table.field;
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
+    *(void **)&tci_nccl_table.init_config = tci_os_dlsym(library, "ncclCommInitRankConfig");
     *(void **)&tci_nccl_table.error = tci_os_dlsym(library, "ncclGetErrorString");
     whole = whole && tci_nccl_table.error && tci_nccl_load_driver(driver);
     if (!whole) {
@@ -188,7 +194,7 @@ static int tci_nccl_parts(const tci_nccl *s, const tc_comm_job *j)
     return code ? code : end;
 }
 
-static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
+static int tci_nccl_call_one(const tci_nccl *s, const tc_comm_job *j)
 {
     static const uint8_t one = 1;
     const tc_backend_queues *q = j->device->queues;
@@ -214,6 +220,17 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *j)
     }
     q->copy(j->device->user, s->stream, j->out, &one, 1); /* of a barrier: true */
     return s->api->all_reduce(j->out, j->out, 1, TCI_NCCL_BYTE, 2, s->comm, s->stream);
+}
+
+/* The operation and those that begin with it, as one group. */
+static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
+{
+    int code = job->with ? s->api->group_start() : 0;
+    for (const tc_comm_job *j = job; j && !code; j = j->with) {
+        code = tci_nccl_call_one(s, j);
+    }
+    int end = job->with ? s->api->group_end() : 0;
+    return code ? code : end;
 }
 
 /* Kernels before it come first. */
@@ -243,10 +260,12 @@ static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
 {
     bool pair = tci_comm_verb_is_pair(job->verb);
     tc_status status = TC_OK;
-    if (tci_comm_verb_reduces(job->verb) && tci_nccl_dtype(job->dtype) < 0) {
-        snprintf(why, TC_COMM_WHY, "NCCL has no %s, expected another dtype (tc_cast)",
-                 tc_dtype_name(job->dtype));
-        return TC_ERR_COMM;
+    for (const tc_comm_job *j = job; j; j = j->with) {
+        if (tci_comm_verb_reduces(j->verb) && tci_nccl_dtype(j->dtype) < 0) {
+            snprintf(why, TC_COMM_WHY, "NCCL has no %s, expected another dtype (tc_cast)",
+                     tc_dtype_name(j->dtype));
+            return TC_ERR_COMM;
+        }
     }
     if (!pair || s->n_pairs == TCI_NCCL_PAIRS) {
         status = tci_nccl_give_pairs(s, why);
@@ -373,16 +392,17 @@ static tc_status tci_nccl_finish(void *state, char *why)
     bool done = false;
     tci_cuda_stay in = tci_cuda_enter(s->device);
     tc_status status = tci_nccl_device(in.status, why);
-    for (int looks = 0; !done && !status; looks++) {
+    while (!done && !status) {
         status = tci_nccl_look(s, &done, why);
-        if (!status && !done && tci_os_now_ns() - begin > s->timeout_ms * 1000000) {
+        const int64_t ns = tci_os_now_ns() - begin;
+        if (!status && !done && ns > s->timeout_ms * 1000000) {
             snprintf(why, TC_COMM_WHY,
                      "another rank did not come within %lld ms (NCCL does not "
                      "tell which)",
                      (long long)s->timeout_ms);
             status = TC_ERR_COMM;
         }
-        if (!done && looks > 2000) {
+        if (!done && ns > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
             tci_nccl_nap();
         }
     }
@@ -479,12 +499,37 @@ static void tci_nccl_free(void *state)
     tci_heap_free(s);
 }
 
-static const tc_comm_engine tci_nccl_engine = {
-    "nccl", "cuda",         tci_nccl_start, tci_nccl_wait,   tci_nccl_exchange,
-    NULL,   tci_nccl_abort, tci_nccl_free,  tci_nccl_finish, tci_nccl_node,
-    NULL};
+static const tc_comm_engine tci_nccl_engine = {"nccl",
+                                               "cuda",
+                                               tci_nccl_start,
+                                               tci_nccl_wait,
+                                               tci_nccl_exchange,
+                                               NULL,
+                                               tci_nccl_abort,
+                                               tci_nccl_free,
+                                               tci_nccl_finish,
+                                               tci_nccl_node,
+                                               NULL,
+                                               true};
 
 /* ---- communicators ---- */
+
+/* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
+ * several neighbouring processors are free. */
+static int tci_nccl_call_init(tci_nccl *s, const tci_nccl_id *ids)
+{
+    const tci_nccl_config config = {.size = sizeof(config),
+                                    .magic = TCI_NCCL_MAGIC,
+                                    .version = TCI_NCCL_CONFIG_VERSION,
+                                    .blocking = TCI_NCCL_UNDEFINED,
+                                    .cluster = 0,
+                                    .min_blocks = TCI_NCCL_UNDEFINED,
+                                    .max_blocks = s->processors};
+    const tc_comm *base = s->base;
+    return s->api->init_config
+               ? s->api->init_config(&s->comm, base->size, ids[0], base->rank, &config)
+               : s->api->init(&s->comm, base->size, ids[0], base->rank);
+}
 
 /* NCCL's communicator of the ranks of base. Rank 0 chooses the id. */
 static tc_status tci_nccl_init(tci_nccl *s, char *why)
@@ -500,8 +545,7 @@ static tc_status tci_nccl_init(tci_nccl *s, char *why)
                     : tci_nccl_exchange(s, &mine, all, sizeof(mine), base->options.timeout_ms,
                                         "tc_comm_nccl", why);
     status = status ? status
-                    : tci_nccl_check(s, s->api->init(&s->comm, base->size, all[0], base->rank),
-                                     "ncclCommInitRank", why);
+                    : tci_nccl_check(s, tci_nccl_call_init(s, all), "ncclCommInitRank", why);
     tci_heap_free(all);
     return status;
 }
@@ -512,7 +556,12 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     const tc_backend_queues *q = tci_cuda_queues();
     s->device = tci_cuda_get(device);
     tc_status status = s->device ? tci_cuda_target(s->device, 0, &target) : TC_ERR_BACKEND;
-    status = status ? status : q->make(s->device, &s->stream);
+    tci_cuda_stay in = tci_cuda_enter(s->device); /* the driver takes the highest for a lower one */
+    status = tci_cuda_leave(&in, status || in.status
+                                     ? status
+                                     : tci_cuda_check(s->api->stream_make(&s->stream, 1,
+                                                                          TCI_NCCL_PRIORITY),
+                                                      "cuStreamCreateWithPriority"));
     status = status ? status : q->event_make(s->device, &s->before);
     status = status ? status : q->event_make(s->device, &s->after);
     return tci_nccl_device(status, why);
@@ -535,6 +584,8 @@ static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
 static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
                                const tc_comm_options *options, tc_comm **out, char *why)
 {
+    tc_comm_options o = options ? *options : (tc_comm_options){.timeout_ms = 0};
+    o.processors = o.processors > 0 ? o.processors : TCI_NCCL_PROCESSORS;
     const tci_nccl_api *api = tci_nccl_open(why);
     tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
     if (!s) {
@@ -542,11 +593,11 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
     }
     *s = (tci_nccl){.api = api,
                     .base = tci_comm_retain(base->number),
-                    .timeout_ms = options && options->timeout_ms > 0 ? options->timeout_ms
-                                                                     : TCI_COMM_TIMEOUT_MS};
+                    .timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TCI_COMM_TIMEOUT_MS,
+                    .processors = o.processors};
     tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
-        status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, options, out);
+        status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, &o, out);
     }
     if (status) {
         tci_nccl_free(s);

@@ -8,6 +8,18 @@ typedef struct tci_nccl_id {
     char bytes[128];
 } tci_nccl_id; /* ncclUniqueId, passed by value */
 
+/* ncclConfig_t as of 2.17; later versions take it by its size and version. */
+enum {
+    TCI_NCCL_MAGIC = (int)0xcafebeef,
+    TCI_NCCL_CONFIG_VERSION = 21700,
+    TCI_NCCL_UNDEFINED = INT32_MIN
+};
+typedef struct tci_nccl_config {
+    size_t size;
+    int magic, version, blocking, cluster, min_blocks, max_blocks;
+    const char *network;
+} tci_nccl_config;
+
 /* X(field, symbol, arguments) */
 #define TCI_NCCL_ROWS(X)                                                                           \
     X(get_id, "ncclGetUniqueId", (tci_nccl_id *))                                                  \
@@ -30,8 +42,12 @@ typedef struct tci_nccl_api {
     TCI_NCCL_ROWS(TCI_ROW)
 #undef TCI_ROW
     const char *(*error)(int code);
+    /* NULL before 2.17 */
+    int (*init_config)(void **comm, int ranks, tci_nccl_id id, int rank,
+                       const tci_nccl_config *config);
     /* of the driver */
     int (*stream_query)(void *stream);
+    int (*stream_make)(void **stream, unsigned flags, int priority);
     int (*capture_begin)(void *stream, int mode);
     int (*capture_end)(void *stream, void **graph);
     int (*graph_add_child)(void **node, void *graph, void *const *after, size_t n, void *child);

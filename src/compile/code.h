@@ -84,6 +84,9 @@ typedef struct tci_code_kernel {
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
     struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
+    /* What it computes, and for which target: of a kernel of the init list; 0 bytes: not known */
+    char *identity;
+    int32_t n_identity;
     /* of a family */
     tci_dim *dims;
     int32_t n_dims;     /* whose values are words behind the literals: native code */
@@ -120,6 +123,24 @@ typedef struct tci_code_buffer {
     int32_t first, last; /* steps between which it lives */
 } tci_code_buffer;
 
+/* Launches of the init list that hang together by the buffers they share (compile/init_units.c).
+ * What they compute follows from the identity, the leaves' memory and the numbers. */
+typedef struct tci_code_unit {
+    int32_t *steps, n_steps;
+    int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */
+    int32_t *leaves, n_leaves;     /* captured leaves, likewise; */
+    int32_t *literals, n_literals; /* and slots of numbers */
+    int64_t bytes;                 /* of its KEPT buffers, in lines of 64 */
+    char *identity;
+    int32_t n_identity;
+    bool is_shared; /* programs that have the same unit over the same memory may share it */
+} tci_code_unit;
+/* Where a KEPT buffer is: a unit, and the byte in its memory. */
+typedef struct tci_kept_place {
+    int32_t unit;
+    int64_t offset;
+} tci_kept_place;
+
 typedef struct tci_graph_program tci_graph_program; /* compile/graph_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
@@ -149,6 +170,9 @@ typedef struct tci_code {
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;
+    tci_code_unit *units; /* of the init list */
+    int32_t n_units;
+    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init list */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
@@ -317,6 +341,12 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
  * function to run. In no cache. A counted reference, or NULL with the status. */
 TCI_FN tc_status tci_compile_export(tci_request *request, const tc_options *o, tci_code **code,
                                     tci_str *log);
+/* Texts of a program, made again from the graph in its key: of kernel i of its code kernels[i]
+ * (what is computed) and loops[i] (how it runs; "" where nothing is compiled), and the source.
+ * Both have room for code->n_kernels texts on the heap. False: they cannot be made. Kernels whose
+ * schedule was measured or forced are shown as scheduled by the model. */
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 /* compile/ports.c: n items of it; escapes where there is no memory. */
@@ -326,6 +356,8 @@ TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *
                                 const tci_request_copy *copy);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
+/* compile/init_units.c: its units. False: out of memory. */
+TCI_FN bool tci_code_split_init(tci_code *c);
 /* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);

@@ -16,67 +16,23 @@
  *
  * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first makes what
  * it claimed, then waits for what others are making, so no two callers wait for each other. */
-#include "cache.h"
-
 #include <string.h>
 
 #include "../base/env.h"
 #include "../base/os.h"
 #include "../debug/check.h"
-#include "../debug/dump.h"
 #include "../debug/explain.h"
-#include "../debug/origin.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../kernel/concrete.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
-#include "backend.h"
-#include "disk.h"
-#include "graph_split.h"
-#include "jit.h"
 #include "autotune.h"
+#include "compile.h"
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
 enum { TCI_COMPILE_MEMORY_MB = 64 }; /* of the memory cache */
-
-typedef enum tci_compile_state {
-    TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
-    TCI_COMPILE_CLAIMED, /* ours to compile */
-    TCI_COMPILE_DONE
-} tci_compile_state;
-
-/* One request on its way. */
-typedef struct tci_compile_job {
-    tci_request *request;
-    tci_compile_state state;
-    tci_claim claim;
-    tc_status status;
-    tci_code *code;
-    tci_request_copy copy; /* in the batch's scratch, as are the next four */
-    tci_node **roots;      /* after rewriting */
-    bool intact;           /* tci_rewrite_intact */
-    tci_plan *plan;
-    int *units; /* plan kernel -> number in the batch's jit; -1: it is a call */
-    tci_dump dump;
-    tc_times times;
-    tci_split split; /* of a request that has an engine */
-} tci_compile_job;
-
-typedef struct tci_compile_batch_state {
-    tci_scratch scratch;
-    const tc_options *options;
-    const tci_backend *backend;
-    tci_compile_job *jobs;
-    int n_jobs;
-    tci_disk disk;
-    tci_jit jit;
-    tci_str *log;
-    bool verify;
-    bool native;    /* kernels go through the jit; false: interpreted */
-    char why[1024]; /* why they are interpreted though native code was wanted, or "" */
-} tci_compile_batch_state;
 
 typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
 
@@ -99,171 +55,6 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
     tci_profile_phase(phase, *since_ns, now_ns);
     *since_ns = now_ns;
     return lap_ns;
-}
-
-/* ---- dumps ---- */
-
-static void tci_compile_dump_graph(tci_compile_batch_state *b, tci_compile_job *job,
-                                   const char *stage, const char *file, tci_node **roots)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, stage)) {
-        tci_graph_print(&text, &b->scratch, roots, job->request->n_roots);
-        tci_dump_file(&job->dump, file, &text);
-    }
-}
-
-static void tci_compile_dump_dot(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, "dot")) {
-        tci_graph_print_dot(&text, &b->scratch, job->copy.roots, job->request->n_roots);
-        tci_dump_file(&job->dump, "graph.dot", &text);
-    }
-}
-
-static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    if (tci_dump_wants(&job->dump, "plan")) {
-        tci_str text = {.s = &b->scratch};
-        tci_plan_print(&text, job->plan);
-        tci_dump_file(&job->dump, "plan.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "dot")) {
-        tci_str text = {.s = &b->scratch};
-        tci_plan_print_dot(&text, job->plan);
-        tci_dump_file(&job->dump, "plan.dot", &text);
-    }
-    if (tci_dump_wants(&job->dump, "groups")) {
-        tci_str text = {.s = &b->scratch};
-        tci_fusion_print(&text, job->plan->fusion);
-        tci_dump_file(&job->dump, "groups.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "kernel")) {
-        tci_str text = {.s = &b->scratch};
-        for (int i = 0; i < job->plan->n_kernels; i++) {
-            tci_str_printf(&text, "%s\n", job->plan->kernels[i]->name);
-            tci_kernel_print(&text, job->plan->kernels[i]);
-            tci_str_add(&text, "\n");
-        }
-        tci_dump_file(&job->dump, "kernel.txt", &text);
-    }
-    if (job->plan->why.n) {
-        tci_str plain = {.s = &b->scratch};
-        tci_why_plain(&plain, job->plan->why.text);
-        tci_log(b->options, "fusion", "%s", tci_str_text(&plain));
-    }
-}
-
-static void tci_compile_dump_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&job->dump, "steps")) {
-        tci_code_print(&text, job->code);
-        tci_dump_file(&job->dump, "steps.txt", &text);
-    }
-    if (tci_dump_wants(&job->dump, "interp") && !job->code->n_symbols && !b->native) {
-        tci_str interp = {.s = &b->scratch};
-        for (int i = 0; i < job->code->n_kernels; i++) {
-            tci_str_printf(&interp, "%s\n", job->code->kernels[i].symbol);
-            if (job->code->kernels[i].interp) {
-                tci_interp_print(&interp, job->code->kernels[i].interp);
-            }
-            tci_str_add(&interp, "\n");
-        }
-        tci_dump_file(&job->dump, "interp.txt", &interp);
-    }
-}
-
-/* Kernels are shared between the jobs of a batch: the first job's folder shows them. */
-static void tci_compile_dump_loops(tci_compile_batch_state *b)
-{
-    tci_str text = {.s = &b->scratch};
-    if (tci_dump_wants(&b->jobs[0].dump, "loop")) {
-        for (int i = 0; i < b->jit.n_kernels; i++) {
-            const tci_jit_kernel *k = &b->jit.kernels[i];
-            if (k->loop) {
-                tci_str_printf(&text, "%s: %s\n", k->symbol, k->launch.note);
-                tci_loop_print(&text, k->loop);
-                tci_str_add(&text, "\n");
-            }
-        }
-        tci_dump_file(&b->jobs[0].dump, "loop.txt", &text);
-    }
-}
-
-/* Before the kernel whose definition the line begins, where it is one of a job's: its nodes. */
-static void tci_compile_comment(const tci_compile_batch_state *b, tci_str *out, const char *line,
-                                size_t n)
-{
-    const char *open = memchr(line, '(', n);
-    if (!open || line[0] == ' ' || line[0] == '/' || line[0] == '#') {
-        return;
-    }
-    for (int j = 0; j < b->n_jobs; j++) {
-        const tci_compile_job *job = &b->jobs[j];
-        for (int t = 0; job->plan && t < job->plan->n_steps; t++) {
-            const tci_step *step = &job->plan->steps[t];
-            int unit = job->units[step->kernel];
-            const char *symbol = unit >= 0 ? b->jit.kernels[unit].symbol : NULL;
-            size_t length = symbol ? strlen(symbol) : 0;
-            if (length && (size_t)(open - line) >= length &&
-                !memcmp(open - length, symbol, length)) {
-                tci_origin_comment(out, job->request, step->origins, step->n_origins);
-                return;
-            }
-        }
-    }
-}
-
-/* The source with a comment before each kernel, which is in no cache. */
-static void tci_compile_comment_source(tci_compile_batch_state *b, tci_str *out, const char *source)
-{
-    while (*source) {
-        size_t n = strcspn(source, "\n");
-        n += source[n] == '\n';
-        tci_compile_comment(b, out, source, n);
-        tci_str_add_n(out, source, n);
-        source += n;
-    }
-}
-
-static void tci_compile_dump_source(tci_compile_batch_state *b)
-{
-    for (int i = 0; i < b->jit.n_sources; i++) {
-        char file[32] = "source.c";
-        if (i > 0) {
-            snprintf(file, sizeof(file), "source%d.c", i + 1);
-        }
-        if (tci_dump_wants(&b->jobs[0].dump, "source")) {
-            tci_str commented = {.s = &b->scratch};
-            tci_compile_comment_source(b, &commented, b->jit.sources[i].text);
-            tci_dump_file(&b->jobs[0].dump, file, &commented);
-        }
-        tci_log(b->options, "source", "%s", b->jit.sources[i].text);
-    }
-}
-
-/* The job's code with what does not follow from a plan. */
-static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
-{
-    const tci_request *r = job->request;
-    job->code = tci_code_make();
-    tci_code *c = job->code;
-    if (!c) {
-        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
-    }
-    c->key = tci_code_need(&b->scratch, c, (int64_t)r->key_bytes, 1);
-    memcpy(c->key, r->key, r->key_bytes);
-    c->key_bytes = r->key_bytes;
-    c->hash = r->hash;
-    c->compiler = r->compiler;
-    c->n_symbols = r->n_symbols;
-    c->symbols = tci_code_need(&b->scratch, c, r->n_symbols, sizeof(*c->symbols));
-    for (int i = 0; i < r->n_symbols; i++) {
-        c->symbols[i] = r->symbols[i];
-    }
-    return c;
 }
 
 /* ---- stages of one request ---- */
@@ -526,6 +317,24 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
+/* Of the kernels of the init list, so that programs share what they compute. */
+static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
+                                        tci_code *c)
+{
+    for (int i = 0; i < c->n_init; i++) {
+        tci_code_kernel *k = &c->kernels[c->steps[i].kernel];
+        if (k->identity || k->call) {
+            continue;
+        }
+        tci_str text = {.s = &b->scratch};
+        tci_kernel_print(&text, job->plan->kernels[c->steps[i].kernel]);
+        tci_str_printf(&text, "\n%s\n%s\n%s\n", b->backend->name, b->backend->target.features,
+                       b->backend->target.record);
+        k->identity = tci_compile_text(b, c, tci_str_text(&text));
+        k->n_identity = (int32_t)text.n;
+    }
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 static void *tci_compile_keep(void *code, size_t bytes)
 {
@@ -748,7 +557,8 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
         }
     }
     tci_compile_fill_source(b, c);
-    if (!tci_code_list(c)) {
+    tci_compile_fill_identities(b, job, c);
+    if (!tci_code_list(c) || !tci_code_split_init(c)) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
     }
     c->times = job->times;
@@ -959,7 +769,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             continue;
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
-                    !job->request->engine;
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -1153,6 +963,83 @@ TCI_FN tc_status tci_compile_export(tci_request *r, const tc_options *o, tci_cod
     tci_scratch_free(&b->scratch);
     tci_heap_free(b);
     return status;
+}
+
+/* ---- texts of a program that exists ---- */
+
+static tc_status tci_compile_show_back(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str unused = {.s = &b->scratch};
+    int64_t at = tci_os_now_ns();
+    if (tci_jit_find_compiler(&b->jit, &unused)) {
+        b->jit.compiler.vector_bytes = b->backend->target.vector_bytes;
+    }
+    tci_compile_find_kernels(b);
+    tci_compile_write_source(b, &job->times, &at);
+    return TC_OK;
+}
+
+static bool tci_compile_show_job(tci_compile_batch_state *b, tci_compile_job *job,
+                                 const tci_code *code, tci_str *kernels, tci_str *loops,
+                                 tci_str *source)
+{
+    bool ok = tci_compile_guard(b, tci_compile_front, job) == TC_OK &&
+              job->plan->n_kernels == code->n_kernels;
+    bool native = ok && b->native && tci_compile_guard(b, tci_compile_show_back, job) == TC_OK;
+    for (int i = 0; ok && i < code->n_kernels; i++) {
+        const tci_jit_kernel *k = native && job->units[i] >= 0 ? &b->jit.kernels[job->units[i]]
+                                                               : NULL;
+        tci_kernel_print(&kernels[i], job->plan->kernels[i]);
+        if (k && k->loop) {
+            tci_loop_print(&loops[i], k->loop);
+        }
+    }
+    for (int i = 0; native && i < b->jit.n_sources; i++) {
+        tci_str_add_n(source, b->jit.sources[i].text, b->jit.sources[i].n);
+    }
+    return ok;
+}
+
+/* The request that a key is of; NULL: it is not understood. */
+static tci_request *tci_compile_request_of(tci_scratch *s, const tci_code *code, size_t key_graph,
+                                           const tc_options *o, const tci_backend *backend)
+{
+    tci_key_graph g;
+    if (setjmp(s->escape) || !tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
+        return NULL;
+    }
+    return tci_request_make(s, g.nodes, g.n_inputs, g.roots, g.n_roots, o, backend->name,
+                            &backend->target);
+}
+
+TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_options *o,
+                             tci_str *kernels, tci_str *loops, tci_str *source)
+{
+    tc_options own = *o;
+    own.backend = code->backend;
+    const tci_backend *backend = key_graph ? tci_backend_pick(&own) : NULL;
+    tci_compile_batch_state *b = backend && !backend->graph ? tci_heap_get(sizeof(*b)) : NULL;
+    if (!b) {
+        return false;
+    }
+    tci_str log = {0};
+    tci_scratch_init(&b->scratch);
+    tci_compile_job job = {
+        .request = tci_compile_request_of(&b->scratch, code, key_graph, &own, backend)};
+    b->options = &own;
+    b->backend = backend;
+    b->log = &log;
+    b->native = backend->calls != NULL;
+    b->jobs = &job;
+    b->n_jobs = 1;
+    tci_jit_begin(&b->jit, &b->scratch, &own, backend, &b->disk);
+    b->jit.shows = true;
+    bool ok = job.request && tci_compile_show_job(b, &job, code, kernels, loops, source);
+    tci_jit_end(&b->jit);
+    tci_scratch_free(&b->scratch);
+    tci_str_free(&log);
+    tci_heap_free(b);
+    return ok;
 }
 
 #undef TCI_COMPILE_COUNT

@@ -22,7 +22,7 @@ typedef struct tci_disk_target {
 } tci_disk_target;
 
 /* Splits n bytes that begin with texts. False: they do not. */
-static bool tci_target_split(const char *at, size_t n, const char **texts, int n_texts)
+static bool tci_target_parse(const char *at, size_t n, const char **texts, int n_texts)
 {
     for (int i = 0; i < n_texts; i++) {
         const char *end = n ? memchr(at, 0, n) : NULL;
@@ -45,7 +45,7 @@ static bool tci_target_read(const tci_disk *d, tci_scratch *s, const char *name,
     if (good) {
         const char *payload = tci_scratch_copy(s, file.text + TCI_DISK_HEADER_BYTES,
                                                file.n - TCI_DISK_HEADER_BYTES);
-        good = tci_target_split(payload, file.n - TCI_DISK_HEADER_BYTES, texts, TCI_TARGET_TEXTS);
+        good = tci_target_parse(payload, file.n - TCI_DISK_HEADER_BYTES, texts, TCI_TARGET_TEXTS);
     }
     if (good) {
         *target = (tci_disk_target){texts[0], texts[1], texts[2]};
@@ -182,7 +182,7 @@ static void tci_export_target(tci_export_run *x, const char *payload, size_t n)
     const char *texts[1 + TCI_TARGET_TEXTS];
     char name[TCI_DISK_NAME_BYTES];
     tci_str bytes = {0};
-    if (!tci_target_split(payload, n, texts, TCI_COUNT(texts))) {
+    if (!tci_target_parse(payload, n, texts, TCI_COUNT(texts))) {
         return;
     }
     const char *end = texts[TCI_TARGET_TEXTS] + strlen(texts[TCI_TARGET_TEXTS]) + 1;

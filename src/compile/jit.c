@@ -130,16 +130,18 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     return *slot - 1;
 }
 
-/* A dump of loops or source shows all of a program, so nothing may be missing from it. */
+/* A dump of loops or source shows all of a program, and TC_KEEP its sources with what debuggers
+ * need, so nothing may be missing from it. */
 static bool tci_jit_must_show_all(const tci_jit *j)
 {
     const char *dump = j->options->dump;
-    return dump && (strstr(dump, "loop") || strstr(dump, "source") || strstr(dump, "all"));
+    return tci_env_int(TCI_ENV_KEEP, 0) ||
+           (dump && (strstr(dump, "loop") || strstr(dump, "source") || strstr(dump, "all")));
 }
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !j->exports && !tci_jit_must_show_all(j);
+    bool look = !j->exports && !j->shows && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
@@ -356,6 +358,7 @@ static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_wei
 static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
 {
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);
+    most = j->options->compilers > 0 ? TCI_MIN(most, j->options->compilers) : most;
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
         total += weights[i].cost;

@@ -604,7 +604,9 @@ static void tci_key_find_effects(tci_scratch *s, tci_request *r)
             r->effects[i]++;
         }
         for (int k = 0; k < i; k++) {
-            if (r->captured[r->effects[k]]->storage == param->storage) {
+            bool same = r->effects[k] == r->effects[i] || /* read from a key: without storage */
+                        (param->storage && r->captured[r->effects[k]]->storage == param->storage);
+            if (same) {
                 tci_scratch_fail(s, TC_ERR_ARGUMENT,
                                  "two tc_assign to one parameter: expected one in a program");
             }

@@ -266,6 +266,8 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     }
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
+    k->identity = tci_wire_text(w, k->identity);
+    k->n_identity = w->bad ? 0 : (int32_t)strlen(k->identity);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
     k->n_tasks = tci_wire_dim(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
@@ -433,4 +435,7 @@ TCI_FN void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
     tci_wire_repeats(w, c);
     tci_wire_list(w, c);
     c->explain = tci_wire_text(w, c->explain);
+    if (!w->out && !w->bad && !tci_code_split_init(c)) {
+        w->bad = w->no_memory = true;
+    }
 }

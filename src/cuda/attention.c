@@ -295,12 +295,12 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_matrix_type(x), x->columns);
+    return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_wgmma_type(x), x->columns);
 }
 
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(x);
+    const char *type = tci_cuda_wgmma_type(x);
     int n = x->columns / 2;
     tci_str_printf(out,
                    "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], const unsigned *a, "
@@ -335,9 +335,9 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     k.block_x = x->result.row_threads;
     k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
     k.n_maps = 3;
-    k.maps[0] = tci_cuda_matrix_map(&x->scores, 0);
-    k.maps[1] = tci_cuda_matrix_map(&x->scores, 1);
-    k.maps[2] = tci_cuda_matrix_map(&x->result, 1);
+    k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
+    k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
+    k.maps[2] = tci_cuda_wgmma_map(&x->result, 1);
     return k;
 }
 
@@ -400,7 +400,7 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
     long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
     long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
-    const char *type = tci_cuda_matrix_type(s);
+    const char *type = tci_cuda_wgmma_type(s);
     tci_str_printf(
         out,
         "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
@@ -414,8 +414,8 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
         symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
         s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
         r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
-        tci_cuda_matrix_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
-        s->columns * line, tci_cuda_matrix_loaded(s, 1) * line * slabs, values_at,
+        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        s->columns * line, tci_cuda_wgmma_loaded(s, 1) * line * slabs, values_at,
         (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
         staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
         staged_at + (long long)tci_matrix_staged_bytes(r));
@@ -435,10 +435,10 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "keys", s->n, s->columns);
-    tci_cuda_matrix_loads(out, "load_queries", s, 0);
-    tci_cuda_matrix_loads(out, "load_keys", s, 1);
-    tci_cuda_matrix_loads(out, "load_values", r, 1);
-    tci_cuda_matrix_place(out, r);
+    tci_cuda_wgmma_loads(out, "load_queries", s, 0);
+    tci_cuda_wgmma_loads(out, "load_keys", s, 1);
+    tci_cuda_wgmma_loads(out, "load_values", r, 1);
+    tci_cuda_wgmma_place(out, r);
     tci_str_add(out, "};\n");
 }
 

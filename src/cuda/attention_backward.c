@@ -242,7 +242,7 @@ static const char tci_cuda_backward_tile[] =
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
-TCI_FN void tci_cuda_backward_prelude(tci_str *out)
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_backward_ptx);
     tci_str_add(out, tci_cuda_backward_loading);
@@ -253,49 +253,49 @@ TCI_FN void tci_cuda_backward_prelude(tci_str *out)
 
 /* ---- the kernel ---- */
 
-static int tci_cuda_backward_warps(const tci_backward *x)
+static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
 {
     return 4 * x->in[0].consumers + 4;
 }
 
 /* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
-static tci_cuda_skeleton tci_cuda_backward_describe(const tci_backward *x)
+static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_backward_shared_bytes(x);
+    k.shared_bytes = tci_attn_grad_shared_bytes(x);
     k.block_x = x->out[0].row_threads;
-    k.block_y = TCI_MATRIX_WARP * tci_cuda_backward_warps(x) / x->out[0].row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attn_grad_warps(x) / x->out[0].row_threads;
     k.n_maps = 2 + x->n_in;
     for (int i = 0; i < 2; i++) {
         if (i < x->n_in) {
-            k.maps[3 * i] = tci_cuda_matrix_map(&x->in[i], 0);
+            k.maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
         }
-        k.maps[1 + i] = tci_cuda_matrix_map(&x->in[i], 1);
+        k.maps[1 + i] = tci_cuda_wgmma_map(&x->in[i], 1);
         k.maps[1 + i].box[1] = x->in[i].columns;
     }
     return k;
 }
 
-TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x)
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x)
 {
     int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
     bool weighs = false;
     for (int i = 0; i < x->n_out; i++) {
-        columns[tci_backward_taken(x, i)] = x->out[i].columns;
-        weighs |= tci_backward_taken(x, i) == 1;
+        columns[tci_attn_grad_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_attn_grad_taken(x, i) == 1;
     }
     tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
                    x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
-static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long steps_at = (long long)(x->slots * tci_backward_rows_bytes(x));
-    long long values_at = steps_at + x->rings * tci_backward_step_bytes(x);
-    long long staged_at = values_at + x->rings * tci_backward_values_bytes(x);
+    long long steps_at = (long long)(x->slots * tci_attn_grad_rows_bytes(x));
+    long long values_at = steps_at + x->rings * tci_attn_grad_step_bytes(x);
+    long long staged_at = values_at + x->rings * tci_attn_grad_values_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
                    "n = %lld, step = %d,\n"
@@ -307,18 +307,18 @@ static void tci_cuda_backward_numbers(tci_str *out, const char *symbol, const tc
                    "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
                    x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, tci_backward_turns(x), x->slots, x->rings,
-                   x->slots + x->rings, x->out[0].row_threads, (int)tci_backward_rows_bytes(x),
+                   (long long)s->tiles, s->consumers, tci_attn_grad_turns(x), x->slots, x->rings,
+                   x->slots + x->rings, x->out[0].row_threads, (int)tci_attn_grad_rows_bytes(x),
                    s->rows * line * slabs, s->rows * line,
-                   tci_cuda_matrix_loaded(s, 0) * (int)(tci_backward_rows_bytes(x) / s->rows),
-                   steps_at, (int)tci_backward_step_bytes(x), s->columns * line * slabs,
+                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attn_grad_rows_bytes(x) / s->rows),
+                   steps_at, (int)tci_attn_grad_step_bytes(x), s->columns * line * slabs,
                    s->columns * line, values_at, staged_at,
-                   staged_at + (long long)tci_backward_staged_bytes(x));
+                   staged_at + (long long)tci_attn_grad_staged_bytes(x));
 }
 
-static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
+static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
 {
-    const char *type = tci_cuda_matrix_type(&x->in[0]);
+    const char *type = tci_cuda_wgmma_type(&x->in[0]);
     tci_str_printf(out,
                    "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
                    "high); }\n"
@@ -333,11 +333,11 @@ static void tci_cuda_backward_products(tci_str *out, const tci_backward *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_backward_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
+                       tci_attn_grad_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
-TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
     if (!x->cut.is_cut) {
@@ -368,22 +368,22 @@ TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x)
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
 
-static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
-    tci_cuda_backward_numbers(out, symbol, x);
-    tci_cuda_backward_sums(out, x);
-    tci_cuda_backward_products(out, x);
-    tci_cuda_backward_cut(out, x);
+    tci_cuda_attn_grad_numbers(out, symbol, x);
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_attn_grad_products(out, x);
+    tci_cuda_attn_grad_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_matrix_loads(out, "load_rows_0", s, 0);
+    tci_cuda_wgmma_loads(out, "load_rows_0", s, 0);
     if (x->n_in > 1) {
-        tci_cuda_matrix_loads(out, "load_rows_1", &x->in[1], 0);
+        tci_cuda_wgmma_loads(out, "load_rows_1", &x->in[1], 0);
     }
-    tci_cuda_matrix_loads(out, "load_steps_0", s, 1);
-    tci_cuda_matrix_loads(out, "load_steps_1", &x->in[1], 1);
-    tci_cuda_matrix_place(out, &x->out[0]);
+    tci_cuda_wgmma_loads(out, "load_steps_0", s, 1);
+    tci_cuda_wgmma_loads(out, "load_steps_1", &x->in[1], 1);
+    tci_cuda_wgmma_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
     for (int i = 0; i < x->n_out; i++) {
         const tci_matrix *o = &x->out[i];
@@ -392,19 +392,20 @@ static void tci_cuda_backward_class(tci_str *out, const char *symbol, const tci_
                        "staged_pitch = %d, staged_bytes = %d };\n"
                        "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
                        "high); }\n};\n",
-                       symbol, tci_backward_taken(x, i), o->columns, o->row_threads,
+                       symbol, tci_attn_grad_taken(x, i), o->columns, o->row_threads,
                        (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
                        o->staged == TC_F16 ? "f16" : "bf16");
     }
 }
 
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
 {
-    const tci_backward *x = l->backward;
-    tci_cuda_skeleton k = tci_cuda_backward_describe(x);
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_skeleton k = tci_cuda_attn_grad_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_backward_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_backward_warps(x), 1);
+    tci_cuda_attn_grad_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_attn_grad_warps(x), 1);
     tci_str_printf(out,
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
@@ -416,14 +417,14 @@ TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_l
 
 /* ---- its blocks ---- */
 
-TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i)
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */
-static void tci_cuda_backward_open_pair(tci_str *out, const tci_backward *x, int block)
+static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, int block)
 {
     const tci_matrix *s = &x->in[0];
     if (block == TCI_CUDA_BACKWARD_CHANGE) {
@@ -443,11 +444,11 @@ static void tci_cuda_backward_open_pair(tci_str *out, const tci_backward *x, int
     tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
 }
 
-TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     const tci_matrix *s = &x->in[0], *o = &x->out[1];
-    int block = tci_cuda_backward_block(x, i);
+    int block = tci_cuda_attn_grad_block(x, i);
     (void)symbol;
     if (block == TCI_CUDA_BACKWARD_VALUES) {
         tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
@@ -463,13 +464,13 @@ TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_l
                        "    const tc_i64 at_%d = row, at_%d = 0;\n",
                        o->m_axis, o->n_axis);
     } else {
-        tci_cuda_backward_open_pair(out, x, block);
+        tci_cuda_attn_grad_open_pair(out, x, block);
     }
 }
 
 /* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
  * warps know whether steps are left out. */
-static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     int loader = 4 * x->in[0].consumers;
     bool moves = x->in[0].consumers > 1;
@@ -494,19 +495,19 @@ static void tci_cuda_backward_split(tci_str *out, const char *symbol, const tci_
 }
 
 /* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
-static void tci_cuda_backward_rows(tci_str *out, const char *symbol, const tci_backward *x, int i)
+static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];
-    int taken = tci_backward_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
+    int taken = tci_attn_grad_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
                    "warp / 4 * %d);\n    __syncwarp();\n",
                    symbol, taken, taken, symbol,
-                   tci_backward_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+                   tci_attn_grad_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
     tci_cuda_attention_rows(out, symbol, o);
 }
 
-static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -515,23 +516,23 @@ static void tci_cuda_backward_run(tci_str *out, const char *symbol, const tci_ba
                    "values, score_0, score_%d, %s);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    if (tci_backward_turns(x)) {
+    if (tci_attn_grad_turns(x)) {
         tci_str_printf(out,
                        "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
                        "(i + 1 + warp / 4) %% 2);\n",
                        symbol);
     }
     if (x->n_out > 1) {
-        tci_cuda_backward_rows(out, symbol, x, 1);
+        tci_cuda_attn_grad_rows(out, symbol, x, 1);
         tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
     }
-    tci_cuda_backward_rows(out, symbol, x, 0);
+    tci_cuda_attn_grad_rows(out, symbol, x, 0);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i)
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
 {
-    int block = tci_cuda_backward_block(x, i);
+    int block = tci_cuda_attn_grad_block(x, i);
     tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
                      : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
                      : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
@@ -539,23 +540,23 @@ TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i)
                          : "    };\n");
 }
 
-TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
-    tci_cuda_backward_end(out, x, i);
-    if (tci_cuda_backward_block(x, i) ==
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
-        tci_cuda_backward_split(out, symbol, x);
+        tci_cuda_attn_grad_split(out, symbol, x);
     }
     if (i + 1 == l->n_scores) {
-        tci_cuda_backward_run(out, symbol, x);
+        tci_cuda_attn_grad_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l)
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n");
-    if (tci_backward_turns(l->backward)) {
+    if (tci_attn_grad_turns(l->backward)) {
         tci_str_printf(out,
                        "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
                        "1 - warp / 4));\n",

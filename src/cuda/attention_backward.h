@@ -16,20 +16,20 @@ enum {
 };
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
-TCI_FN void tci_cuda_backward_prelude(tci_str *out);
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
-TCI_FN void tci_cuda_backward_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                   int n_words);
-TCI_FN void tci_cuda_backward_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_backward_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_backward_tail(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
 /* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
  * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
  * the order of tiles. */
-TCI_FN void tci_cuda_backward_sums(tci_str *out, const tci_backward *x);
-TCI_FN int tci_cuda_backward_block(const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_end(tci_str *out, const tci_backward *x, int i);
-TCI_FN void tci_cuda_backward_cut(tci_str *out, const tci_backward *x);
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
 
 #endif

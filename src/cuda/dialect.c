@@ -41,19 +41,19 @@ typedef struct tci_cuda_dialect {
 /* The C dialect's own functions, for scalars. */
 static tci_cuda_dialect tci_cuda_scalar(tci_dialect *d)
 {
-    return *(const tci_cuda_dialect *)((tci_cd *)d->state)->more;
+    return *(const tci_cuda_dialect *)((tci_c_dialect *)d->state)->more;
 }
 
 static const char *tci_cuda_type(tci_dialect *d, tc_dtype t, int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     const char *element = tci_cuda_scalar(d).type(d, t, 1);
     if (lanes == 1) {
         return element;
     }
     bool is_new;
-    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_cd_suffix(cd, t, lanes));
-    name = tci_cd_intern(cd, name, &is_new);
+    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_c_dialect_suffix(cd, t, lanes));
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_str_printf(&cd->out, "typedef struct { %s v[%d]; } %s;\n", element, lanes, name);
     }
@@ -92,10 +92,10 @@ static const char tci_cuda_quotient_text[] =
     "    return __fmaf_rn(__fmaf_rn(-b, q, a), r, q);\n}\n"
     "#endif\n";
 
-static const char *tci_cuda_quotient(tci_cd *cd)
+static const char *tci_cuda_quotient(tci_c_dialect *cd)
 {
     bool is_new;
-    const char *name = tci_cd_intern(cd, "tc_quotient", &is_new);
+    const char *name = tci_c_dialect_intern(cd, "tc_quotient", &is_new);
     if (is_new) {
         tci_str_add(&cd->out, tci_cuda_quotient_text);
     }
@@ -105,7 +105,7 @@ static const char *tci_cuda_quotient(tci_cd *cd)
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
                                         int imm)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (p == TCI_P_DIV && t == TC_F32 && imm == TCI_DIV_NORMAL) {
         return tci_cuda_quotient(cd);
     }
@@ -117,7 +117,7 @@ static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, 
         const char *args = tci_cuda_scalars[i].args;
         const char *name = tci_scratch_printf(d->s, "tc_%s_%s", tci_prim_get(p)->name,
                                               tci_dtype_get(t)->name);
-        name = tci_cd_intern(cd, name, &is_new);
+        name = tci_c_dialect_intern(cd, name, &is_new);
         if (is_new) {
             tci_str_printf(&cd->out, "#define %s(%s) %s(%s)\n", name, args,
                            t == TC_F32 ? tci_cuda_scalars[i].f32 : tci_cuda_scalars[i].f64, args);
@@ -127,7 +127,7 @@ static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, 
     return tci_cuda_scalar(d).prim(d, p, t, to, 1, imm);
 }
 
-static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scalar,
+static void tci_cuda_define_lanes(tci_c_dialect *cd, const char *name, const char *scalar,
                                   const char *const *types, int n_args, const char *result)
 {
     tci_str params = {.s = cd->d.s}, args = {.s = cd->d.s};
@@ -141,12 +141,12 @@ static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scal
                    result, name, params.text, result, scalar, args.text);
 }
 
-static const char *tci_cuda_any(tci_cd *cd, int lanes)
+static const char *tci_cuda_any(tci_c_dialect *cd, int lanes)
 {
     bool is_new;
     const char *mask = cd->d.type(&cd->d, TC_BOOL, lanes), *one = cd->d.type(&cd->d, TC_BOOL, 1);
     const char *name = tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes);
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_str_printf(&cd->out,
                        "TC_I %s %s(%s m) {\n    %s r = 0;\n    TC_LANES(m) {\n"
@@ -158,16 +158,16 @@ static const char *tci_cuda_any(tci_cd *cd, int lanes)
 
 /* The helper itself is out of line, so that its registers and its length do not weigh on the code
  * that almost never calls it. */
-static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+static const char *tci_cuda_lanes_of(tci_c_dialect *cd, int id, tc_dtype t, int lanes)
 {
     const tci_helper *h = tci_helper_get(id);
     const char *type = cd->d.type(&cd->d, t, lanes), *mask = cd->d.type(&cd->d, TC_BOOL, lanes);
     bool is_new;
     const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
-                                          tci_cd_suffix(cd, t, lanes));
-    name = tci_cd_intern(cd, name, &is_new);
+                                          tci_c_dialect_suffix(cd, t, lanes));
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
-        tci_cd_define_helper(cd, id);
+        tci_c_dialect_define_helper(cd, id);
         tci_str_printf(&cd->out,
                        "TC_I %s %s(%s a, %s m) {\n    %s r;\n    TC_LANES(r) {\n"
                        "        r.v[i] = m.v[i] ? %s(a.v[i]) : 0;\n    }\n    return r;\n}\n",
@@ -179,7 +179,7 @@ static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
 static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
                                  int imm)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
@@ -188,7 +188,8 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
         return scalar;
     }
     bool is_new;
-    const char *name = tci_cd_intern(cd, tci_scratch_printf(d->s, "%sx%d", scalar, lanes), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_scratch_printf(d->s, "%sx%d", scalar, lanes),
+                                            &is_new);
     if (!is_new) {
         return name;
     }
@@ -371,7 +372,7 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
 }
 
 /* NULL: there is none. */
-static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
+static const tci_cuda_row *tci_cuda_row_of(tci_c_dialect *cd, tci_mem m)
 {
     for (int i = 0; i < TCI_COUNT(tci_cuda_rows); i++) {
         if (tci_cuda_rows[i].mem == m) {
@@ -381,7 +382,7 @@ static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
     bool is_new;
     const tci_cuda_row *row = tci_cuda_warps_row(m);
     if (row) {
-        tci_cd_intern(cd, "tc_warps", &is_new);
+        tci_c_dialect_intern(cd, "tc_warps", &is_new);
         if (is_new) {
             tci_cuda_warps_prelude(&cd->out);
         }
@@ -392,7 +393,7 @@ static const tci_cuda_row *tci_cuda_row_of(tci_cd *cd, tci_mem m)
 static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *text, tc_dtype t,
                                 tc_dtype storage, int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     tci_str own = {.s = d->s};
     (void)d->type(d, TC_I64, 1);
     while (*text) {
@@ -410,7 +411,7 @@ static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *te
 static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                                 int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (m == TCI_MEM_STORE_STREAM) {
         m = TCI_MEM_STORE;
     }
@@ -428,10 +429,10 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
     bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
-                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_c_dialect_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name, of,
                                           together ? "_together" : "");
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (is_new) {
         tci_cuda_define_mem(d, name, row->text, compute, storage, lanes);
     }
@@ -543,7 +544,7 @@ static const char tci_cuda_prelude_text[] =
 
 static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     tci_str_add(out, tci_cuda_prelude_text);
     tci_str_add(out, tci_cuda_halves_text);
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
@@ -552,23 +553,23 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 /* The definitions that a kernel with that main loop needs. */
 static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cd_intern(cd, "tc_map", &is_new);
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
     if (is_new) {
-        tci_cuda_matrix_prelude(&cd->out);
+        tci_cuda_wgmma_prelude(&cd->out);
     }
-    const char *name = tci_cd_intern(cd, tci_cuda_matrix_product_name(d->s, x), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_cuda_wgmma_product_name(d->s, x), &is_new);
     if (is_new) {
-        tci_cuda_matrix_product(&cd->out, name, x);
+        tci_cuda_wgmma_product(&cd->out, name, x);
     }
 }
 
 static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    const char *name = tci_cd_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
+    const char *name = tci_c_dialect_intern(cd, tci_cuda_attention_product_name(d->s, x), &is_new);
     if (is_new) {
         tci_cuda_attention_product(&cd->out, name, x);
     }
@@ -576,28 +577,28 @@ static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
     tci_cuda_matrix_need(d, &x->scores);
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
     tci_cuda_held_need(d, &x->result);
 }
 
-static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
+static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
     tci_cuda_matrix_need(d, &x->in[0]);
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_backward", &is_new);
+    tci_c_dialect_intern(cd, "tc_backward", &is_new);
     if (is_new) {
-        tci_cuda_backward_prelude(&cd->out);
+        tci_cuda_attn_grad_prelude(&cd->out);
     }
     for (int i = 0; i < x->n_out; i++) {
         tci_cuda_held_need(d, &x->out[i]);
@@ -606,19 +607,19 @@ static void tci_cuda_backward_need(tci_dialect *d, const tci_backward *x)
 
 static void tci_cuda_flash_need(tci_dialect *d)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cd_intern(cd, "tc_map", &is_new);
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
     if (is_new) {
-        tci_cuda_matrix_prelude(&cd->out);
+        tci_cuda_wgmma_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_attention", &is_new);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    tci_cd_intern(cd, "tc_flash", &is_new);
+    tci_c_dialect_intern(cd, "tc_flash", &is_new);
     if (is_new) {
-        tci_cuda_flash_prelude(&cd->out);
+        tci_cuda_simt_attn_prelude(&cd->out);
     }
 }
 
@@ -626,10 +627,10 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_open(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_open(out, symbol, l, i);
     } else if (l->backward) {
-        tci_cuda_backward_open(out, symbol, l, i);
+        tci_cuda_attn_grad_open(out, symbol, l, i);
     } else {
         tci_cuda_attention_score(out, symbol, l, i);
     }
@@ -639,10 +640,10 @@ static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_close(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_close(out, symbol, l, i);
     } else if (l->backward) {
-        tci_cuda_backward_close(out, symbol, l, i);
+        tci_cuda_attn_grad_close(out, symbol, l, i);
     } else {
         tci_cuda_attention_scored(out, symbol, l, i);
     }
@@ -669,12 +670,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
-    tci_cuda_dialect *own = ((tci_cd *)d->state)->more;
+    tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
-    if (tci_cuda_is_flash(l)) {
+    if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
-        tci_cuda_flash_head(out, symbol, l, n_words);
+        tci_cuda_simt_attn_head(out, symbol, l, n_words);
         return;
     }
     if (l->attention) {
@@ -684,12 +685,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
     if (l->backward) {
         tci_cuda_backward_need(d, l->backward);
-        tci_cuda_backward_head(out, symbol, l, n_words);
+        tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
-        tci_cuda_matrix_head(out, symbol, l, n_words);
+        tci_cuda_wgmma_head(out, symbol, l, n_words);
         return;
     }
     if (l->is_member) {
@@ -719,14 +720,14 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (tci_cuda_is_flash(l)) {
-        tci_cuda_flash_tail(out);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_tail(out);
     } else if (l->attention) {
         tci_cuda_attention_tail(out);
     } else if (l->backward) {
-        tci_cuda_backward_tail(out, symbol, l);
+        tci_cuda_attn_grad_tail(out, symbol, l);
     } else if (l->matrix) {
-        tci_cuda_matrix_tail(out, symbol);
+        tci_cuda_wgmma_tail(out, symbol);
     } else {
         tci_str_add(out, "}\n");
     }
@@ -745,14 +746,14 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     scalar->prim = d->prim;
     scalar->mem = d->mem;
     scalar->type = d->type;
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     cd->more = scalar;
     cd->any = tci_cuda_any;
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
     bool is_new;
     for (int i = 0; i < TCI_COUNT(tci_cuda_halves_names); i++) {
-        tci_cd_intern(cd, tci_cuda_halves_names[i], &is_new);
+        tci_c_dialect_intern(cd, tci_cuda_halves_names[i], &is_new);
     }
     d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;

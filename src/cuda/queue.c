@@ -51,7 +51,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 }
 
 /* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
- * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+ * of each (see tci_cuda_head and tci_cuda_wgmma_head). False: it cannot be made. */
 static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
@@ -200,13 +200,16 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
 static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
                                      void **after, int first, int last)
 {
+    enum { TCI_CU_USE_NODE_PRIORITY = 8 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_... */
     const tci_cu *cu = tci_cuda_driver();
+    unsigned flags = 0;
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
         status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
+        flags |= launches[i].node ? TCI_CU_USE_NODE_PRIORITY : 0;
     }
     if (!status) {
-        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, 0),
+        status = tci_cuda_check(cu->graph_instantiate(&g->executable, g->graph, flags),
                                 "cuGraphInstantiate");
     }
     return status;

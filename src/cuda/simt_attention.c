@@ -314,7 +314,7 @@ static const char tci_cuda_flash_back[] =
     "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
-TCI_FN void tci_cuda_flash_prelude(tci_str *out)
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_flash_copies);
     tci_str_add(out, tci_cuda_flash_loading);
@@ -326,18 +326,19 @@ TCI_FN void tci_cuda_flash_prelude(tci_str *out)
 
 /* ---- the class of a kernel ---- */
 
-TCI_FN bool tci_cuda_is_flash(const tci_loop *l)
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
 {
     return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
 }
 
-static const char *tci_cuda_flash_type(const tci_matrix *x)
+static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
 {
     return x->dtype == TC_F32 ? "float" : "unsigned short";
 }
 
 /* Do fours of its elements lie at a multiple of four? */
-static bool tci_cuda_flash_is_whole(const tci_matrix *x, const tci_matrix_side *side, int64_t size)
+static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
+                                        int64_t size)
 {
     bool whole = side->summed == 1 && size % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
     for (int i = 0; i < x->n_batch; i++) {
@@ -348,17 +349,17 @@ static bool tci_cuda_flash_is_whole(const tci_matrix *x, const tci_matrix_side *
 
 /* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
  * on; they lie `own` apart, their elements `summed`. */
-static void tci_cuda_flash_load(tci_str *out, const char *symbol, const char *name,
-                                const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
-                                int64_t size, int width)
+static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
+                                    const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
+                                    int64_t size, int width)
 {
     tci_str_printf(out,
                    "    TC_I void %s(float *to, void *const *bufs, tc_place p, int first) {\n"
                    "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
                    "+ %lld",
                    name, symbol, rows, (long long)size, width,
-                   tci_cuda_flash_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
-                   tci_cuda_flash_type(x), side.operand, (long long)side.offset);
+                   tci_cuda_simt_attn_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
+                   tci_cuda_simt_attn_type(x), side.operand, (long long)side.offset);
     for (int i = 0; i < x->n_batch; i++) {
         if (side.batch_pitch[i]) {
             tci_str_printf(out, " + p.b%d * %lldll", i, (long long)side.batch_pitch[i]);
@@ -369,7 +370,7 @@ static void tci_cuda_flash_load(tci_str *out, const char *symbol, const char *na
 }
 
 /* A side whose own axis and summed axis have changed places. */
-static tci_matrix_side tci_cuda_flash_turned(tci_matrix_side side)
+static tci_matrix_side tci_cuda_simt_attn_turned(tci_matrix_side side)
 {
     int64_t own = side.own;
     side.own = side.summed;
@@ -377,7 +378,7 @@ static tci_matrix_side tci_cuda_flash_turned(tci_matrix_side side)
     return side;
 }
 
-static void tci_cuda_flash_dtype(tci_str *out, const tci_matrix *x)
+static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
 {
     bool is_f16 = x->dtype == TC_F16;
     if (x->dtype == TC_F32) {
@@ -392,18 +393,18 @@ static void tci_cuda_flash_dtype(tci_str *out, const tci_matrix *x)
     }
 }
 
-static int tci_cuda_flash_width(int64_t size)
+static int tci_cuda_simt_attn_width(int64_t size)
 {
-    return tci_flash_pitch(size) - TCI_FLASH_PAD;
+    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
 }
 
-static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_attention *x)
+static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->scores, *r = &x->result;
-    int width = tci_cuda_flash_width(s->k);
-    int keys_at = s->rows * tci_flash_pitch(s->k);
-    int values_at = keys_at + s->columns * tci_flash_pitch(s->k);
-    int pairs_at = values_at + s->columns * tci_flash_pitch(r->columns);
+    int width = tci_cuda_simt_attn_width(s->k);
+    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
+    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
+    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
@@ -412,26 +413,26 @@ static void tci_cuda_flash_class(tci_str *out, const char *symbol, const tci_att
                    symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
                    s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
                    (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
-                   values_at, pairs_at, pairs_at + s->rows * tci_flash_pitch(s->columns));
-    tci_cuda_flash_dtype(out, s);
+                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
+    tci_cuda_simt_attn_dtype(out, s);
     tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_flash_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
-    tci_cuda_flash_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
-    tci_cuda_flash_load(out, symbol, "load_values", r, tci_cuda_flash_turned(r->side[1]), s->n,
-                        s->columns, r->n, r->columns);
-    tci_cuda_matrix_place(out, r);
+    tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
+                            s->n, s->columns, r->n, r->columns);
+    tci_cuda_wgmma_place(out, r);
     tci_str_add(out, "};\n");
 }
 
-static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)tci_backward_columns_of(s->k), (int)tci_backward_columns_of(g->k)};
-    int rows_1 = s->rows * tci_flash_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_flash_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_flash_pitch(width[0]);
+    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
+    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
+    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
@@ -442,42 +443,43 @@ static void tci_cuda_flash_back_class(tci_str *out, const char *symbol, const tc
                    s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
                    x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
                    (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
-                   steps_1 + s->columns * tci_flash_pitch(width[1]));
-    tci_cuda_backward_sums(out, x);
-    tci_cuda_flash_dtype(out, s);
-    tci_cuda_backward_cut(out, x);
+                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_simt_attn_dtype(out, s);
+    tci_cuda_attn_grad_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
     tci_cuda_attention_end(out, "steps", s->n, s->columns);
     for (int i = 0; i < 2; i++) {
         const tci_matrix *in = &x->in[i];
         if (i < x->n_in) {
-            tci_cuda_flash_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
-                                s->m, s->rows, in->k, width[i]);
+            tci_cuda_simt_attn_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
+                                    s->m, s->rows, in->k, width[i]);
         }
-        tci_cuda_flash_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1], s->n,
-                            s->columns, in->k, width[i]);
+        tci_cuda_simt_attn_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
+                                s->n, s->columns, in->k, width[i]);
     }
-    tci_cuda_matrix_place(out, &x->out[0]);
+    tci_cuda_wgmma_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
 }
 
 /* ---- the kernel ---- */
 
-TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
 {
     const tci_attention *a = l->attention;
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     int threads = a ? a->threads : x->threads;
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = a ? tci_flash_bytes(a) : tci_flash_back_bytes(x);
+    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
     k.block_x = l->matrix->row_threads;
     k.block_y = threads / l->matrix->row_threads;
     tci_cuda_skeleton_words(out, symbol, &k);
     if (a) {
-        tci_cuda_flash_class(out, symbol, a);
+        tci_cuda_simt_attn_class(out, symbol, a);
     } else {
-        tci_cuda_flash_back_class(out, symbol, x);
+        tci_cuda_simt_attn_back_class(out, symbol, x);
     }
     tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
                            a ? a->blocks : x->blocks);
@@ -486,7 +488,7 @@ TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop
 }
 
 /* A warp's rows of the sums that are left, up to what takes them. */
-static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
+static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
     int rows = o->rows / (threads / TCI_MATRIX_WARP);
@@ -499,18 +501,18 @@ static void tci_cuda_flash_rows(tci_str *out, const tci_matrix *o, int threads)
                    (long long)o->m, (int)o->staged_pitch);
 }
 
-static void tci_cuda_flash_run(tci_str *out, const char *symbol, const tci_attention *x)
+static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *r = &x->result;
     tci_str_printf(out,
                    "    tc_flash<%s_shape> x;\n"
                    "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
                    symbol, symbol, x->cut.is_cut);
-    tci_cuda_flash_rows(out, r, x->threads);
+    tci_cuda_simt_attn_rows(out, r, x->threads);
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
 }
 
-static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_backward *x)
+static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -519,12 +521,12 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
                    "score_%d, %s);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
     for (int i = x->n_out - 1; i >= 0; i--) {
-        int taken = tci_backward_taken(x, i);
+        int taken = tci_attn_grad_taken(x, i);
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
                        symbol, symbol, taken, taken, symbol);
-        tci_cuda_flash_rows(out, &x->out[i], x->threads);
+        tci_cuda_simt_attn_rows(out, &x->out[i], x->threads);
         if (i == 1) {
             tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
         }
@@ -532,10 +534,10 @@ static void tci_cuda_flash_back_run(tci_str *out, const char *symbol, const tci_
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
     if (l->backward) {
-        tci_cuda_backward_open(out, symbol, l, i);
+        tci_cuda_attn_grad_open(out, symbol, l, i);
         return;
     }
     const tci_matrix *s = &l->attention->scores;
@@ -545,30 +547,30 @@ TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop
     tci_cuda_attention_value(out, s, i);
 }
 
-TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_backward *x = l->backward;
+    const tci_attn_grad *x = l->backward;
     bool last = i + 1 == l->n_scores;
     if (!x) {
         tci_str_add(out, "    return value;\n    };\n");
         if (last) {
-            tci_cuda_flash_run(out, symbol, l->attention);
+            tci_cuda_simt_attn_run(out, symbol, l->attention);
         }
         return;
     }
-    tci_cuda_backward_end(out, x, i);
-    if (tci_cuda_backward_block(x, i) ==
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
         tci_str_printf(out, "    const bool cuts = %s;\n",
                        x->cut.is_cut ? "off == -__builtin_inff()" : "false");
         tci_cuda_attention_tiles(out, symbol, &x->in[0]);
     }
     if (last) {
-        tci_cuda_flash_back_run(out, symbol, x);
+        tci_cuda_simt_attn_back_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_flash_tail(tci_str *out)
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }

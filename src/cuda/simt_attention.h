@@ -8,13 +8,14 @@
 #include "attention_backward.h"
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
-TCI_FN void tci_cuda_flash_prelude(tci_str *out);
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
 /* Is the loop one of these kernels? */
-TCI_FN bool tci_cuda_is_flash(const tci_loop *l);
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
-TCI_FN void tci_cuda_flash_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-TCI_FN void tci_cuda_flash_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_flash_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_flash_tail(tci_str *out);
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out);
 
 #endif

@@ -42,7 +42,7 @@ enum {
 /* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
  * tile is all of it: filling with zeros takes time, and what the products make of the rest of
  * shared memory is in rows and columns that are not stored. */
-TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which)
 {
     int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
     if (which == 1 && x->y_axis >= 0) { /* whole rows of an image */
@@ -52,13 +52,13 @@ TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
     return (int)(tci_dim_known(tci_dim_ceil_div(TCI_MIN(tile, own), whole)) * whole);
 }
 
-static int tci_cuda_matrix_bytes(const tci_matrix *x)
+static int tci_cuda_wgmma_bytes(const tci_matrix *x)
 {
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
 /* How many elements a box has along a side's axis for this axis of the kernel. */
-static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
+static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
     bool images = which == 1 && x->y_axis >= 0;
@@ -72,11 +72,11 @@ static int64_t tci_cuda_matrix_extent(const tci_matrix *x, int which, int axis)
     }
     return axis != own              ? 1
            : images                 ? x->image_row
-           : x->side[which].along_k ? tci_cuda_matrix_loaded(x, which)
+           : x->side[which].along_k ? tci_cuda_wgmma_loaded(x, which)
                                     : TCI_MATRIX_SUB;
 }
 
-static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
+static void tci_cuda_wgmma_boxes(const tci_matrix *x, int which, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[which];
     map->rank = side->n_dims;
@@ -85,10 +85,10 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
         map->dim[i] = d->size;
         map->box[i] = 1;
         if (i > 0) {
-            map->stride[i - 1] = tci_cuda_matrix_bytes(x) * d->stride;
+            map->stride[i - 1] = tci_cuda_wgmma_bytes(x) * d->stride;
         }
         for (int a = 0; a < TCI_MATRIX_AXES; a++) {
-            int64_t n = d->coef[a] != 0 ? tci_cuda_matrix_extent(x, which, a) : 1;
+            int64_t n = d->coef[a] != 0 ? tci_cuda_wgmma_extent(x, which, a) : 1;
             map->box[i] = n > 1 ? n : map->box[i];
             map->step[i] = n > 1 ? d->coef[a] : map->step[i];
         }
@@ -96,7 +96,7 @@ static void tci_cuda_matrix_boxes(const tci_matrix *x, int which, tci_cuda_map *
 }
 
 /* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
-static int64_t tci_cuda_matrix_least(const tci_matrix *x, const tci_matrix_dim *d)
+static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d)
 {
     int64_t least = 0;
     for (int i = 0; i < x->n_k; i++) {
@@ -106,13 +106,13 @@ static int64_t tci_cuda_matrix_least(const tci_matrix *x, const tci_matrix_dim *
 }
 
 /* A's images, where rows are places of them. */
-static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
+static void tci_cuda_wgmma_images(const tci_matrix *x, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[0];
     map->axes = x->n_places - !x->one_image;
     map->rank = map->axes + 2;
     map->box[0] = TCI_MATRIX_DEPTH_STEP;
-    map->box[1] = tci_cuda_matrix_loaded(x, 0);
+    map->box[1] = tci_cuda_wgmma_loaded(x, 0);
     for (int i = 0; i < map->rank; i++) {
         bool counts = i == map->rank - 1 && x->one_image;
         map->dim[i] = counts ? 1 : side->dims[i].size;
@@ -124,15 +124,15 @@ static void tci_cuda_matrix_images(const tci_matrix *x, tci_cuda_map *map)
     for (int i = 0; i < map->axes; i++) {
         const tci_matrix_dim *d = &side->dims[1 + i];
         map->step[1 + i] = d->coef[x->place_axis[i]];
-        map->low[i] = d->base + tci_cuda_matrix_least(x, d);
+        map->low[i] = d->base + tci_cuda_wgmma_least(x, d);
         map->high[i] = map->low[i] + map->step[1 + i] * (x->place_sizes[i] - 1) + 1 - d->size;
     }
 }
 
-TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
+TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int64_t own = which == 0 ? x->m : x->n, bytes = tci_cuda_matrix_bytes(x);
+    int64_t own = which == 0 ? x->m : x->n, bytes = tci_cuda_wgmma_bytes(x);
     tci_cuda_map map;
     memset(&map, 0, sizeof(map));
     map.operand = side->operand;
@@ -146,18 +146,18 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
         map.step[i] = 1;
     }
     if (which == 0 && x->n_places > 0) {
-        tci_cuda_matrix_images(x, &map);
+        tci_cuda_wgmma_images(x, &map);
         return map;
     }
     if (x->is_boxes) {
-        tci_cuda_matrix_boxes(x, which, &map);
+        tci_cuda_wgmma_boxes(x, which, &map);
         return map;
     }
     map.dim[0] = side->along_k ? x->k : own;
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = bytes * side->pitch;
     map.box[0] = tci_matrix_depth(x);
-    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x);
+    map.box[1] = side->along_k ? tci_cuda_wgmma_loaded(x, which) : tci_matrix_depth(x);
     map.box[1] /= tci_matrix_sharing(x, which);
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -169,7 +169,7 @@ TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     return map;
 }
 
-static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
+static tci_cuda_skeleton tci_cuda_wgmma_describe(const tci_matrix *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
@@ -178,8 +178,8 @@ static tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     k.block_x = x->row_threads;
     k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
     k.n_maps = 2;
-    k.maps[0] = tci_cuda_matrix_map(x, 0);
-    k.maps[1] = tci_cuda_matrix_map(x, 1);
+    k.maps[0] = tci_cuda_wgmma_map(x, 0);
+    k.maps[1] = tci_cuda_wgmma_map(x, 1);
     return k;
 }
 
@@ -407,7 +407,7 @@ static const char tci_cuda_matrix_multiplying[] =
     "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n"
     "    tc_warp_arrive<S>(tc_done<S>(at));\n}\n";
 
-TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
+TCI_FN void tci_cuda_wgmma_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
     tci_str_add(out, tci_cuda_matrix_products_ptx);
@@ -418,7 +418,7 @@ TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 
 /* ---- products ---- */
 
-TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
+TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
 {
     static const char *const bytes[4] = {"s8s8", "s8u8", "u8s8", "u8u8"};
     return x->dtype == TC_F16   ? "f16"
@@ -428,26 +428,26 @@ TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x)
 }
 
 /* In the product's name in PTX: sums, A and B. */
-static const char *tci_cuda_matrix_ptx_type(tci_scratch *s, const tci_matrix *x)
+static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
-    const char *type = tci_cuda_matrix_type(x);
+    const char *type = tci_cuda_wgmma_type(x);
     return x->dtype == TC_I8 ? tci_scratch_printf(s, "s32.%.2s.%s", type, type + 2)
                              : tci_scratch_printf(s, "f32.%s.%s", type, type);
 }
 
 /* Of a sum. */
-static const char *tci_cuda_matrix_sum(const tci_matrix *x)
+static const char *tci_cuda_wgmma_sum(const tci_matrix *x)
 {
     return x->dtype == TC_I8 ? "int" : "float";
 }
 
-TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x)
+TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x)
 {
-    return tci_scratch_printf(s, "tc_multiply_%s_%d_%d%d", tci_cuda_matrix_type(x), x->columns,
+    return tci_scratch_printf(s, "tc_multiply_%s_%d_%d%d", tci_cuda_wgmma_type(x), x->columns,
                               !x->side[0].along_k, !x->side[1].along_k);
 }
 
-TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x)
+TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x)
 {
     bool bytes = x->dtype == TC_I8;
     int n = x->columns / 2;
@@ -456,8 +456,8 @@ TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_ma
                    "unsigned long long b, int add) {\n"
                    "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
                    "wgmma.mma_async.sync.aligned.m64n%dk%d.%s {",
-                   name, tci_cuda_matrix_sum(x), n, n + 2, x->columns,
-                   32 / tci_cuda_matrix_bytes(x), tci_cuda_matrix_ptx_type(out->s, x));
+                   name, tci_cuda_wgmma_sum(x), n, n + 2, x->columns, 32 / tci_cuda_wgmma_bytes(x),
+                   tci_cuda_wgmma_ptx_type(out->s, x));
     for (int i = 0; i < n; i++) {
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
@@ -490,7 +490,7 @@ TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_
 
 /* Begins a load of one stage: with the first element of a step along each contracted axis: k0, k1,
  * .., the last one fastest. */
-static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_matrix *x)
+static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_matrix *x)
 {
     int64_t below = tci_matrix_depth(x);
     tci_str_printf(out,
@@ -506,7 +506,7 @@ static void tci_cuda_matrix_load_head(tci_str *out, const char *name, const tci_
 }
 
 /* What says where axis a of the kernel stands. */
-static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
+static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
     static const char *const k[TCI_MATRIX_K_AXES] = {"k0", "k1", "k2", "k3"};
@@ -525,12 +525,12 @@ static const char *tci_cuda_matrix_where(const tci_matrix *x, int a)
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
  * that lies fastest, else one. */
-static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
-                                       int which)
+static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
+                                      int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int n = side->along_k ? 1 : tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB;
-    tci_cuda_matrix_load_head(out, name, x);
+    int n = side->along_k ? 1 : tci_cuda_wgmma_loaded(x, which) / TCI_MATRIX_SUB;
+    tci_cuda_wgmma_load_head(out, name, x);
     if (which == 1 && x->y_axis >= 0) {
         tci_str_printf(out, "        const int row = %lld;\n", (long long)x->image_row);
     }
@@ -542,7 +542,7 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
         const tci_matrix_dim *d = &side->dims[i];
         tci_str_printf(out, ", %lld", (long long)d->base);
         for (int a = 0; a < TCI_MATRIX_AXES; a++) {
-            const char *where = d->coef[a] != 0 ? tci_cuda_matrix_where(x, a) : NULL;
+            const char *where = d->coef[a] != 0 ? tci_cuda_wgmma_where(x, a) : NULL;
             if (where) {
                 tci_str_printf(out, " + %d * (%s)", d->coef[a], where);
             }
@@ -554,12 +554,12 @@ static void tci_cuda_matrix_load_boxes(tci_str *out, const char *name, const tci
 
 /* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
  * for each axis the window's element of this step. */
-static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tci_matrix *x)
+static void tci_cuda_wgmma_load_places(tci_str *out, const char *name, const tci_matrix *x)
 {
     const tci_matrix_side *side = &x->side[0];
     int axes = x->n_places - !x->one_image;
     long long below = 1;
-    tci_cuda_matrix_load_head(out, name, x);
+    tci_cuda_wgmma_load_head(out, name, x);
     tci_str_add(out, "        tc_load_places(to, map, bar");
     for (int i = 0; i < x->n_k; i++) {
         tci_str_printf(out, side->dims[0].coef[x->k_axis[i]] != 0 ? ", k%d" : "", i);
@@ -567,8 +567,8 @@ static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tc
     for (int i = 0; i < axes; below *= x->place_sizes[i++]) {
         const tci_matrix_dim *d = &side->dims[1 + i];
         tci_str_printf(out, ", %lld + %d * (p.m / %lld %% %lld)",
-                       (long long)(d->base + tci_cuda_matrix_least(x, d)),
-                       d->coef[x->place_axis[i]], below, (long long)x->place_sizes[i]);
+                       (long long)(d->base + tci_cuda_wgmma_least(x, d)), d->coef[x->place_axis[i]],
+                       below, (long long)x->place_sizes[i]);
     }
     tci_str_printf(out, x->one_image ? ", 0" : ", p.m / %lld", below);
     for (int i = 0; i < axes; i++) {
@@ -586,21 +586,21 @@ static void tci_cuda_matrix_load_places(tci_str *out, const char *name, const tc
 }
 
 /* Loads the boxes of one stage of A or B. */
-TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
+TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matrix *x, int which)
 {
     if (which == 0 && x->n_places > 0) {
-        tci_cuda_matrix_load_places(out, name, x);
+        tci_cuda_wgmma_load_places(out, name, x);
         return;
     }
     if (x->is_boxes) {
-        tci_cuda_matrix_load_boxes(out, name, x, which);
+        tci_cuda_wgmma_load_boxes(out, name, x, which);
         return;
     }
     const tci_matrix_side *side = &x->side[which];
     char own = "mn"[which];
     bool shared = tci_matrix_sharing(x, which) > 1;
     const char *how = shared ? "share" : "load";
-    int rows = (side->along_k ? tci_cuda_matrix_loaded(x, which) : tci_matrix_depth(x)) / 2;
+    int rows = (side->along_k ? tci_cuda_wgmma_loaded(x, which) : tci_matrix_depth(x)) / 2;
     tci_str_printf(out,
                    "    TC_I void %s(unsigned to, const tc_map *map, unsigned bar, "
                    "tc_place p, int k) {\n",
@@ -618,7 +618,7 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
                        "            tc_%s_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
+                       tci_cuda_wgmma_loaded(x, which) / TCI_MATRIX_SUB, how, TCI_CUDA_SUB_BYTES,
                        own, TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
@@ -632,7 +632,7 @@ TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matr
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
  * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
  * or a band has a multiple of as many rows. */
-TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
+TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
     const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
@@ -656,7 +656,7 @@ TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
     tci_str_add(out, "        return p;\n    }\n");
 }
 
-static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
     int64_t depth = x->is_boxes ? x->k_steps * tci_matrix_depth(x) : x->k;
@@ -672,7 +672,7 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    symbol, (long long)depth, (long long)x->tiles, x->stages, x->consumers,
                    x->last_warps, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_MATRIX_LINE, (int)tci_matrix_stage_bytes(x),
-                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_MATRIX_LINE /
+                   (tci_cuda_wgmma_loaded(x, 0) + tci_cuda_wgmma_loaded(x, 1)) * TCI_MATRIX_LINE /
                        tci_matrix_depth(x) * x->k_rows,
                    tci_matrix_depth(x), x->k_rows, x->side[0].along_k ? 2 : TCI_MATRIX_LINE,
                    x->side[1].along_k ? 2 : TCI_MATRIX_LINE, x->buffers, (int)x->staged_pitch,
@@ -684,18 +684,18 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "    TC_I void multiply(%s (&d)[%d], unsigned long long a, "
                    "unsigned long long b, int add) {\n"
                    "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
-                   x->staged == TC_F16 ? "f16" : "bf16", tci_cuda_matrix_sum(x), x->columns / 2,
-                   tci_cuda_matrix_type(x), x->columns, !x->side[0].along_k, !x->side[1].along_k);
-    tci_cuda_matrix_loads(out, "load_a", x, 0);
-    tci_cuda_matrix_loads(out, "load_b", x, 1);
-    tci_cuda_matrix_place(out, x);
+                   x->staged == TC_F16 ? "f16" : "bf16", tci_cuda_wgmma_sum(x), x->columns / 2,
+                   tci_cuda_wgmma_type(x), x->columns, !x->side[0].along_k, !x->side[1].along_k);
+    tci_cuda_wgmma_loads(out, "load_a", x, 0);
+    tci_cuda_wgmma_loads(out, "load_b", x, 1);
+    tci_cuda_wgmma_place(out, x);
     tci_str_add(out, "};\n");
 }
 
 /* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
  * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
  * tiles. */
-static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
     bool wide = tci_matrix_is_wide(x), more = x->last_warps > TCI_MATRIX_LAST_WARPS;
@@ -722,7 +722,7 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
 /* The third part's loops up to the hole. Consumers come here behind their last tile and help with
  * what nothing is left behind any more; one may be a tile ahead of the other, which
  * a parity does not tell, so they wait until all have left their last sums. */
-static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
+static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
     int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows and chunks that a warp is at */
@@ -789,20 +789,20 @@ TCI_FN void tci_cuda_skeleton_args(tci_str *out)
                      "    tc_i64 *fault = args.fault;\n");
 }
 
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
+TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words)
 {
     const tci_matrix *x = l->matrix;
-    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
+    tci_cuda_skeleton k = tci_cuda_wgmma_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_matrix_class(out, symbol, x);
+    tci_cuda_wgmma_class(out, symbol, x);
     tci_cuda_skeleton_open(out, symbol, l, 2, n_words, 4 * x->consumers + 1 + x->last_warps, 1);
-    tci_cuda_matrix_split(out, symbol, x);
+    tci_cuda_wgmma_split(out, symbol, x);
     tci_cuda_skeleton_args(out);
-    tci_cuda_matrix_rows(out, symbol, x);
+    tci_cuda_wgmma_rows(out, symbol, x);
 }
 
 /* The loop over rows ends; what was staged has been taken; the parts and the tiles end. */
-TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
+TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
                    "    }\n    if (!all) {\n"

@@ -39,18 +39,18 @@ typedef struct tci_cuda_skeleton {
 
 /* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
  * the text of its loads as a function `name`, and of the constant. */
-TCI_FN int tci_cuda_matrix_loaded(const tci_matrix *x, int which);
-TCI_FN tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which);
-TCI_FN void tci_cuda_matrix_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
-TCI_FN void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x);
+TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which);
+TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which);
+TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matrix *x, int which);
+TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x);
 TCI_FN void tci_cuda_skeleton_words(tci_str *out, const char *symbol, const tci_cuda_skeleton *k);
-TCI_FN const char *tci_cuda_matrix_type(const tci_matrix *x);
+TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x);
 
 /* Definitions that every such kernel of a file shares. */
-TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
+TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 /* The product that a kernel with this main loop calls: once in a file. */
-TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
-TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
+TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
+TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
@@ -58,7 +58,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
 /* What its holes read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
 /* The kernel up to the hole; and what follows on the hole. */
-TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
+TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
+TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol);
 
 #endif

@@ -28,6 +28,7 @@ typedef struct tci_case_memory {
     const char *const *captured; /* element 0...0 of the captured leaves, or NULL */
 } tci_case_memory;
 
+#ifndef TC_NO_DEBUG
 /* The graph of a key (compile/key.c), whose canonical numbers are the numbers of the nodes. False:
  * it has symbolic sizes, or is not understood. */
 TCI_FN bool tci_case_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
@@ -49,5 +50,6 @@ TCI_FN tc_status tci_case_result(tci_scratch *s, const tci_case *k, const tc_opt
 /* Copies a strided view, whose element 0...0 is at `from`, to dense memory. */
 TCI_FN void tci_case_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
                           const int64_t *strides);
+#endif
 
 #endif

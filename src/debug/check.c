@@ -397,18 +397,65 @@ TCI_FN void tci_checker_end(tc_call *c)
     c->check_inputs = NULL;
 }
 
-TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
+/* Each page of a buffer read, and written as it is if `writes`; the signal that ends that; 0: none.
+ */
+static int tci_checker_touch(volatile char *data, int64_t bytes, bool writes)
+{
+    int ended = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        for (int64_t at = 0; at < bytes + 4095; at += 4096) {
+            volatile char *byte = data + TCI_MIN(at, bytes - 1);
+            char same = *byte;
+            *(writes ? byte : &same) = same;
+        }
+        raise(SIGKILL); /* as in tci_checker_in_child */
+    }
+    while (child > 0 && waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+    }
+    int number = child > 0 && WIFSIGNALED(ended) ? WTERMSIG(ended) : SIGKILL;
+    return number == SIGKILL ? 0 : number;
+}
+
+/* TC_CHECK_CRASH: buffers of the user's that are not there, before anything reads them. */
+static tc_status tci_checker_buffers(tc_call *c, const tci_run *r)
+{
+    const tc_program *f = c->program;
+    char hex[33];
+    int n = f->n_inputs + f->n_outputs;
+    for (int i = 0; i < n && !f->code->device; i++) {
+        bool out = i >= f->n_inputs;
+        int at = out ? i - f->n_inputs : i;
+        const tc_buf *b = out ? &r->outputs->items[at] : &r->inputs->items[at];
+        int64_t bytes = tci_dim_hint((out ? f->code->outputs : f->code->inputs)[at].bytes);
+        int number = b->data && bytes ? tci_checker_touch(b->data, bytes, out) : 0;
+        if (number) {
+            return tci_checker_refuse(c, TC_ERR_CHECK,
+                                      "check: %s: %s %d: %s its %lld bytes at %p ends with signal "
+                                      "%d; expected memory that lives until the run is done",
+                                      tci_program_name(f, hex), out ? "output" : "input", at,
+                                      out ? "writing" : "reading", (long long)bytes, b->data,
+                                      number);
+        }
+    }
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r)
 {
     const tc_program *f = c->program;
     tci_checker_end(c);
     c->check_kind = 0;
-    c->check_inputs = tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
+    tc_status status = f->options.check & TC_CHECK_CRASH ? tci_checker_buffers(c, r) : TC_OK;
+    c->check_inputs = status ? NULL : tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
     for (int i = 0; c->check_inputs && i < f->n_inputs; i++) {
         size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
         const void *from = r->inputs->items[i].data;
         c->check_inputs[i] = tci_heap_get_aligned(bytes + 64);
         if (!c->check_inputs[i]) {
-            return false;
+            return TC_ERR_MEMORY;
         }
         const tc_backend *device = f->code->device;
         if (from && device && device->is_device && device->is_device(device->user, from)) {
@@ -417,7 +464,7 @@ TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
             memcpy(c->check_inputs[i], from, bytes);
         }
     }
-    return c->check_inputs != NULL;
+    return status ? status : c->check_inputs ? TC_OK : TC_ERR_MEMORY;
 }
 
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch)
@@ -458,10 +505,10 @@ TCI_FN bool tci_checker_failed(char *text, size_t room)
 
 #else
 
-TCI_FN bool tci_checker_begin(tc_call *c, const tci_run *r)
+TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r)
 {
     (void)c, (void)r;
-    return true;
+    return TC_OK;
 }
 
 TCI_FN void tci_checker_end(tc_call *c)

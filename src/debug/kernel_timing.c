@@ -3,7 +3,8 @@
  * In: a program. Out: nanoseconds of one launch of each of its kernels, the least of several.
  * The one idea: a kernel is measured on zeros of its own, as compile/autotune.c does it: no run of
  * the program is needed, nothing of the user's is read or written, and 0 is a valid index
- * everywhere. */
+ * everywhere. On a device its events around several launches give the time, so that what a launch
+ * costs the host is not in it. */
 #include "kernel_timing.h"
 
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct tci_measure {
     void **slots; /* operands, then work memory */
     int64_t *literals, *faults;
     char *work, *interp;
+    void *events[2]; /* of the device, or NULL: the host's clock is used */
 } tci_measure;
 
 static void *tci_measure_get(const tc_backend *device, int64_t bytes)
@@ -68,6 +70,28 @@ static void tci_measure_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
+static void tci_measure_make_events(tci_measure *m)
+{
+    const tc_backend *device = m->f->code->device;
+    const tc_backend_queues *q = device ? device->queues : NULL;
+    bool ok = q && q->event_make && q->event_record && q->event_elapsed;
+    for (int i = 0; i < 2 && ok; i++) {
+        ok = q->event_make(device->user, &m->events[i]) == TC_OK;
+    }
+    if (!ok && m->events[0]) {
+        q->event_free(device->user, m->events[0]);
+        m->events[0] = NULL;
+    }
+}
+
+static void tci_measure_free_events(tci_measure *m)
+{
+    const tc_backend *device = m->f->code->device;
+    for (int i = 0; i < 2 && m->events[0]; i++) {
+        device->queues->event_free(device->user, m->events[i]);
+    }
+}
+
 /* Launches it so often. False: a device failed. */
 static bool tci_measure_launch(tci_measure *m, int step, int64_t calls)
 {
@@ -90,7 +114,25 @@ static bool tci_measure_launch(tci_measure *m, int step, int64_t calls)
                          m->step->least, tci_measure_part, m);
         }
     }
-    return ok && (!device || device->sync(device->user) == TC_OK);
+    return ok;
+}
+
+/* Nanoseconds of a launch, by so many; 0: a device failed. */
+static double tci_measure_sample(tci_measure *m, int step, int64_t calls)
+{
+    const tc_backend *device = m->f->code->device;
+    const tc_backend_queues *q = m->events[0] ? device->queues : NULL;
+    double ms = 0;
+    int64_t from = tci_os_now_ns();
+    bool ok = (!q || q->event_record(device->user, NULL, m->events[0]) == TC_OK) &&
+              tci_measure_launch(m, step, calls) &&
+              (!q || q->event_record(device->user, NULL, m->events[1]) == TC_OK) &&
+              (!device || device->sync(device->user) == TC_OK);
+    double ns = (double)(tci_os_now_ns() - from);
+    if (ok && q && q->event_elapsed(device->user, m->events[0], m->events[1], &ms) == TC_OK) {
+        ns = ms * 1e6;
+    }
+    return ok ? TCI_MAX(ns, 1) / (double)calls : 0;
 }
 
 static double tci_measure_time(tci_measure *m, int step, int64_t until)
@@ -98,14 +140,12 @@ static double tci_measure_time(tci_measure *m, int step, int64_t until)
     double best = 0;
     int64_t calls = 1;
     for (int round = 0; round < 20; round++) {
-        int64_t from = tci_os_now_ns();
-        if (!tci_measure_launch(m, step, calls)) {
+        double ns = tci_measure_sample(m, step, calls);
+        if (ns <= 0) {
             return 0;
         }
-        int64_t now = tci_os_now_ns();
-        double ns = (double)TCI_MAX(now - from, (int64_t)1) / (double)calls;
         best = round <= 1 || ns < best ? ns : best; /* the first one warms up */
-        if (now >= until) {
+        if (round && tci_os_now_ns() >= until) {
             break;
         }
         double many = tci_measure_sample_ns / ns;
@@ -150,7 +190,12 @@ static double tci_measure_step(const tc_program *f, int step, int64_t until)
     if (ok) {
         m.slots[n] = m.work;
     }
-    double ns = ok ? tci_measure_time(&m, step, until) : 0;
+    double ns = 0;
+    if (ok) {
+        tci_measure_make_events(&m);
+        ns = tci_measure_time(&m, step, until);
+        tci_measure_free_events(&m);
+    }
     for (int o = 0; o < n && m.slots; o++) {
         tci_measure_drop(code->device, m.slots[o]);
     }

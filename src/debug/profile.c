@@ -163,6 +163,67 @@ static uint32_t tci_profile_register(tc_program *f)
     return number;
 }
 
+TCI_FN uint16_t tci_profile_track_of(const char *device, const void *queue)
+{
+    tci_profile_process *process = tci_profile_state();
+    pthread_mutex_lock(&process->lock);
+    tc_profile *p = process->now;
+    int number = 0, n = p ? p->n_tracks : 0;
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(p->tracks[i].device, device)) {
+            if (p->tracks[i].queue == queue) {
+                pthread_mutex_unlock(&process->lock);
+                return (uint16_t)(i + 1);
+            }
+            number = TCI_MAX(number, p->tracks[i].number);
+        }
+    }
+    void *more = p && n < UINT16_MAX
+                     ? tci_heap_resize(p->tracks, sizeof(*p->tracks) * (size_t)(n + 1))
+                     : NULL;
+    if (more) {
+        p->tracks = more;
+        p->tracks[p->n_tracks++] = (tci_profile_track){device, queue, queue ? number + 1 : 0};
+    }
+    pthread_mutex_unlock(&process->lock);
+    return (uint16_t)(more ? n + 1 : 0);
+}
+
+/* ---- shares: how long the kernels of a recorded run take, by an unrecorded one ---- */
+
+TCI_FN void tci_profile_share(uint32_t number, int32_t item, int64_t ns)
+{
+    tci_profile_process *process = tci_profile_state();
+    pthread_mutex_lock(&process->lock);
+    tc_profile *p = process->now;
+    if (p && number && number <= (uint32_t)p->n_programs && item >= 0 &&
+        item < p->programs[number - 1].n_steps) {
+        tci_profile_step *s = &p->programs[number - 1].steps[item];
+        s->share_ns += TCI_MAX(ns, 0);
+        s->share_calls++;
+    }
+    pthread_mutex_unlock(&process->lock);
+}
+
+TCI_FN void tci_profile_shares_end(tc_program *f)
+{
+    tci_profile_process *process = tci_profile_state();
+    uint32_t number = tci_profile_program_of(f);
+    pthread_mutex_lock(&process->lock);
+    tc_profile *p = process->now;
+    if (p && number) {
+        p->programs[number - 1].share_runs++;
+        __atomic_store_n(&f->profile_shares, p->epoch, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&process->lock);
+}
+
+TCI_FN bool tci_profile_has_shares(const tc_program *f)
+{
+    return __atomic_load_n(&f->profile_shares, __ATOMIC_ACQUIRE) ==
+           __atomic_load_n(&tci_profile_state()->epoch, __ATOMIC_RELAXED);
+}
+
 /* A line of TC_LOG=kernels. */
 static void tci_profile_log_line(const tc_program *f, int step, int64_t ns)
 {
@@ -186,7 +247,7 @@ TCI_FN void tci_profile_log_kernels(void)
 
 /* ---- begin and end ---- */
 
-static tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status)
+TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status)
 {
     tci_profile_process *process = tci_profile_state();
     tci_os_keep_over_fork(&process->lock, NULL);
@@ -235,7 +296,7 @@ static bool tci_profile_collect(tci_profile_thread *to, tci_ring *r)
     return to->records != NULL;
 }
 
-static tc_status tci_profile_stop(tc_profile *p)
+TCI_FN tc_status tci_profile_stop(tc_profile *p)
 {
     tci_profile_process *process = tci_profile_state();
     pthread_mutex_lock(&process->lock);
@@ -243,8 +304,12 @@ static tc_status tci_profile_stop(tc_profile *p)
         pthread_mutex_unlock(&process->lock);
         return TC_ERR_ARGUMENT;
     }
-    __atomic_and_fetch(&process->watch, ~TCI_PROFILE_RECORDS, __ATOMIC_SEQ_CST);
+    void (*drain)(void) = process->drain;
     pthread_mutex_unlock(&process->lock); /* who writes may need it for a new program */
+    if (drain) {
+        drain();
+    }
+    __atomic_and_fetch(&process->watch, ~TCI_PROFILE_RECORDS, __ATOMIC_SEQ_CST);
     tc_status status = TC_OK;
     int n = 0;
     for (tci_ring *r = __atomic_load_n(&process->rings, __ATOMIC_ACQUIRE); r; r = r->next) {
@@ -270,7 +335,7 @@ static tc_status tci_profile_stop(tc_profile *p)
     return status;
 }
 
-static void tci_profile_drop(tc_profile *p)
+TCI_FN void tci_profile_drop(tc_profile *p)
 {
     for (int i = 0; i < p->n_programs; i++) {
         tci_profile_drop_program(&p->programs[i]);
@@ -279,6 +344,7 @@ static void tci_profile_drop(tc_profile *p)
         tci_heap_free(p->threads[i].records);
     }
     tci_heap_free(p->programs);
+    tci_heap_free(p->tracks);
     tci_heap_free(p->threads);
     tci_heap_free(p);
     __atomic_sub_fetch(&tci_profile_state()->n_profiles, 1, __ATOMIC_RELAXED);
@@ -317,58 +383,6 @@ TC_API void tc_profile_free(tc_profile *p)
         }
         tci_profile_drop(p);
     }
-}
-
-/* ---- TC_TRACE ---- */
-
-static void tci_profile_at_exit(void)
-{
-    tci_profile_flush();
-}
-
-TCI_FN bool tci_profile_trace(const char *path)
-{
-    tci_profile_process *process = tci_profile_state();
-    static bool registered;
-    if (process->trace) {
-        return true;
-    }
-    FILE *file = fopen(path, "we");
-    if (!file) {
-        return false;
-    }
-    fputs("[]\n", file); /* until the end of the process */
-    fclose(file);
-    tc_status status;
-    size_t bytes = strlen(path) + 1;
-    process->path = tci_heap_get(bytes);
-    process->trace = process->path ? tci_profile_start(NULL, &status) : NULL;
-    if (!process->trace) {
-        tci_heap_free(process->path);
-        process->path = NULL;
-        return false;
-    }
-    memcpy(process->path, path, bytes);
-    process->pid = (int64_t)getpid();
-    if (!registered) {
-        registered = atexit(tci_profile_at_exit) == 0;
-    }
-    return true;
-}
-
-TCI_FN void tci_profile_flush(void)
-{
-    tci_profile_process *process = tci_profile_state();
-    tc_profile *p = process->trace;
-    if (!p || process->pid != (int64_t)getpid()) {
-        return;
-    }
-    process->trace = NULL;
-    tci_profile_stop(p);
-    tc_profile_write(p, process->path);
-    tci_profile_drop(p);
-    tci_heap_free(process->path);
-    process->path = NULL;
 }
 
 #else

@@ -41,6 +41,8 @@ typedef struct tci_recompile_past {
     char is[TCI_RECOMPILE_LINE], was[TCI_RECOMPILE_LINE];
     tci_recompile_axis axis;
     int64_t ns, hits;
+    double hot_speed; /* over that of the symbolic program of a tc_jit; 0: not measured */
+    bool hot;         /* and it serves the sizes that kept coming */
     char *graph;
     size_t n_graph; /* heap; NULL: not kept */
 } tci_recompile_past;
@@ -340,6 +342,17 @@ TCI_FN void tci_recompile_hit(tci_hash hash)
     tci_recompile_unlock();
 }
 
+TCI_FN void tci_recompile_hot(tci_hash hash, double speed, bool serves)
+{
+    tci_recompile_lock();
+    tci_recompile_past *p = tci_recompile_find(hash);
+    if (p) {
+        p->hot_speed = speed;
+        p->hot = serves;
+    }
+    tci_recompile_unlock();
+}
+
 TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked)
 {
     const char *graph = tci_recompile_text(asked);
@@ -385,7 +398,7 @@ typedef struct tci_recompile_place {
 
 /* Those of the report, oldest first. */
 typedef struct tci_recompile_report {
-    FILE *out;
+    tci_str *out;
     bool json;
     const tci_recompile_past *list[TCI_RECOMPILE_KEPT];
     int n;
@@ -406,20 +419,20 @@ static bool tci_recompile_is_first(const tci_recompile_report *r, int i)
     return true;
 }
 
-static void tci_recompile_quote(FILE *out, const char *text)
+static void tci_recompile_quote(tci_str *out, const char *text)
 {
-    fputc('"', out);
+    tci_str_printf(out, "%c", '"');
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\') {
-            fprintf(out, "\\%c", c);
+            tci_str_printf(out, "\\%c", c);
         } else if (c < ' ') {
-            fprintf(out, "\\u%04x", c);
+            tci_str_printf(out, "\\u%04x", c);
         } else {
-            fputc(c, out);
+            tci_str_printf(out, "%c", c);
         }
     }
-    fputc('"', out);
+    tci_str_printf(out, "%c", '"');
 }
 
 /* Axes of inputs whose sizes differed: the range that was seen, and what makes one program of
@@ -441,16 +454,16 @@ static void tci_recompile_print_axes(const tci_recompile_report *r, int first)
             }
         }
         if (is_new && r->json) {
-            fprintf(r->out, "%s{\"input\": ", comma);
+            tci_str_printf(r->out, "%s{\"input\": ", comma);
             tci_recompile_quote(r->out, a->input);
-            fprintf(r->out, ", \"axis\": %d, \"least\": %lld, \"most\": %lld}", a->axis,
-                    (long long)least, (long long)most);
+            tci_str_printf(r->out, ", \"axis\": %d, \"least\": %lld, \"most\": %lld}", a->axis,
+                           (long long)least, (long long)most);
             comma = ", ";
         } else if (is_new) {
-            fprintf(r->out,
-                    "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one "
-                    "program for all of these sizes\n",
-                    a->input, a->axis, (long long)least, (long long)most, a->axis, a->input);
+            tci_str_printf(r->out,
+                           "  write TC_DIM(\"%s_%d\", %lld, %lld) for axis %d of \"%s\": one "
+                           "program for all of these sizes\n",
+                           a->input, a->axis, (long long)least, (long long)most, a->axis, a->input);
         }
     }
 }
@@ -458,31 +471,41 @@ static void tci_recompile_print_axes(const tci_recompile_report *r, int first)
 static void tci_recompile_print_json(const tci_recompile_report *r, const tci_recompile_past *p,
                                      const char *comma)
 {
-    fprintf(r->out, "%s{\"name\": \"%s\", \"from\": \"%s\", \"ms\": %.3f, \"hits\": %lld", comma,
-            p->name, p->from_disk ? "disk" : "compiler", (double)p->ns / 1e6, (long long)p->hits);
+    tci_str_printf(r->out, "%s{\"name\": \"%s\", \"from\": \"%s\", \"ms\": %.3f, \"hits\": %lld",
+                   comma, p->name, p->from_disk ? "disk" : "compiler", (double)p->ns / 1e6,
+                   (long long)p->hits);
     if (p->near[0]) {
-        fprintf(r->out, ", \"near\": \"%s\", \"equal\": %d, \"lines\": %d, \"is\": ", p->near,
-                p->equal, p->lines);
+        tci_str_printf(r->out,
+                       ", \"near\": \"%s\", \"equal\": %d, \"lines\": %d, \"is\": ", p->near,
+                       p->equal, p->lines);
         tci_recompile_quote(r->out, p->is);
-        fprintf(r->out, ", \"was\": ");
+        tci_str_printf(r->out, ", \"was\": ");
         tci_recompile_quote(r->out, p->was);
     }
-    fputc('}', r->out);
+    if (p->hot_speed > 0) {
+        tci_str_printf(r->out, ", \"hot\": %s, \"speed\": %.2f", p->hot ? "true" : "false",
+                       p->hot_speed);
+    }
+    tci_str_printf(r->out, "%c", '}');
 }
 
 static void tci_recompile_print_text(const tci_recompile_report *r, const tci_recompile_past *p)
 {
-    fprintf(r->out, "  %s  %s%.1f ms, %lld hits: ", p->name, p->from_disk ? "from disk, " : "",
-            (double)p->ns / 1e6, (long long)p->hits);
+    tci_str_printf(r->out, "  %s  %s%.1f ms, %lld hits: ", p->name,
+                   p->from_disk ? "from disk, " : "", (double)p->ns / 1e6, (long long)p->hits);
+    if (p->hot_speed > 0) {
+        tci_str_printf(r->out, "sizes that kept coming, %.2f times as fast as with symbols%s; ",
+                       p->hot_speed, p->hot ? "" : ", not kept");
+    }
     if (!p->near[0]) {
-        fprintf(r->out, "no earlier program resembles it\n");
+        tci_str_printf(r->out, "no earlier program resembles it\n");
     } else if (!p->is[0]) {
-        fprintf(r->out,
-                "the graph of %s with other options, strides or constants, or it was "
-                "dropped\n",
-                p->near);
+        tci_str_printf(r->out,
+                       "the graph of %s with other options, strides or constants, or it was "
+                       "dropped\n",
+                       p->near);
     } else {
-        fprintf(r->out, "differs from %s in %s; was %s\n", p->near, p->is, p->was);
+        tci_str_printf(r->out, "differs from %s in %s; was %s\n", p->near, p->is, p->was);
     }
 }
 
@@ -498,16 +521,16 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
         }
     }
     if (r->json) {
-        fprintf(r->out, "%s\n  {\"file\": ", comma);
+        tci_str_printf(r->out, "%s\n  {\"file\": ", comma);
         tci_recompile_quote(r->out, place.file);
-        fprintf(r->out, ", \"line\": %d, \"call\": ", place.line);
+        tci_str_printf(r->out, ", \"line\": %d, \"call\": ", place.line);
         tci_recompile_quote(r->out, at->call);
-        fprintf(r->out, ", \"ms\": %.3f, \"hits\": %lld, \"programs\": [", (double)place.ns / 1e6,
-                (long long)place.hits);
+        tci_str_printf(r->out, ", \"ms\": %.3f, \"hits\": %lld, \"programs\": [",
+                       (double)place.ns / 1e6, (long long)place.hits);
     } else {
-        fprintf(r->out, "%s:%d: %s: %d program%s, %.1f ms, %lld hits\n", place.file, place.line,
-                at->call, place.n, place.n == 1 ? "" : "s", (double)place.ns / 1e6,
-                (long long)place.hits);
+        tci_str_printf(r->out, "%s:%d: %s: %d program%s, %.1f ms, %lld hits\n", place.file,
+                       place.line, at->call, place.n, place.n == 1 ? "" : "s",
+                       (double)place.ns / 1e6, (long long)place.hits);
     }
     const char *between = "";
     for (int i = first; i < r->n; i++) {
@@ -518,9 +541,9 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
             tci_recompile_print_text(r, r->list[i]);
         }
     }
-    fputs(r->json ? "], \"write\": [" : "", r->out);
+    tci_str_add(r->out, r->json ? "], \"write\": [" : "");
     tci_recompile_print_axes(r, first);
-    fputs(r->json ? "]}" : "", r->out);
+    tci_str_add(r->out, r->json ? "]}" : "");
 }
 
 /* How many programs calls that want a value (not tc_compile or a tc_jit) have made of the graph. */
@@ -538,12 +561,12 @@ static void tci_recompile_print_cuts(const tci_recompile_report *r)
         places += cuts && tci_recompile_is_first(r, i);
     }
     if (places) {
-        fprintf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s\n", places,
-                places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
+        tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s\n",
+                       places, places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
     }
 }
 
-TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json)
+TCI_FN void tci_recompile_print(tci_str *out, const tc_ctx *ctx, bool json)
 {
     tci_recompile_report r = {.out = out, .json = json};
     tci_recompile_lock();
@@ -555,7 +578,7 @@ TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json)
         }
     }
     const char *comma = "";
-    fputs(json ? "{\"lines\": [" : "", out);
+    tci_str_add(out, json ? "{\"lines\": [" : "");
     for (int i = 0; i < r.n; i++) {
         if (tci_recompile_is_first(&r, i)) {
             tci_recompile_print_place(&r, i, comma);
@@ -565,6 +588,6 @@ TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json)
     if (!json) {
         tci_recompile_print_cuts(&r);
     }
-    fputs(json ? "]}\n" : r.n ? "" : "no program was compiled\n", out);
+    tci_str_add(out, json ? "]}\n" : r.n ? "" : "no program was compiled\n");
     tci_recompile_unlock();
 }

@@ -22,11 +22,14 @@ TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *a
 TCI_FN void tci_recompile_took(tci_hash hash, int64_t ns);
 /* A compile found it in memory. */
 TCI_FN void tci_recompile_hit(tci_hash hash);
+/* It is of sizes that kept coming, at so many times the speed of the symbolic program; serves: and
+ * is kept. */
+TCI_FN void tci_recompile_hot(tci_hash hash, double speed, bool serves);
 /* How it differs from the nearest program that there is; nothing is remembered. */
 TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked);
 /* By line of the call: programs, milliseconds, what differed, what to write. ctx NULL: of all
  * contexts. */
-TCI_FN void tci_recompile_print(FILE *out, const tc_ctx *ctx, bool json);
+TCI_FN void tci_recompile_print(tci_str *out, const tc_ctx *ctx, bool json);
 TCI_FN void tci_recompile_forget(void);
 
 enum { TCI_RECOMPILE_NODES = 1500 }; /* of a graph whose text is looked at if nobody listens */

@@ -206,13 +206,12 @@ static uint32_t tci_profile_number(const tci_ring *r, const tc_program *f)
 
 /* ---- records ---- */
 
-TCI_FN void tci_profile_add_flow(tci_record_kind kind, const tc_program *f, int32_t item,
-                                 int64_t begin_ns, int64_t end_ns, uint32_t flow)
+TCI_FN void tci_profile_put(const tc_program *f, tci_record record)
 {
     tci_ring *r = tci_ring_open();
     if (r) {
-        uint32_t program = tci_profile_number(r, f);
-        tci_ring_put(r, (tci_record){begin_ns, end_ns, program, item, flow, (uint8_t)kind});
+        record.program = f ? tci_profile_number(r, f) : record.program;
+        tci_ring_put(r, record);
         tci_ring_close(r);
     }
 }
@@ -220,7 +219,20 @@ TCI_FN void tci_profile_add_flow(tci_record_kind kind, const tc_program *f, int3
 TCI_FN void tci_profile_add(tci_record_kind kind, const tc_program *f, int32_t item,
                             int64_t begin_ns, int64_t end_ns)
 {
-    tci_profile_add_flow(kind, f, item, begin_ns, end_ns, 0);
+    tci_profile_put(
+        f,
+        (tci_record){.begin_ns = begin_ns, .end_ns = end_ns, .item = item, .kind = (uint8_t)kind});
+}
+
+TCI_FN uint32_t tci_profile_program_of(const tc_program *f)
+{
+    tci_ring *r = tci_ring_open();
+    uint32_t number = 0;
+    if (r) {
+        number = tci_profile_number(r, f);
+        tci_ring_close(r);
+    }
+    return number;
 }
 
 /* The label of a name that this thread has likely met before. */
@@ -239,7 +251,10 @@ TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns
     tci_ring *r = tci_profile_watch() & TCI_PROFILE_RECORDS ? tci_ring_open() : NULL;
     if (r) {
         int32_t label = (int32_t)tci_ring_label(r, name);
-        tci_ring_put(r, (tci_record){begin_ns, end_ns, 0, label, 0, TCI_RECORD_PHASE});
+        tci_ring_put(r, (tci_record){.begin_ns = begin_ns,
+                                     .end_ns = end_ns,
+                                     .item = label,
+                                     .kind = TCI_RECORD_PHASE});
         tci_ring_close(r);
     }
 }
@@ -266,8 +281,10 @@ TC_API void tc_mark_end(void)
     }
     if (r->n_marks && --r->n_marks < TCI_RING_MARKS) {
         int32_t label = (int32_t)r->marks[r->n_marks].label;
-        tci_ring_put(r, (tci_record){r->marks[r->n_marks].begin_ns, tci_os_now_ns(), 0, label, 0,
-                                     TCI_RECORD_MARK});
+        tci_ring_put(r, (tci_record){.begin_ns = r->marks[r->n_marks].begin_ns,
+                                     .end_ns = tci_os_now_ns(),
+                                     .item = label,
+                                     .kind = TCI_RECORD_MARK});
     }
     tci_ring_close(r);
 }

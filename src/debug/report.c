@@ -4,10 +4,12 @@
  * draws them. Launches are boxes from top to bottom in their order, forward on the left and
  * backward on the right, within their regions, which fold; the width of a box is its time by the
  * model; lines are buffers, as wide as they have bytes; below is the memory plan over the launches.
- * A click on a box shows the nodes of the kernel with their lines, its schedule and its source;
- * elsewhere the summary and the phases of the compile. The one idea: the order of launches is a
- * layout already, so nothing has to be computed that grows faster than the program (a graph of
- * 3,000 nodes is nothing that a layout program ends with). */
+ * A click on a box shows the nodes of the kernel with their lines, its kernel, loop and source
+ * text; elsewhere the summary, the phases of the compile, and the programs of the process with why
+ * each was compiled.
+ *
+ * The one idea: the order of launches is a layout already, so nothing has to be computed that grows
+ * faster than the program. Layout programs do not end on a graph of 3,000 nodes. */
 #include "report.h"
 
 #include <string.h>
@@ -16,6 +18,7 @@
 #include "explain.h"
 #include "intern.h"
 #include "origin.h"
+#include "recompile.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG
@@ -28,7 +31,7 @@ static const char tci_report_head[] =
     "pre{font:11px monospace;white-space:pre-wrap}\n"
     ".p b{display:inline-block;height:9px;margin-right:4px;background:#a8c8f0}\n"
     ".k{cursor:pointer}.k:hover rect{stroke:#000}.r{cursor:pointer}\n"
-    "text{font:11px sans-serif;pointer-events:none}\n"
+    "text{font:11px sans-serif;pointer-events:none}summary{cursor:pointer;margin:6px 0}\n"
     "</style></head><body><div id=\"map\"></div><div id=\"side\"></div>\n"
     "<script id=\"data\" type=\"application/json\">";
 
@@ -40,19 +43,25 @@ static const char tci_report_script_1[] =
     "(n/1e6).toFixed(2)+' ms'}\n"
     "function kb(n){return n<10240?n+' B':n<1e7?(n/1024).toFixed(0)+' KiB':"
     "(n/1048576).toFixed(1)+' MiB'}\n"
+    "function part(n,t){return t?'<details open><summary>'+n+'</summary><pre>'+esc(t)+"
+    "'</pre></details>':''}\n"
+    "function lines(a){var m={},l=[];a.forEach(function(t){var i=t.indexOf(' '),k=t.slice(i+1);"
+    "if(!m[k]){m[k]=[];l.push(k)}m[k].push(t.slice(0,i))});\n"
+    " return l.map(function(k){return k+': '+m[k].join(' ')}).join('\\n')}\n"
     "function show(i){var s=S[i],k=D.kernels[s.kernel],t='<h3>'+esc(k.name)+'</h3><p>launch '+"
     "(i+1)+', '+us(s.ns)+' by the model, '+kb(s.bytes)+', '+s.flops+' flops</p><p>'+esc(s.from)+"
     "'</p><p>'+esc(s.region)+'</p><pre>'+esc(k.note)+'</pre><p>buffers</p><pre>';\n"
     " s.operands.forEach(function(o){var b=D.buffers[o.buffer];t+=(o.write?'write ':'read ')+"
     "b.kind+o.buffer+' '+kb(b.bytes)+'\\n'});\n"
-    " t+='</pre><p>nodes</p><pre>'+esc(s.nodes.join('\\n'))+'</pre><p>source</p><pre>'+"
-    "esc(k.source)+'</pre>';document.getElementById('side').innerHTML=t}\n"
+    " t+='</pre>'+part('nodes',lines(s.nodes));['kernel','loop','source'].forEach(function(n){"
+    "t+=part(n,k[n])});\n"
+    " document.getElementById('side').innerHTML=t}\n"
     "function home(){var t='<h2>'+esc(D.name)+'</h2><pre>'+esc(D.explain)+'</pre><h3>compile</h3>',"
     "top=0;D.phases.forEach(function(p){top+=p[1]});\n"
     " D.phases.forEach(function(p){t+='<div class=\"p\"><b style=\"width:'+(top?100*p[1]/top:0)."
     "toFixed(1)+'px\"></b>'+p[0]+' '+us(p[1])+'</div>'});\n"
     " document.getElementById('side').innerHTML=t+(D.found?'<p>found in the '+D.found+' cache</p>':"
-    "'')}\n"
+    "'')+'<h3>programs of this process</h3><pre>'+esc(D.history)+'</pre>'}\n"
     "function groups(){var g=[],last=null;S.forEach(function(s,i){var n=(s.region||'').replace("
     "/^backward of /,'').split('.')[0]||'(no region)';if(!last||last.name!=n||last.back!=s.back)"
     "{last={name:n,back:s.back,steps:[]};g.push(last)}last.steps.push(i)});return g}\n";
@@ -62,14 +71,15 @@ static const char tci_report_script_2[] =
     " S.forEach(function(s){top=Math.max(top,s.ns)});\n"
     " groups().forEach(function(g,n){var x=g.back?mid+20:20,key=n+g.name,f=folded[key],y0=y;"
     "y+=18;\n"
-    "  g.steps.forEach(function(i){var s=S[i],w=Math.max(6,Math.sqrt(s.ns/top)*(mid-60));\n"
+    "  g.steps.forEach(function(i){var s=S[i],w=Math.max(6,s.ns/top*(mid-60));\n"
     "   at[i]=[x+8+w,f?y0+9:y+7,x+8];if(!f){h+='<g class=\"k\" data-i=\"'+i+'\"><rect x=\"'+(x+8)+"
     "'\" y=\"'+y+'\" width=\"'+w.toFixed(1)+'\" height=\"14\" rx=\"2\" fill=\"'+(s.back?'#f2b8a0':"
     "'#a8c8f0')+'\"/><text x=\"'+(x+12)+'\" y=\"'+(y+11)+'\">'+esc(D.kernels[s.kernel].name)+"
     "' '+us(s.ns)+'</text></g>';y+=17}});\n"
     "  var t=0;g.steps.forEach(function(i){t+=S[i].ns});\n"
     "  h='<g class=\"r\" data-r=\"'+esc(key)+'\"><rect x=\"'+x+'\" y=\"'+y0+'\" width=\"'+(mid-30)+"
-    "'\" height=\"'+(y-y0+2)+'\" fill=\"#fff\" stroke=\"#ccc\"/><text x=\"'+(x+4)+'\" y=\"'+(y0+13)"
+    "'\" height=\"'+(y-y0+2)+'\" fill=\"#fff\" fill-opacity=\"0.7\" stroke=\"#ccc\"/><text "
+    "x=\"'+(x+4)+'\" y=\"'+(y0+13)"
     "+'\">'+(f?'+ ':'- ')+esc(g.name)+' ('+g.steps.length+', '+us(t)+')</text></g>'+h;y+=8});\n"
     " var e='';D.edges.forEach(function(q){var a=at[q[0]],b=at[q[1]];if(a&&b)e+='<path d=\"M'+a[0]+"
     "' '+a[1]+'C'+(a[0]+40)+' '+a[1]+' '+(b[0]+40)+' '+b[1]+' '+b[0]+' '+b[1]+'\" fill=\"none\" "
@@ -81,7 +91,7 @@ static const char tci_report_script_2[] =
     "max(1,H*b.bytes/M).toFixed(1)+'\" fill=\"#c8e0b0\" stroke=\"#789\" stroke-width=\"0.3\">"
     "<title>'+"
     "kb(b.bytes)+' at '+b.offset+', launches '+(b.first+1)+' to '+(b.last+1)+'</title></rect>'});\n"
-    " document.getElementById('map').innerHTML='<svg width=\"'+W+'\" height=\"'+(y+H+40)+'\">'+h+e+"
+    " document.getElementById('map').innerHTML='<svg width=\"'+W+'\" height=\"'+(y+H+40)+'\">'+e+h+"
     "'<text x=\"20\" y=\"'+(y+16)+'\">memory of launches: '+kb(D.arena)+'</text>'+m+'</svg>'}\n"
     "document.getElementById('map').onclick=function(ev){var t=ev.target.closest('.k,.r');\n"
     " if(!t)home();else if(t.dataset.i!==undefined)show(+t.dataset.i);else{var r=t.dataset.r;"
@@ -108,21 +118,36 @@ static void tci_report_source(tci_str *out, const char *source, const char *symb
     tci_str_free(&text);
 }
 
+/* The text of each kernel, its loop and its source; those of a program that a cache had are made
+ * again. */
 static void tci_report_kernels(tci_str *out, const tc_program *f)
 {
-    const char *source = tci_code_source(f->code);
+    int n = f->code->n_kernels;
+    tci_str *texts = tci_heap_get(sizeof(*texts) * 2 * (size_t)(n + 1)), made = {0};
+    bool shown = texts &&
+                 tci_compile_show(f->code, f->key_graph, &f->options, texts, texts + n, &made);
+    const char *source = shown && made.n ? made.text : tci_code_source(f->code);
+    out->failed |= !texts;
     tci_str_add(out, ",\"kernels\":[");
-    for (int i = 0; i < f->code->n_kernels; i++) {
+    for (int i = 0; i < n && texts; i++) {
         const tci_code_kernel *k = &f->code->kernels[i];
         tci_str_add(out, i ? ",\n{\"name\":" : "\n{\"name\":");
         tci_summary_json_text(out, k->symbol);
         tci_str_add(out, ",\"note\":");
         tci_summary_json_text(out, k->note);
+        tci_str_add(out, ",\"kernel\":");
+        tci_summary_json_text(out, tci_str_text(&texts[i]));
+        tci_str_add(out, ",\"loop\":");
+        tci_summary_json_text(out, tci_str_text(&texts[n + i]));
         tci_str_add(out, ",\"source\":");
         tci_report_source(out, source, k->symbol);
         tci_str_add(out, "}");
+        tci_str_free(&texts[i]);
+        tci_str_free(&texts[n + i]);
     }
     tci_str_add(out, "]");
+    tci_heap_free(texts);
+    tci_str_free(&made);
 }
 
 static void tci_report_nodes(tci_str *out, const tc_program *f, int step)
@@ -242,7 +267,7 @@ TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
 {
     static const tc_explain_options screen;
     char hex[33];
-    tci_str explain = {0};
+    tci_str explain = {0}, history = {0};
     tci_summary_text(&explain, f, &screen);
     tci_str_add(out, tci_report_head);
     tci_str_add(out, "{\"name\":");
@@ -258,10 +283,14 @@ TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
     tci_report_edges(out, f);
     tci_report_buffers(out, f->code);
     tci_report_phases(out, f);
+    tci_recompile_print(&history, NULL, false);
+    tci_str_add(out, ",\n\"history\":");
+    tci_summary_json_text(out, tci_str_text(&history));
     tci_str_add(out, "}");
     tci_str_add(out, tci_report_script_1);
     tci_str_add(out, tci_report_script_2);
     tci_str_free(&explain);
+    tci_str_free(&history);
 }
 
 static tc_status tci_report_write(const tc_program *f, const char *path)

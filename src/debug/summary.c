@@ -24,7 +24,7 @@ enum {
     TCI_SUMMARY_MOST = 20,   /* kernels of a screen, */
     TCI_SUMMARY_PORTS = 8,   /* inputs or outputs, */
     TCI_SUMMARY_PARAMS = 4,  /* parameters, */
-    TCI_SUMMARY_REASONS = 8, /* sentences, */
+    TCI_SUMMARY_REASONS = 6, /* sentences, */
     TCI_SUMMARY_PLACES = 3,  /* places of each, */
     TCI_SUMMARY_LINES = 4,   /* and lines of any other section */
     TCI_SUMMARY_WIDTH = 44   /* of a kernel's name */
@@ -285,10 +285,18 @@ static const tci_origin *tci_summary_origin(const tc_program *f, unsigned region
                : NULL;
 }
 
+/* True if two nodes are of the same line and region. */
+static bool tci_summary_same(const tc_program *f, unsigned a, unsigned b)
+{
+    const tci_origin *x = tci_summary_origin(f, a), *y = tci_summary_origin(f, b);
+    return x == y || (x && y && x->file == y->file && x->line == y->line && x->call == y->call &&
+                      x->region == y->region);
+}
+
 /* A line "A is not computed with B: sentence\treader source bytes" joins the reason of its
  * sentence. */
-static void tci_summary_take_reason(tci_reason *list, int *n, int cap, const char *line,
-                                    size_t size)
+static void tci_summary_take_reason(const tc_program *f, tci_reason *list, int *n, int cap,
+                                    const char *line, size_t size)
 {
     const char *tab = memchr(line, '\t', size), *colon = strstr(line, ": ");
     size_t end = tab ? (size_t)(tab - line) : size;
@@ -318,7 +326,14 @@ static void tci_summary_take_reason(tci_reason *list, int *n, int cap, const cha
     }
     r->count++;
     r->bytes += bytes;
-    if (r->n_places < TCI_SUMMARY_PLACES) {
+    bool known = false;
+    for (int p = 0; p < r->n_places; p++) {
+        known = known || (r->places[p].length == (size_t)(colon - line) &&
+                          !memcmp(r->places[p].words, line, r->places[p].length) &&
+                          tci_summary_same(f, r->places[p].reader, reader) &&
+                          tci_summary_same(f, r->places[p].source, source));
+    }
+    if (r->n_places < TCI_SUMMARY_PLACES && !known) {
         r->places[r->n_places].words = line;
         r->places[r->n_places].length = (size_t)(colon - line);
         r->places[r->n_places].reader = reader;
@@ -334,7 +349,7 @@ static int tci_summary_reasons(const tc_program *f, tci_reason *list, int cap)
     int n = 0;
     for (at = at ? at + sizeof(title) - 1 : ""; *at;) {
         size_t line = strcspn(at, "\n");
-        tci_summary_take_reason(list, &n, cap, at, line);
+        tci_summary_take_reason(f, list, &n, cap, at, line);
         at += line + (at[line] == '\n');
     }
     for (int i = 1; i < n; i++) {
@@ -347,6 +362,15 @@ static int tci_summary_reasons(const tc_program *f, tci_reason *list, int cap)
     return n;
 }
 
+static void tci_summary_node(tci_str *out, const tci_origin *o)
+{
+    tci_origin_line(out, o);
+    if (o && o->region) {
+        tci_str_add(out, ", ");
+        tci_origin_region_text(out, o->region);
+    }
+}
+
 static void tci_summary_place(tci_str *out, const tc_program *f, const tci_reason *r, int p)
 {
     tci_str_add_n(out, r->places[p].words, r->places[p].length);
@@ -354,9 +378,9 @@ static void tci_summary_place(tci_str *out, const tc_program *f, const tci_reaso
     const tci_origin *source = tci_summary_origin(f, r->places[p].source);
     if ((reader && reader->file) || (source && source->file)) {
         tci_str_add(out, " (");
-        tci_origin_line(out, reader);
+        tci_summary_node(out, reader);
         tci_str_add(out, reader && source ? "; " : "");
-        tci_origin_line(out, source);
+        tci_summary_node(out, source);
         tci_str_add(out, ")");
     }
 }

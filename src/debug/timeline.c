@@ -3,7 +3,9 @@
  * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
- * for each thread; process 2 is the device. */
+ * for each thread; process 2 the devices, with a track for each queue (stream). A recorded run is a
+ * span there; in the first ones of a program its kernels are drawn by their shares of unrecorded
+ * runs (in all of them a long trace would be gigabytes). */
 #include "profile.h"
 
 #include <errno.h>
@@ -30,12 +32,14 @@ static const tci_profile_step *tci_timeline_step(const tc_profile *p, const tci_
 {
     bool of_step = r->kind == TCI_RECORD_KERNEL || r->kind == TCI_RECORD_PART ||
                    r->kind == TCI_RECORD_LAUNCH || r->kind == TCI_RECORD_DEVICE ||
-                   r->kind == TCI_RECORD_COMM;
+                   r->kind == TCI_RECORD_SHARE || r->kind == TCI_RECORD_COMM;
     const tci_profile_program *f = r->program ? &p->programs[r->program - 1] : NULL;
     return of_step && f && r->item >= 0 && r->item < f->n_steps ? &f->steps[r->item] : NULL;
 }
 
 /* ---- JSON ---- */
+
+enum { TCI_TIMELINE_PIECE = 1 << 20 }; /* bytes that are written at once */
 
 typedef struct tci_timeline_spot { /* where the last kernel of a step was drawn */
     int64_t at_ns;
@@ -47,8 +51,10 @@ typedef struct tci_timeline {
     const tc_profile *p;
     tci_str *out;
     tci_timeline_spot **spots; /* by program and step */
+    int *shared; /* recorded runs of each program that were drawn with their kernels */
     int n_flows;
     bool any;
+    tci_os_fresh *file; /* takes the text as it grows; NULL: it stays in memory */
 } tci_timeline;
 
 static double tci_timeline_us(const tci_timeline *t, int64_t ns)
@@ -58,6 +64,10 @@ static double tci_timeline_us(const tci_timeline *t, int64_t ns)
 
 static void tci_timeline_next(tci_timeline *t)
 {
+    if (t->file && t->out->n >= TCI_TIMELINE_PIECE) {
+        tci_os_fresh_write(t->file, t->out->text, t->out->n);
+        t->out->n = 0;
+    }
     tci_str_add(t->out, t->any ? ",\n" : "\n");
     t->any = true;
 }
@@ -88,10 +98,14 @@ static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_recor
     case TCI_RECORD_STEP: tci_str_printf(&text, "step %d", r->item); break;
     case TCI_RECORD_PHASE:
     case TCI_RECORD_MARK: tci_str_add(&text, tci_label_text((uint32_t)r->item)); break;
-    case TCI_RECORD_LAUNCH: tci_str_printf(&text, "launch %s", s ? s->name : ""); break;
+    case TCI_RECORD_LAUNCH:
+        tci_str_printf(&text, "launch %s", s ? s->name : "of a recorded run");
+        break;
+    case TCI_RECORD_GRAPH: tci_str_printf(&text, "recorded run %s", program); break;
     case TCI_RECORD_KERNEL:
     case TCI_RECORD_PART:
     case TCI_RECORD_DEVICE:
+    case TCI_RECORD_SHARE:
     case TCI_RECORD_COMM:
     case TCI_RECORD_KINDS: tci_str_add(&text, s ? s->name : "?"); break;
     }
@@ -104,7 +118,8 @@ static void tci_timeline_link(tci_timeline *t, const tci_record *r, const tci_ti
 {
     const tci_profile_step *s = tci_timeline_step(t->p, r);
     tci_timeline_spot *spots = r->program ? t->spots[r->program - 1] : NULL;
-    if (!s || !spots || (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
+    if (!s || !spots || r->kind == TCI_RECORD_PART || r->kind == TCI_RECORD_LAUNCH ||
+        r->kind == TCI_RECORD_COMM) {
         return;
     }
     spots[r->item] = *here;
@@ -113,13 +128,23 @@ static void tci_timeline_link(tci_timeline *t, const tci_record *r, const tci_ti
     }
 }
 
+/* Half of the flow from a launch to what the device runs. */
+static void tci_timeline_launch(tci_timeline *t, const tci_record *r, const tci_timeline_spot *here)
+{
+    tci_timeline_next(t);
+    tci_str_printf(t->out,
+                   "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"%s\",\"id\":\"l%u\","
+                   "\"pid\":%d,\"tid\":%llu,\"ts\":%.3f}",
+                   here->pid == 1 ? "s" : "f\",\"bp\":\"e", r->flow, here->pid,
+                   (unsigned long long)here->tid, tci_timeline_us(t, r->begin_ns));
+}
+
 static void tci_timeline_event(tci_timeline *t, const tci_profile_thread *thread,
                                const tci_record *r)
 {
-    bool device = r->kind == TCI_RECORD_DEVICE;
     const tci_profile_step *s = tci_timeline_step(t->p, r);
-    int pid = device ? 2 : r->kind == TCI_RECORD_COMM ? 3 : 1;
-    tci_timeline_spot here = {r->begin_ns, pid, pid > 1 ? 1 : thread->id};
+    int pid = r->track ? 2 : r->kind == TCI_RECORD_COMM ? 3 : 1;
+    tci_timeline_spot here = {r->begin_ns, pid, r->track ? r->track : pid == 3 ? 1 : thread->id};
     tci_timeline_next(t);
     tci_str_add(t->out, "{\"name\":");
     tci_timeline_name(t->out, t->p, r);
@@ -132,20 +157,50 @@ static void tci_timeline_event(tci_timeline *t, const tci_profile_thread *thread
         tci_str_printf(t->out, ",\"args\":{%s}", s->args);
     }
     tci_str_add(t->out, "}");
-    if (r->flow && !device) { /* the host's half; the device's comes from where it is drawn */
-        tci_timeline_next(t);
-        tci_str_printf(t->out,
-                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"s\",\"id\":\"l%u\","
-                       "\"pid\":1,\"tid\":%llu,\"ts\":%.3f}",
-                       r->flow, (unsigned long long)here.tid, tci_timeline_us(t, r->begin_ns));
-    } else if (r->flow) {
-        tci_timeline_next(t);
-        tci_str_printf(t->out,
-                       "{\"name\":\"launch\",\"cat\":\"launch\",\"ph\":\"f\",\"bp\":\"e\",\"id\":"
-                       "\"l%u\",\"pid\":2,\"tid\":1,\"ts\":%.3f}",
-                       r->flow, tci_timeline_us(t, r->begin_ns));
+    if (r->flow) {
+        tci_timeline_launch(t, r, &here);
     }
     tci_timeline_link(t, r, &here);
+}
+
+/* Of all steps of a program, by which a recorded run of it is shared. */
+static int64_t tci_timeline_shares(const tci_profile_program *f)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < f->n_steps; i++) {
+        sum += f->steps[i].share_ns;
+    }
+    return sum;
+}
+
+/* The kernel at step i of the recorded run `run`, after *done of the shares. False: it ran not. */
+static bool tci_timeline_share(const tc_profile *p, const tci_record *run, int i, int64_t all,
+                               int64_t *done, tci_record *share)
+{
+    const tci_profile_step *s = &p->programs[run->program - 1].steps[i];
+    double ns = (double)(run->end_ns - run->begin_ns) / (double)TCI_MAX(all, 1);
+    *share = *run;
+    share->kind = TCI_RECORD_SHARE;
+    share->item = i;
+    share->flow = 0;
+    share->begin_ns = run->begin_ns + (int64_t)(ns * (double)*done);
+    *done += s->share_ns;
+    share->end_ns = run->begin_ns + (int64_t)(ns * (double)*done);
+    return s->share_calls > 0;
+}
+
+static void tci_timeline_graph(tci_timeline *t, const tci_profile_thread *thread,
+                               const tci_record *run)
+{
+    const tci_profile_program *f = run->program ? &t->p->programs[run->program - 1] : NULL;
+    bool draws = f && t->shared && t->shared[run->program - 1]++ < TCI_TIMELINE_SHARED;
+    int64_t all = draws ? tci_timeline_shares(f) : 0, done = 0;
+    tci_record share;
+    for (int i = 0; draws && i < f->n_steps; i++) {
+        if (tci_timeline_share(t->p, run, i, all, &done, &share)) {
+            tci_timeline_event(t, thread, &share);
+        }
+    }
 }
 
 static void tci_timeline_track(tci_timeline *t, int pid, uint64_t tid, const char *what,
@@ -163,7 +218,13 @@ static void tci_timeline_tracks(tci_timeline *t)
 {
     tci_timeline_track(t, 1, 0, "process_name", "host");
     tci_timeline_track(t, 2, 0, "process_name", "device");
-    tci_timeline_track(t, 2, 1, "thread_name", "kernels");
+    for (int i = 0; i < t->p->n_tracks; i++) {
+        const tci_profile_track *track = &t->p->tracks[i];
+        char name[80];
+        snprintf(name, sizeof(name), track->queue ? "%s stream %d" : "%s", track->device,
+                 track->number);
+        tci_timeline_track(t, 2, (uint64_t)i + 1, "thread_name", name);
+    }
     tci_timeline_track(t, 3, 0, "process_name", "communication");
     tci_timeline_track(t, 3, 1, "thread_name", "collectives");
     for (int i = 0; i < t->p->n_threads; i++) {
@@ -180,15 +241,16 @@ static void tci_timeline_tracks(tci_timeline *t)
     }
 }
 
-TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
+static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *file)
 {
-    tci_timeline t = {.p = p, .out = out};
+    tci_timeline t = {.p = p, .out = out, .file = file};
     t.spots = tci_heap_get(sizeof(*t.spots) * (size_t)(p->n_programs + 1));
     for (int i = 0; t.spots && i < p->n_programs; i++) {
         t.spots[i] = tci_heap_get(sizeof(**t.spots) * (size_t)(p->programs[i].n_steps + 1));
         out->failed |= !t.spots[i];
     }
-    out->failed |= !t.spots;
+    t.shared = tci_heap_get(sizeof(*t.shared) * (size_t)(p->n_programs + 1));
+    out->failed |= !t.spots || !t.shared;
     tci_str_printf(out,
                    "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
                    "\"traceEvents\":[",
@@ -196,7 +258,11 @@ TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
     tci_timeline_tracks(&t);
     for (int i = 0; i < p->n_threads && !out->failed; i++) {
         for (int64_t k = 0; k < p->threads[i].n && !out->failed; k++) {
-            tci_timeline_event(&t, &p->threads[i], &p->threads[i].records[k]);
+            const tci_record *r = &p->threads[i].records[k];
+            tci_timeline_event(&t, &p->threads[i], r);
+            if (r->kind == TCI_RECORD_GRAPH) {
+                tci_timeline_graph(&t, &p->threads[i], r);
+            }
         }
     }
     tci_str_add(out, "\n]}\n");
@@ -204,6 +270,12 @@ TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
         tci_heap_free(t.spots[i]);
     }
     tci_heap_free(t.spots);
+    tci_heap_free(t.shared);
+}
+
+TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
+{
+    tci_timeline_write(out, p, NULL);
 }
 
 TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
@@ -213,15 +285,15 @@ TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
     }
     tci_str text = {0};
     tci_os_fresh file;
-    tci_profile_json(&text, p);
-    tc_status status = text.failed ? TC_ERR_MEMORY : TC_OK;
-    if (!status) {
-        tci_os_fresh_begin_users(&file, path);
+    tci_os_fresh_begin_users(&file, path);
+    tci_timeline_write(&text, p, &file);
+    bool whole = !text.failed;
+    if (whole) {
         tci_os_fresh_write(&file, text.text, text.n);
-        status = tci_os_fresh_end(&file, true, false) ? TC_ERR_IO : TC_OK;
     }
+    tc_status status = tci_os_fresh_end(&file, whole, false) ? TC_ERR_IO : TC_OK;
     tci_str_free(&text);
-    return status;
+    return whole ? status : TC_ERR_MEMORY;
 }
 
 /* ---- the table ---- */
@@ -232,22 +304,37 @@ typedef struct tci_timeline_row {
     double ns, bytes, flops, best_ns;
 } tci_timeline_row;
 
+typedef struct tci_timeline_busy {
+    int64_t begin_ns, end_ns;
+} tci_timeline_busy;
+
 typedef struct tci_timeline_sum {
     const tc_profile *p;
     tci_timeline_row *rows;
     int n, cap;
+    int **row_of;              /* 1 + the row, by program and step; 0: none yet */
     double ns;                 /* of all kernels */
     double run_ns, host_ns;    /* of runs, and of kernels of the host */
-    int64_t first_ns, last_ns; /* of the device's kernels */
-    double device_ns;
+    tci_timeline_busy *device; /* when devices worked */
+    int64_t n_device;
 } tci_timeline_sum;
 
+/* A row for all steps of a program that are the same kernel; NULL: no memory. */
 static tci_timeline_row *tci_timeline_row_of(tci_timeline_sum *t, const tci_record *r)
 {
     const tci_profile_program *f = &t->p->programs[r->program - 1];
+    int **known = &t->row_of[r->program - 1];
+    *known = *known ? *known : tci_heap_get(sizeof(**known) * (size_t)(f->n_steps + 1));
+    if (!*known) {
+        return NULL;
+    }
+    if ((*known)[r->item]) {
+        return &t->rows[(*known)[r->item] - 1];
+    }
     for (int i = 0; i < t->n; i++) {
         if (t->rows[i].program == (int)r->program - 1 &&
             !strcmp(f->steps[t->rows[i].step].name, f->steps[r->item].name)) {
+            (*known)[r->item] = i + 1;
             return &t->rows[i];
         }
     }
@@ -261,34 +348,90 @@ static tci_timeline_row *tci_timeline_row_of(tci_timeline_sum *t, const tci_reco
         t->cap = cap;
     }
     t->rows[t->n] = (tci_timeline_row){.program = (int)r->program - 1, .step = r->item};
-    return &t->rows[t->n++];
+    (*known)[r->item] = ++t->n;
+    return &t->rows[t->n - 1];
+}
+
+/* calls of the kernel of r took so long together. */
+static bool tci_timeline_add_kernel(tci_timeline_sum *t, const tci_record *r, double calls)
+{
+    const tci_profile_step *s = tci_timeline_step(t->p, r);
+    double ns = (double)(r->end_ns - r->begin_ns);
+    tci_timeline_row *row = tci_timeline_row_of(t, r);
+    if (row) {
+        row->calls += (int64_t)(calls + 0.5);
+        row->ns += ns;
+        row->bytes += calls * s->bytes;
+        row->flops += calls * s->flops;
+        row->best_ns += calls * s->best_ns;
+        t->ns += ns;
+    }
+    return row != NULL;
+}
+
+/* The kernels of a recorded run, by their shares. */
+static bool tci_timeline_add_graph(tci_timeline_sum *t, const tci_record *run)
+{
+    const tci_profile_program *f = run->program ? &t->p->programs[run->program - 1] : NULL;
+    int64_t all = f ? tci_timeline_shares(f) : 0, done = 0;
+    tci_record share;
+    bool ok = true;
+    for (int i = 0; f && i < f->n_steps && ok; i++) {
+        double runs = (double)TCI_MAX(f->share_runs, 1);
+        if (tci_timeline_share(t->p, run, i, all, &done, &share)) {
+            ok = tci_timeline_add_kernel(t, &share, (double)f->steps[i].share_calls / runs);
+        }
+    }
+    return ok;
 }
 
 static bool tci_timeline_add(tci_timeline_sum *t, const tci_record *r)
 {
     double ns = (double)(r->end_ns - r->begin_ns);
-    const tci_profile_step *s = tci_timeline_step(t->p, r);
     t->run_ns += r->kind == TCI_RECORD_RUN ? ns : 0;
-    if (!s || (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
+    if (r->kind == TCI_RECORD_DEVICE || r->kind == TCI_RECORD_GRAPH) {
+        t->device[t->n_device++] = (tci_timeline_busy){r->begin_ns, r->end_ns};
+    }
+    if (r->kind == TCI_RECORD_GRAPH) {
+        return tci_timeline_add_graph(t, r);
+    }
+    if (!tci_timeline_step(t->p, r) ||
+        (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
         return true;
     }
-    if (r->kind == TCI_RECORD_DEVICE) {
-        t->first_ns = t->device_ns > 0 ? TCI_MIN(t->first_ns, r->begin_ns) : r->begin_ns;
-        t->last_ns = t->device_ns > 0 ? TCI_MAX(t->last_ns, r->end_ns) : r->end_ns;
-        t->device_ns += ns;
-    } else {
-        t->host_ns += ns;
+    t->host_ns += r->kind == TCI_RECORD_KERNEL ? ns : 0;
+    return tci_timeline_add_kernel(t, r, 1);
+}
+
+static bool tci_timeline_sum_all(tci_timeline_sum *t)
+{
+    const tc_profile *p = t->p;
+    int64_t n = 0;
+    for (int i = 0; i < p->n_threads; i++) {
+        for (int64_t k = 0; k < p->threads[i].n; k++) {
+            uint8_t kind = p->threads[i].records[k].kind;
+            n += kind == TCI_RECORD_DEVICE || kind == TCI_RECORD_GRAPH;
+        }
     }
-    tci_timeline_row *row = tci_timeline_row_of(t, r);
-    if (row) {
-        row->calls++;
-        row->ns += ns;
-        row->bytes += s->bytes;
-        row->flops += s->flops;
-        row->best_ns += s->best_ns;
-        t->ns += ns;
+    t->row_of = tci_heap_get(sizeof(*t->row_of) * (size_t)(p->n_programs + 1));
+    t->device = tci_heap_get(sizeof(*t->device) * (size_t)(n + 1));
+    bool ok = t->row_of && t->device;
+    for (int i = 0; i < p->n_threads; i++) {
+        for (int64_t k = 0; k < p->threads[i].n && ok; k++) {
+            ok = tci_timeline_add(t, &p->threads[i].records[k]);
+        }
     }
-    return row != NULL;
+    return ok;
+}
+
+static void tci_timeline_sum_free(tci_timeline_sum *t)
+{
+    for (int i = 0; t->row_of && i < t->p->n_programs; i++) {
+        tci_heap_free(t->row_of[i]);
+    }
+    tci_heap_free(t->row_of);
+    tci_heap_free(t->device);
+    tci_heap_free(t->rows);
 }
 
 static const char *tci_timeline_row_name(const tc_profile *p, const tci_timeline_row *r)
@@ -335,6 +478,25 @@ static void tci_timeline_idle(tci_str *out, const char *where, double idle_ns, d
     }
 }
 
+static int tci_timeline_earlier(const void *a, const void *b)
+{
+    const tci_timeline_busy *x = a, *y = b;
+    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+/* From the first kernel of devices to the last: how long none of their queues had one. */
+static void tci_timeline_device_idle(tci_str *out, const tci_timeline_sum *t)
+{
+    int64_t idle = 0;
+    qsort(t->device, (size_t)t->n_device, sizeof(*t->device), tci_timeline_earlier);
+    int64_t begin = t->n_device ? t->device[0].begin_ns : 0, end = begin;
+    for (int64_t i = 0; i < t->n_device; i++) {
+        idle += TCI_MAX(t->device[i].begin_ns - end, 0);
+        end = TCI_MAX(end, t->device[i].end_ns);
+    }
+    tci_timeline_idle(out, "device", (double)idle, (double)(end - begin));
+}
+
 static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int shown)
 {
     tci_str_add(out, "   total  share   calls     mean    GB/s  Gflop/s  of limit  kernel"
@@ -350,7 +512,7 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
         tci_summary_time(out, r->ns);
         tci_str_printf(out, " %5.1f%% %7lld ", t->ns > 0 ? 100 * r->ns / t->ns : 0.0,
                        (long long)r->calls);
-        tci_summary_time(out, r->ns / (double)r->calls);
+        tci_summary_time(out, r->ns / (double)TCI_MAX(r->calls, 1));
         double ns = TCI_MAX(r->ns, 1);
         tci_str_printf(out, " %7.1f %8.1f %8.0f%%  %-44s  %s%s%s\n", r->bytes / ns, r->flops / ns,
                        100 * r->best_ns / ns, f->steps[r->step].name, f->name,
@@ -362,8 +524,7 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
                        t->n - shown);
     }
     tci_timeline_idle(out, "host", t->run_ns - t->host_ns, t->host_ns > 0 ? t->run_ns : 0);
-    tci_timeline_idle(out, "device", (double)(t->last_ns - t->first_ns) - t->device_ns,
-                      (double)(t->last_ns - t->first_ns));
+    tci_timeline_device_idle(out, t);
     if (t->p->dropped) {
         tci_str_printf(out,
                        "%lld records were dropped, the oldest first: expected more megabytes\n",
@@ -378,19 +539,14 @@ TC_API tc_status tc_profile_table(const tc_profile *p, FILE *out, tc_sort sort, 
     }
     tci_timeline_sum t = {.p = p};
     tci_str text = {0};
-    bool ok = true;
-    for (int i = 0; i < p->n_threads; i++) {
-        for (int64_t k = 0; k < p->threads[i].n && ok; k++) {
-            ok = tci_timeline_add(&t, &p->threads[i].records[k]);
-        }
-    }
+    bool ok = tci_timeline_sum_all(&t);
     int shown = most < 0 ? t.n : TCI_MIN(t.n, most ? most : 20);
     tci_timeline_sort(&t, sort, shown);
     tci_timeline_table(&text, &t, shown);
     ok = ok && !text.failed;
+    tci_timeline_sum_free(&t);
     fputs(ok ? tci_str_text(&text) : "", out);
     tci_str_free(&text);
-    tci_heap_free(t.rows);
     return !ok ? TC_ERR_MEMORY : ferror(out) ? TC_ERR_IO : TC_OK;
 }
 

@@ -13,13 +13,13 @@
 
 /* ---- storage bits <-> compute values ---- */
 
-static tc_dtype tci_cd_storage_bits(tc_dtype storage)
+static tc_dtype tci_c_dialect_storage_bits(tc_dtype storage)
 {
     return storage == TC_BOOL ? TC_U8 : tci_dtype_is_half(storage) ? TC_U16 : storage;
 }
 
 /* On aarch64 compilers make one instruction of these, also on vectors. */
-static const char tci_cd_f16_widen[] =
+static const char tci_c_dialect_f16_widen[] =
     "#if defined(__aarch64__) && !defined(__TINYC__)\n"
     "TC_I $R $n($T h) { union { $T u; __fp16 h; } v; v.u = h; return ($R)v.h; }\n"
     "#else\n"
@@ -36,7 +36,7 @@ static const char tci_cd_f16_widen[] =
     "}\n#endif";
 
 /* A subnormal result is what adding 0.5 leaves below: 0.5 has units of 2^-24, as f16 there. */
-static const char tci_cd_f16_narrow[] =
+static const char tci_c_dialect_f16_narrow[] =
     "#if defined(__aarch64__) && !defined(__TINYC__)\n"
     "TC_I $R $n($T x) { union { $R u; __fp16 h; } v; v.h = (__fp16)x; return v.u; }\n"
     "#else\n"
@@ -60,115 +60,122 @@ static const char tci_cd_f16_narrow[] =
     "    return ($R)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);\n"
     "}\n#endif";
 
-static void tci_cd_define_widen_f16(tci_cd_env *e)
+static void tci_c_dialect_define_widen_f16(tci_c_dialect_env *e)
 {
     if (e->lanes == 1) {
-        tci_cd_define(e, tci_cd_f16_widen);
+        tci_c_dialect_define(e, tci_c_dialect_f16_widen);
         return;
     }
     int bytes = 4 * e->lanes;
-    e->piece[0] = tci_cd_widen(e->cd, TC_F32, TC_F16, 1);
-    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[0] = tci_c_dialect_widen(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_c_dialect_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
     e->piece[2] = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
-    e->piece[3] = bytes == 64
-                      ? "({v16hi})a, ($R){0}, -1, 4"
-                      : tci_scratch_printf(e->cd->d.s, "({v8hi})%s", tci_cd_to_register(bytes / 2));
+    e->piece[3] = bytes == 64 ? "({v16hi})a, ($R){0}, -1, 4"
+                              : tci_scratch_printf(e->cd->d.s, "({v8hi})%s",
+                                                   tci_c_dialect_to_register(bytes / 2));
     if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
-        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        tci_c_dialect_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
         return;
     }
-    tci_cd_define(e, "TC_I $R $n($T a) {\n"
-                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtph2ps$3))\n"
-                     "    return __builtin_ia32_vcvtph2ps$3($4);\n"
-                     "#else\n    return ($R){$2};\n#endif\n}");
+    tci_c_dialect_define(e,
+                         "TC_I $R $n($T a) {\n"
+                         "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtph2ps$3))\n"
+                         "    return __builtin_ia32_vcvtph2ps$3($4);\n"
+                         "#else\n    return ($R){$2};\n#endif\n}");
 }
 
-static void tci_cd_define_narrow_f16(tci_cd_env *e)
+static void tci_c_dialect_define_narrow_f16(tci_c_dialect_env *e)
 {
     if (e->lanes == 1) {
-        tci_cd_define(e, tci_cd_f16_narrow);
+        tci_c_dialect_define(e, tci_c_dialect_f16_narrow);
         return;
     }
     int bytes = 4 * e->lanes;
     const char *width = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
     const char *call = tci_scratch_printf(e->cd->d.s, "__builtin_ia32_vcvtps2ph%s(a, %s)", width,
                                           bytes == 64 ? "0, ({v16hi}){0}, -1" : "0");
-    e->piece[0] = tci_cd_narrow(e->cd, TC_F32, TC_F16, 1);
-    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[0] = tci_c_dialect_narrow(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_c_dialect_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
     e->piece[2] = width;
-    e->piece[3] = tci_cd_from_register(e->cd, bytes / 2, call);
+    e->piece[3] = tci_c_dialect_from_register(e->cd, bytes / 2, call);
     if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
-        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        tci_c_dialect_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
         return;
     }
-    tci_cd_define(e, "TC_I $R $n($T a) {\n"
-                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtps2ph$3))\n"
-                     "    return $4;\n"
-                     "#else\n    return ($R){$2};\n#endif\n}");
+    tci_c_dialect_define(e,
+                         "TC_I $R $n($T a) {\n"
+                         "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtps2ph$3))\n"
+                         "    return $4;\n"
+                         "#else\n    return ($R){$2};\n#endif\n}");
 }
 
-TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+TCI_FN const char *tci_c_dialect_widen(tci_c_dialect *cd, tc_dtype compute, tc_dtype storage,
+                                       int lanes)
 {
     bool is_new;
     const char *name = tci_scratch_printf(cd->d.s, "tc_widen_%s_%s",
-                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_c_dialect_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name);
-    name = tci_cd_intern(cd, name, &is_new);
-    tc_dtype bits = tci_cd_storage_bits(storage);
-    tci_cd_env e = {cd, bits, compute, lanes, name, {NULL}};
+    name = tci_c_dialect_intern(cd, name, &is_new);
+    tc_dtype bits = tci_c_dialect_storage_bits(storage);
+    tci_c_dialect_env e = {cd, bits, compute, lanes, name, {NULL}};
     if (!is_new) {
         return name;
     }
     if (storage == TC_F16) {
-        tci_cd_define_widen_f16(&e);
+        tci_c_dialect_define_widen_f16(&e);
     } else if (storage == TC_BOOL) {
-        e.piece[0] = lanes > 1 ? tci_cd_convert(cd, bits, tci_cd_mask_dtype(cd, lanes), lanes) : "";
-        tci_cd_define(&e,
-                      lanes > 1 ? "#define $n(a) (($R)($1(a) != 0))" : "#define $n(a) ((a) != 0)");
+        e.piece[0] = lanes > 1 ? tci_c_dialect_convert(cd, bits,
+                                                       tci_c_dialect_mask_dtype(cd, lanes), lanes)
+                               : "";
+        tci_c_dialect_define(&e, lanes > 1 ? "#define $n(a) (($R)($1(a) != 0))"
+                                           : "#define $n(a) ((a) != 0)");
     } else if (lanes > 1) {
-        e.piece[0] = tci_cd_convert(cd, TC_U16, TC_U32, lanes);
-        tci_cd_define(&e, "#define $n(a) (($R)($1(a) << 16))");
+        e.piece[0] = tci_c_dialect_convert(cd, TC_U16, TC_U32, lanes);
+        tci_c_dialect_define(&e, "#define $n(a) (($R)($1(a) << 16))");
     } else {
-        tci_cd_define(&e, "TC_I $R $n($T a) {\n    union { $R f; unsigned u; } v;\n"
-                          "    v.u = (unsigned)a << 16;\n    return v.f;\n}");
+        tci_c_dialect_define(&e, "TC_I $R $n($T a) {\n    union { $R f; unsigned u; } v;\n"
+                                 "    v.u = (unsigned)a << 16;\n    return v.f;\n}");
     }
     return name;
 }
 
-static void tci_cd_define_narrow_bf16(tci_cd_env *e)
+static void tci_c_dialect_define_narrow_bf16(tci_c_dialect_env *e)
 {
     if (e->lanes == 1) {
-        tci_cd_define(e, "TC_I $R $n($T a) {\n    union { $T f; unsigned u; } v;\n    v.f = a;\n"
-                         "    if (a != a) {\n        return 0x7fc0;\n    }\n"
-                         "    return ($R)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);\n}");
+        tci_c_dialect_define(
+            e, "TC_I $R $n($T a) {\n    union { $T f; unsigned u; } v;\n    v.f = a;\n"
+               "    if (a != a) {\n        return 0x7fc0;\n    }\n"
+               "    return ($R)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);\n}");
         return;
     }
-    e->piece[0] = tci_cd_convert(e->cd, TC_U32, TC_U16, e->lanes);
-    tci_cd_define(e, "TC_I $R $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
-                     "    u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;\n"
-                     "    return $1((u & ~nan) | (nan & 0x7fc0));\n}");
+    e->piece[0] = tci_c_dialect_convert(e->cd, TC_U32, TC_U16, e->lanes);
+    tci_c_dialect_define(e, "TC_I $R $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                            "    u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;\n"
+                            "    return $1((u & ~nan) | (nan & 0x7fc0));\n}");
 }
 
-TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+TCI_FN const char *tci_c_dialect_narrow(tci_c_dialect *cd, tc_dtype compute, tc_dtype storage,
+                                        int lanes)
 {
     bool is_new;
     const char *name = tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s",
-                                          tci_cd_suffix(cd, compute, lanes),
+                                          tci_c_dialect_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name);
-    name = tci_cd_intern(cd, name, &is_new);
-    tci_cd_env e = {cd, compute, tci_cd_storage_bits(storage), lanes, name, {NULL}};
+    name = tci_c_dialect_intern(cd, name, &is_new);
+    tci_c_dialect_env e = {cd, compute, tci_c_dialect_storage_bits(storage), lanes, name, {NULL}};
     if (!is_new) {
         return name;
     }
     if (storage == TC_F16) {
-        tci_cd_define_narrow_f16(&e);
+        tci_c_dialect_define_narrow_f16(&e);
     } else if (storage == TC_BF16) {
-        tci_cd_define_narrow_bf16(&e);
+        tci_c_dialect_define_narrow_bf16(&e);
     } else if (lanes > 1) {
-        e.piece[0] = tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), TC_U8, lanes);
-        tci_cd_define(&e, "#define $n(a) ($1(a) & 1)");
+        e.piece[0] = tci_c_dialect_convert(cd, tci_c_dialect_mask_dtype(cd, lanes), TC_U8, lanes);
+        tci_c_dialect_define(&e, "#define $n(a) ($1(a) & 1)");
     } else {
-        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+        tci_c_dialect_define(&e, "#define $n(a) (($R)(a))");
     }
     return name;
 }
@@ -176,34 +183,35 @@ TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage,
 /* ---- masks ---- */
 
 /* Name of: mask vector -> the AVX-512 mask register as an integer. 64-byte targets only. */
-static const char *tci_cd_mask_bits(tci_cd *cd, int lanes)
+static const char *tci_c_dialect_mask_bits(tci_c_dialect *cd, int lanes)
 {
     bool is_new;
-    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
-    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_mask_bits_x%d", lanes), &is_new);
+    tci_c_dialect_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_c_dialect_intern(cd, tci_scratch_printf(cd->d.s, "tc_mask_bits_x%d", lanes),
+                                  &is_new);
     if (is_new) {
-        int size = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes;
+        int size = tci_dtype_get(tci_c_dialect_mask_dtype(cd, lanes))->bytes;
         const char *letter = size == 1 ? "b" : size == 2 ? "w" : size == 4 ? "d" : "q";
         const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "si" : "di";
         e.piece[0] = tci_scratch_printf(cd->d.s, "%s2mask%d", letter, size * lanes * 8);
         e.piece[1] = tci_scratch_printf(cd->d.s, "{v%d%s}", lanes, mode);
-        tci_cd_define(&e, "#define $n(m) __builtin_ia32_cvt$1(($2)(m))");
+        tci_c_dialect_define(&e, "#define $n(m) __builtin_ia32_cvt$1(($2)(m))");
     }
     return e.name;
 }
 
-TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
+TCI_FN const char *tci_c_dialect_any(tci_c_dialect *cd, int lanes)
 {
     bool is_new;
-    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
-    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes), &is_new);
+    tci_c_dialect_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_c_dialect_intern(cd, tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes), &is_new);
     if (!is_new) {
         return e.name;
     }
-    int bytes = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes * lanes;
+    int bytes = tci_dtype_get(tci_c_dialect_mask_dtype(cd, lanes))->bytes * lanes;
     const char *fast = NULL;
     if (cd->d.vector_bytes == 64 && bytes >= 16) {
-        e.piece[0] = tci_cd_mask_bits(cd, lanes);
+        e.piece[0] = tci_c_dialect_mask_bits(cd, lanes);
         fast = "#if TC_GCC || TC_HAS(__builtin_ia32_cvtd2mask512)\n    return $1(m) != 0;\n#else\n";
     } else if (bytes == 16 || bytes == 32) {
         e.piece[0] = bytes == 32 ? "256" : "128";
@@ -213,17 +221,18 @@ TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
     }
     e.piece[2] = fast ? fast : "";
     e.piece[3] = fast ? "#endif\n" : "";
-    tci_cd_define(&e, "TC_I int $n($B m) {\n$3    int r = 0;\n    for (int i = 0; i < $L; i++) {\n"
-                      "        r |= m[i] != 0;\n    }\n    return r;\n$4}");
+    tci_c_dialect_define(
+        &e, "TC_I int $n($B m) {\n$3    int r = 0;\n    for (int i = 0; i < $L; i++) {\n"
+            "        r |= m[i] != 0;\n    }\n    return r;\n$4}");
     return e.name;
 }
 
-TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
+TCI_FN const char *tci_c_dialect_any_less(tci_c_dialect *cd, tc_dtype t, int lanes)
 {
     bool is_new;
-    tci_cd_env e = {cd, t, t, lanes, NULL, {NULL}};
-    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_cd_suffix(cd, t, lanes));
-    e.name = tci_cd_intern(cd, e.name, &is_new);
+    tci_c_dialect_env e = {cd, t, t, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_c_dialect_suffix(cd, t, lanes));
+    e.name = tci_c_dialect_intern(cd, e.name, &is_new);
     if (!is_new) {
         return e.name;
     }
@@ -231,16 +240,18 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     e.piece[0] = t == TC_F32 ? "ps" : "pd";
     e.piece[1] = cd->any(cd, lanes);
     if (wide && tci_dtype_is_float(t)) {
-        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
-                          "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
-                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+        tci_c_dialect_define(
+            &e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
     } else if (wide && t == TC_U32) {
-        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_ucmpd512_mask)\n"
-                          "#define $n(a, b) \\\n"
-                          "    (__builtin_ia32_ucmpd512_mask(({v16si})a, ({v16si})b, 1, -1) != 0)\n"
-                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+        tci_c_dialect_define(
+            &e, "#if TC_GCC || TC_HAS(__builtin_ia32_ucmpd512_mask)\n"
+                "#define $n(a, b) \\\n"
+                "    (__builtin_ia32_ucmpd512_mask(({v16si})a, ({v16si})b, 1, -1) != 0)\n"
+                "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
     } else {
-        tci_cd_define(&e, "#define $n(a, b) $2(@lt(a, b))");
+        tci_c_dialect_define(&e, "#define $n(a, b) $2(@lt(a, b))");
     }
     return e.name;
 }
@@ -250,9 +261,9 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
 /* Template of the body through the machine's masked instruction, or NULL where there is none. A
  * store of some lanes by AVX2's takes a Zen 3 17 cycles, in halves 2 to 5, so where their number is
  * a constant it is left to what follows. */
-static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
+static const char *tci_c_dialect_partial_fast(tci_c_dialect_env *e, tci_mem m)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_scratch *s = cd->d.s;
     int size = tci_dtype_get(e->t)->bytes;
     int bytes = size * e->lanes;
@@ -261,24 +272,26 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
     if (bytes > cd->d.vector_bytes || bytes < 2) {
         return NULL;
     }
-    tci_cd_soft(cd, "TC_ANY");
+    tci_c_dialect_soft(cd, "TC_ANY");
     if (cd->d.vector_bytes == 64) {
         static const char *const names[9] =
             {[1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
         const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "sf" : "df";
         const char *type = tci_scratch_printf(s, "{v%d%s}", machine_bytes / size, mode);
         const char *bits = m == TCI_MEM_LOAD_MASK
-                               ? tci_scratch_printf(s, "%s(m)", tci_cd_mask_bits(cd, e->lanes))
+                               ? tci_scratch_printf(s, "%s(m)",
+                                                    tci_c_dialect_mask_bits(cd, e->lanes))
                                : "(1ULL << n) - 1";
         const char *builtin = tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask",
                                                  is_store ? "store" : "load", names[size],
                                                  machine_bytes * 8);
-        const char *call = is_store ? tci_scratch_printf(s, "%s(TC_ANY(p), (%s)%s, %s)", builtin,
-                                                         type, tci_cd_to_register(bytes), bits)
-                                    : tci_cd_from_register(
-                                          cd, bytes,
-                                          tci_scratch_printf(s, "%s(TC_ANY(p), (%s){0}, %s)",
-                                                             builtin, type, bits));
+        const char *call = is_store
+                               ? tci_scratch_printf(s, "%s(TC_ANY(p), (%s)%s, %s)", builtin, type,
+                                                    tci_c_dialect_to_register(bytes), bits)
+                               : tci_c_dialect_from_register(
+                                     cd, bytes,
+                                     tci_scratch_printf(s, "%s(TC_ANY(p), (%s){0}, %s)", builtin,
+                                                        type, bits));
         return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
                                   is_store ? "" : "return ", call);
     }
@@ -288,9 +301,11 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
         const char *ints = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "si" : "di");
         const char *floats = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "sf" : "df");
         const char *test = m == TCI_MEM_LOAD_MASK
-                               ? tci_scratch_printf(s, "%s(m)", tci_cd_of_mask(cd, e->t, e->lanes))
+                               ? tci_scratch_printf(s, "%s(m)",
+                                                    tci_c_dialect_of_mask(cd, e->t, e->lanes))
                                : tci_scratch_printf(s, "(%s){%s} < (%s)n", ints,
-                                                    tci_cd_list(cd, e->lanes, "#", 1, e->lanes),
+                                                    tci_c_dialect_list(cd, e->lanes, "#", 1,
+                                                                       e->lanes),
                                                     size == 4 ? "int" : "long long");
         if (is_store) {
             return tci_scratch_printf(
@@ -311,7 +326,7 @@ static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
 }
 
 /* The first n elements between p and t, by constant sizes that halve. */
-static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
+static const char *tci_c_dialect_halving(tci_c_dialect *cd, int lanes, bool to_p)
 {
     tci_str text = {0};
     text.s = cd->d.s;
@@ -324,57 +339,60 @@ static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
     return tci_str_text(&text);
 }
 
-static void tci_cd_define_masked_access(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_masked_access(tci_c_dialect_env *e, tci_mem m)
 {
-    tci_cd *cd = e->cd;
-    const char *fast = tci_cd_partial_fast(e, m);
+    tci_c_dialect *cd = e->cd;
+    const char *fast = tci_c_dialect_partial_fast(e, m);
     e->piece[0] = fast ? fast : "";
     bool some = m == TCI_MEM_STORE_N && cd->d.vector_bytes == 32; /* not all go there */
     e->piece[1] = fast && !some ? "#else\n" : "";
     e->piece[2] = fast && !some ? "#endif\n" : "";
     if (m == TCI_MEM_LOAD_MASK) {
-        tci_cd_define(
+        tci_c_dialect_define(
             e, "TC_I $T $n(const $E *p, $B m) {\n$1$2    $T r = {0};\n"
                "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n            r[i] = p[i];\n"
                "        }\n    }\n    return r;\n$3}");
     } else if (m == TCI_MEM_LOAD_N) {
-        e->piece[3] = tci_cd_halving(cd, e->lanes, false);
-        tci_cd_define(e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
-                         "  int i = 0;\n"
-                         "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
+        e->piece[3] = tci_c_dialect_halving(cd, e->lanes, false);
+        tci_c_dialect_define(
+            e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
+               "  int i = 0;\n"
+               "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
     } else {
-        e->piece[3] = tci_cd_halving(cd, e->lanes, true);
-        tci_cd_define(e, "TC_I void $n($E *p, $T a, long n) {\n$1$2    $E t[$L];\n    int i = 0;\n"
-                         "    __builtin_memcpy(t, &a, sizeof a);\n$4$3}");
+        e->piece[3] = tci_c_dialect_halving(cd, e->lanes, true);
+        tci_c_dialect_define(
+            e, "TC_I void $n($E *p, $T a, long n) {\n$1$2    $E t[$L];\n    int i = 0;\n"
+               "    __builtin_memcpy(t, &a, sizeof a);\n$4$3}");
     }
 }
 
 /* ---- the rows ---- */
 
-static void tci_cd_define_stream(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_stream(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
     int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
     if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
-        tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
+        tci_c_dialect_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
         return;
     }
-    tci_cd_soft(e->cd, "TC_ANY");
+    tci_c_dialect_soft(e->cd, "TC_ANY");
     e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
     e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
     e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
     e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
-    tci_cd_define(e, "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
-                     "        return;\n    }\n"
-                     "#if TC_GCC\n    __builtin_ia32_movntps$1(TC_ANY(p), ($2)v);\n"
-                     "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
-                     "#else\n    *($A *)p = v;\n#endif\n}");
+    tci_c_dialect_define(
+        e, "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+           "        return;\n    }\n"
+           "#if TC_GCC\n    __builtin_ia32_movntps$1(TC_ANY(p), ($2)v);\n"
+           "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
+           "#else\n    *($A *)p = v;\n#endif\n}");
 }
 
-static void tci_cd_define_high_half(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_high_half(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
     for (int h = 1; h < e->lanes; h *= 2) {
@@ -384,13 +402,13 @@ static void tci_cd_define_high_half(tci_cd_env *e, tci_mem m)
         }
         tci_str_add(&cases, ");\n");
     }
-    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
-    tc_dtype index = tci_cd_sint(tci_dtype_get(element)->bytes);
+    tc_dtype element = e->t == TC_BOOL ? tci_c_dialect_mask_dtype(cd, e->lanes) : e->t;
+    tc_dtype index = tci_c_dialect_sint(tci_dtype_get(element)->bytes);
     e->piece[0] = tci_str_text(&cases);
-    e->piece[1] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[1] = tci_c_dialect_list(cd, e->lanes, "#", 1, e->lanes);
     e->piece[2] = cd->d.type(&cd->d, index, e->lanes);
     e->piece[3] = cd->d.type(&cd->d, index, 1);
-    tci_cd_define(
+    tci_c_dialect_define(
         e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
            "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
            "($4)h);\n#endif\n}");
@@ -398,7 +416,7 @@ static void tci_cd_define_high_half(tci_cd_env *e, tci_mem m)
 
 /* The lanes that are every other element of two vectors, the second of which begins with the last
  * element of the first: so nothing behind what is wanted is read. */
-static const char *tci_cd_every_other(tci_cd *cd, int lanes)
+static const char *tci_c_dialect_every_other(tci_c_dialect *cd, int lanes)
 {
     tci_str text = {0};
     text.s = cd->d.s;
@@ -409,55 +427,56 @@ static const char *tci_cd_every_other(tci_cd *cd, int lanes)
 }
 
 /* Some of the lanes of the same. */
-static void tci_cd_define_load_strided_n(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_load_strided_n(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
-    tci_cd *cd = e->cd;
-    tci_cd_soft(cd, "TC_MIX");
-    e->piece[0] = tci_cd_mem(&cd->d, TCI_MEM_LOAD_N, e->t, e->t, e->lanes);
-    e->piece[1] = tci_cd_every_other(cd, e->lanes);
-    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
-    tci_cd_define(e, "TC_I $T $n(const $E *p, long s, long n) {\n    if (s == 2 && 2 * n > $L) {\n"
-                     "        const $T low = *(const $A *)p;\n"
-                     "        return TC_MIX($3, low, $1(p + ($L - 1), 2 * n - $L)$2);\n"
-                     "    }\n    if (s == 2 && n > 0) {\n        const $T none = {0};\n"
-                     "        return TC_MIX($3, $1(p, 2 * n - 1), none$2);\n    }\n"
-                     "    $T r = {0};\n    for (long i = 0; i < n; i++) {\n"
-                     "        r[i] = p[i * s];\n    }\n    return r;\n}");
+    tci_c_dialect *cd = e->cd;
+    tci_c_dialect_soft(cd, "TC_MIX");
+    e->piece[0] = tci_c_dialect_mem(&cd->d, TCI_MEM_LOAD_N, e->t, e->t, e->lanes);
+    e->piece[1] = tci_c_dialect_every_other(cd, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, tci_c_dialect_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_c_dialect_define(
+        e, "TC_I $T $n(const $E *p, long s, long n) {\n    if (s == 2 && 2 * n > $L) {\n"
+           "        const $T low = *(const $A *)p;\n"
+           "        return TC_MIX($3, low, $1(p + ($L - 1), 2 * n - $L)$2);\n"
+           "    }\n    if (s == 2 && n > 0) {\n        const $T none = {0};\n"
+           "        return TC_MIX($3, $1(p, 2 * n - 1), none$2);\n    }\n"
+           "    $T r = {0};\n    for (long i = 0; i < n; i++) {\n"
+           "        r[i] = p[i * s];\n    }\n    return r;\n}");
 }
 
 /* Neighbours in the other direction are one vector turned round, every other one lies in two. */
-static void tci_cd_define_strided(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_strided(tci_c_dialect_env *e, tci_mem m)
 {
     const bool store = m == TCI_MEM_STORE_STRIDED;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str turned = {0};
     turned.s = cd->d.s;
     for (int i = e->lanes - 1; i >= 0; i--) {
         tci_str_printf(&turned, ", %d", i);
     }
-    tci_cd_soft(cd, "TC_MIX");
-    e->piece[3] = tci_cd_every_other(cd, e->lanes);
-    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    tci_c_dialect_soft(cd, "TC_MIX");
+    e->piece[3] = tci_c_dialect_every_other(cd, e->lanes);
+    e->piece[0] = tci_c_dialect_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
     e->piece[1] = tci_str_text(&turned);
-    e->piece[2] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(e->t)->bytes), e->lanes);
-    tci_cd_define(e, store ? "TC_I void $n($E *p, long s, $T v) {\n    if (s == -1) {\n"
-                             "        *($A *)(p - ($L - 1)) = TC_MIX($3, v, v$2);\n"
-                             "        return;\n    }\n    for (int i = 0; i < $L; i++) {\n"
-                             "        p[i * s] = v[i];\n    }\n}"
-                           : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
-                             "        const $T v = *(const $A *)(p - ($L - 1));\n"
-                             "        return TC_MIX($3, v, v$2);\n    }\n    if (s == 2) {\n"
-                             "        const $T low = *(const $A *)p, "
-                             "high = *(const $A *)(p + ($L - 1));\n"
-                             "        return TC_MIX($3, low, high$4);\n    }\n"
-                             "    return ($T){$1};\n}");
+    e->piece[2] = cd->d.type(&cd->d, tci_c_dialect_sint(tci_dtype_get(e->t)->bytes), e->lanes);
+    tci_c_dialect_define(e, store ? "TC_I void $n($E *p, long s, $T v) {\n    if (s == -1) {\n"
+                                    "        *($A *)(p - ($L - 1)) = TC_MIX($3, v, v$2);\n"
+                                    "        return;\n    }\n    for (int i = 0; i < $L; i++) {\n"
+                                    "        p[i * s] = v[i];\n    }\n}"
+                                  : "TC_I $T $n(const $E *p, long s) {\n    if (s == -1) {\n"
+                                    "        const $T v = *(const $A *)(p - ($L - 1));\n"
+                                    "        return TC_MIX($3, v, v$2);\n    }\n    if (s == 2) {\n"
+                                    "        const $T low = *(const $A *)p, "
+                                    "high = *(const $A *)(p + ($L - 1));\n"
+                                    "        return TC_MIX($3, low, high$4);\n    }\n"
+                                    "    return ($T){$1};\n}");
 }
 
-static void tci_cd_define_below(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_below(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
     for (int h = 1; h < e->lanes; h *= 2) {
@@ -467,18 +486,18 @@ static void tci_cd_define_below(tci_cd_env *e, tci_mem m)
         }
         tci_str_add(&cases, ");\n");
     }
-    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
-    tci_cd_soft(cd, "TC_MIX");
-    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    tc_dtype element = e->t == TC_BOOL ? tci_c_dialect_mask_dtype(cd, e->lanes) : e->t;
+    tci_c_dialect_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_c_dialect_sint(tci_dtype_get(element)->bytes), e->lanes);
     e->piece[1] = tci_str_text(&cases);
-    tci_cd_define(e, "TC_I $T $n($T v, $T none, int h) {\n    switch (h) {\n$2    default:\n"
-                     "        return v;\n    }\n}");
+    tci_c_dialect_define(e, "TC_I $T $n($T v, $T none, int h) {\n    switch (h) {\n$2    default:\n"
+                            "        return v;\n    }\n}");
 }
 
-static void tci_cd_define_swap(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_swap(tci_c_dialect_env *e, tci_mem m)
 {
     const bool high = m == TCI_MEM_SWAP_HIGH;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str cases = {0};
     cases.s = cd->d.s;
     for (int h = 1; h < e->lanes; h *= 2) {
@@ -489,37 +508,37 @@ static void tci_cd_define_swap(tci_cd_env *e, tci_mem m)
         }
         tci_str_add(&cases, ");\n");
     }
-    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
-    tci_cd_soft(cd, "TC_MIX");
-    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    tc_dtype element = e->t == TC_BOOL ? tci_c_dialect_mask_dtype(cd, e->lanes) : e->t;
+    tci_c_dialect_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_c_dialect_sint(tci_dtype_get(element)->bytes), e->lanes);
     e->piece[1] = tci_str_text(&cases);
-    tci_cd_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
-                     "        return a;\n    }\n}");
+    tci_c_dialect_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
+                            "        return a;\n    }\n}");
 }
 
-static void tci_cd_define_weave(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_weave(tci_c_dialect_env *e, tci_mem m)
 {
     const bool high = m == TCI_MEM_WEAVE_HIGH;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str lanes = {0};
     lanes.s = cd->d.s;
     for (int i = 0; i < e->lanes; i++) {
         int of_half = i / 2 + (high ? e->lanes / 2 : 0);
         tci_str_printf(&lanes, ", %d", i % 2 * e->lanes + of_half);
     }
-    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
-    tci_cd_soft(cd, "TC_MIX");
-    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    tc_dtype element = e->t == TC_BOOL ? tci_c_dialect_mask_dtype(cd, e->lanes) : e->t;
+    tci_c_dialect_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_c_dialect_sint(tci_dtype_get(element)->bytes), e->lanes);
     e->piece[1] = tci_str_text(&lanes);
-    tci_cd_define(e, "TC_I $T $n($T a, $T b) { return TC_MIX($1, a, b$2); }");
+    tci_c_dialect_define(e, "TC_I $T $n($T a, $T b) { return TC_MIX($1, a, b$2); }");
 }
 
 /* Elements anywhere, one after the other: no slower than the machine's instruction for it (Zen 5:
  * 0.33 ns an element, and 0.42). Offsets are taken out of vectors that the machine has. */
-static void tci_cd_define_load_at(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_load_at(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_str list = {0};
     list.s = cd->d.s;
     int native = TCI_MAX(TCI_MIN(cd->d.vector_bytes / 8, e->lanes), 2);
@@ -530,29 +549,31 @@ static void tci_cd_define_load_at(tci_cd_env *e, tci_mem m)
     e->piece[1] = cd->d.type(&cd->d, TC_I64, native);
     e->piece[2] = tci_scratch_printf(cd->d.s, "%d", e->lanes / native);
     e->piece[3] = tci_str_text(&list);
-    tci_cd_define(e, "TC_I $T $n(const $E *p, $1 i) {\n"
-                     "    union { $1 v; $2 h[$3]; } at;\n    at.v = i;\n    return ($T){$4};\n}");
+    tci_c_dialect_define(
+        e, "TC_I $T $n(const $E *p, $1 i) {\n"
+           "    union { $1 v; $2 h[$3]; } at;\n    at.v = i;\n    return ($T){$4};\n}");
 }
 
 /* Indices: one test of all lanes, of a vector wider than the machine's in parts. */
-static void tci_cd_define_index(tci_cd_env *e, tci_mem m)
+static void tci_c_dialect_define_index(tci_c_dialect_env *e, tci_mem m)
 {
     (void)m;
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     int native = cd->d.vector_bytes / 8;
     if (native > 0 && e->lanes > native) {
         e->piece[0] = cd->d.type(&cd->d, TC_I64, native);
         e->piece[1] = cd->d.mem(&cd->d, TCI_MEM_INDEX, TC_I64, TC_I64, native);
         e->piece[2] = tci_scratch_printf(cd->d.s, "%d", e->lanes / native);
-        tci_cd_define(e, "TC_I $T $n($T a, tc_i64 n, tc_i64 *fault) {\n"
-                         "    union { $T v; $1 h[$3]; } r;\n    r.v = a;\n"
-                         "    for (int k = 0; k < $3; k++) {\n"
-                         "        r.h[k] = $2(r.h[k], n, fault);\n    }\n    return r.v;\n}");
+        tci_c_dialect_define(e,
+                             "TC_I $T $n($T a, tc_i64 n, tc_i64 *fault) {\n"
+                             "    union { $T v; $1 h[$3]; } r;\n    r.v = a;\n"
+                             "    for (int k = 0; k < $3; k++) {\n"
+                             "        r.h[k] = $2(r.h[k], n, fault);\n    }\n    return r.v;\n}");
         return;
     }
     e->piece[0] = cd->any(cd, e->lanes);
-    e->piece[1] = tci_cd_to_mask(cd, e->t, e->lanes);
-    tci_cd_define(
+    e->piece[1] = tci_c_dialect_to_mask(cd, e->t, e->lanes);
+    tci_c_dialect_define(
         e, "TC_I $T $n($T a, tc_i64 n, tc_i64 *fault) {\n"
            "    $T i = a + ($T)((a < 0) & (($T){0} + n)), wrong = ($T)(($U)i >= ($U){0} + n);\n"
            "    if ($1($2(wrong))) {\n        *fault = n + 1;\n"
@@ -563,7 +584,7 @@ static void tci_cd_define_index(tci_cd_env *e, tci_mem m)
 /* Sums of products of integers. $1 says whether these lanes have the instructions, $4 whether there
  * is VNNI, which also a compiler that was told so says. Of it gcc makes better code of its builtins
  * than of an assembler's text, of the features $2, which $3 encodes as. */
-static const char tci_cd_int_pairs[] =
+static const char tci_c_dialect_int_pairs[] =
     "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
     "#pragma GCC target(\"$2\")\n"
     "#define $n(c, a, b) __builtin_ia32_vpdpwssd_v$Lsi(c, a, b)\n"
@@ -579,7 +600,7 @@ static const char tci_cd_int_pairs[] =
     "    $U low = ($U)(($T)(($U)a << 16) >> 16) * ($U)(($T)(($U)b << 16) >> 16);\n"
     "    return ($T)(($U)c + low + ($U)(a >> 16) * ($U)(b >> 16));\n}\n"
     "#endif";
-static const char tci_cd_int_fours[] =
+static const char tci_c_dialect_int_fours[] =
     "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
     "#pragma GCC target(\"$2\")\n"
     "#define $n(c, a, b) __builtin_ia32_vpdpbusd_v$Lsi(c, a, b)\n"
@@ -592,7 +613,7 @@ static const char tci_cd_int_fours[] =
     "        sum += (x & 255) * ($U)(($T)(y << 24) >> 24);\n    }\n    return ($T)sum;\n}\n"
     "#endif";
 
-static void tci_cd_define_int_dot(tci_cd_env *e, bool fours)
+static void tci_c_dialect_define_int_dot(tci_c_dialect_env *e, bool fours)
 {
     int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
     bool wide = e->cd->d.vector_bytes == 64;
@@ -605,16 +626,16 @@ static void tci_cd_define_int_dot(tci_cd_env *e, bool fours)
     e->piece[3] = wide ? "(defined(TC_FOURS) || defined(__AVX512VNNI__))"
                        : "(defined(TC_FOURS) || defined(__AVXVNNI__)) && "
                          "(__GNUC__ >= 11 || __clang_major__ >= 12)"; /* whose assemblers know it */
-    tci_cd_define(e, fours ? tci_cd_int_fours : tci_cd_int_pairs);
+    tci_c_dialect_define(e, fours ? tci_c_dialect_int_fours : tci_c_dialect_int_pairs);
 }
 
 /* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
-typedef struct tci_cd_mem_row {
+typedef struct tci_c_dialect_mem_row {
     uint8_t mem;
     const char *name, *text, *b;
-} tci_cd_mem_row;
+} tci_c_dialect_mem_row;
 
-static const tci_cd_mem_row tci_cd_mem_rows[] = {
+static const tci_c_dialect_mem_row tci_c_dialect_mem_rows[] = {
     {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
     {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
     {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
@@ -678,7 +699,7 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
-static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
+static const char *const tci_c_dialect_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_LOAD] = "#define $n(p) $1(*(p))",
     [TCI_MEM_LOAD_MASK] = "#define $n(p, m) ((m) ? $1(*(p)) : 0)",
     [TCI_MEM_LOAD_N] = "#define $n(p, n) $1(*(p))",
@@ -704,7 +725,7 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
 };
 
 /* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
-static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
+static const char *const tci_c_dialect_mem_wrapped[TCI_MEM_COUNT] = {
     [TCI_MEM_LOAD] = "#define $n(p) $2($1(p))",
     [TCI_MEM_LOAD_MASK] = "#define $n(p, m) $2($1(p, m))",
     [TCI_MEM_LOAD_N] = "#define $n(p, n) $2($1(p, n))",
@@ -719,63 +740,65 @@ static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
 };
 
 /* Vector rows whose definition is more than a text. */
-static void (*const tci_cd_mem_made[TCI_MEM_COUNT])(tci_cd_env *e, tci_mem m) = {
-    [TCI_MEM_LOAD_MASK] = tci_cd_define_masked_access,
-    [TCI_MEM_LOAD_N] = tci_cd_define_masked_access,
-    [TCI_MEM_LOAD_STRIDED] = tci_cd_define_strided,
-    [TCI_MEM_LOAD_STRIDED_N] = tci_cd_define_load_strided_n,
-    [TCI_MEM_LOAD_AT] = tci_cd_define_load_at,
-    [TCI_MEM_STORE_N] = tci_cd_define_masked_access,
-    [TCI_MEM_STORE_STREAM] = tci_cd_define_stream,
-    [TCI_MEM_STORE_STRIDED] = tci_cd_define_strided,
-    [TCI_MEM_INDEX] = tci_cd_define_index,
-    [TCI_MEM_HIGH_HALF] = tci_cd_define_high_half,
-    [TCI_MEM_BELOW] = tci_cd_define_below,
-    [TCI_MEM_SWAP_LOW] = tci_cd_define_swap,
-    [TCI_MEM_SWAP_HIGH] = tci_cd_define_swap,
-    [TCI_MEM_WEAVE_LOW] = tci_cd_define_weave,
-    [TCI_MEM_WEAVE_HIGH] = tci_cd_define_weave,
+static void (*const tci_c_dialect_mem_made[TCI_MEM_COUNT])(tci_c_dialect_env *e, tci_mem m) = {
+    [TCI_MEM_LOAD_MASK] = tci_c_dialect_define_masked_access,
+    [TCI_MEM_LOAD_N] = tci_c_dialect_define_masked_access,
+    [TCI_MEM_LOAD_STRIDED] = tci_c_dialect_define_strided,
+    [TCI_MEM_LOAD_STRIDED_N] = tci_c_dialect_define_load_strided_n,
+    [TCI_MEM_LOAD_AT] = tci_c_dialect_define_load_at,
+    [TCI_MEM_STORE_N] = tci_c_dialect_define_masked_access,
+    [TCI_MEM_STORE_STREAM] = tci_c_dialect_define_stream,
+    [TCI_MEM_STORE_STRIDED] = tci_c_dialect_define_strided,
+    [TCI_MEM_INDEX] = tci_c_dialect_define_index,
+    [TCI_MEM_HIGH_HALF] = tci_c_dialect_define_high_half,
+    [TCI_MEM_BELOW] = tci_c_dialect_define_below,
+    [TCI_MEM_SWAP_LOW] = tci_c_dialect_define_swap,
+    [TCI_MEM_SWAP_HIGH] = tci_c_dialect_define_swap,
+    [TCI_MEM_WEAVE_LOW] = tci_c_dialect_define_weave,
+    [TCI_MEM_WEAVE_HIGH] = tci_c_dialect_define_weave,
 };
 
-static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_row *row)
+static void tci_c_dialect_define_mem_vector(tci_c_dialect_env *e, tci_mem m,
+                                            const tci_c_dialect_mem_row *row)
 {
-    tci_cd *cd = e->cd;
-    if (tci_cd_mem_made[m]) {
-        tci_cd_mem_made[m](e, m);
+    tci_c_dialect *cd = e->cd;
+    if (tci_c_dialect_mem_made[m]) {
+        tci_c_dialect_mem_made[m](e, m);
         return;
     }
     if (e->t == TC_I32 && (m == TCI_MEM_DOT_PAIRS || m == TCI_MEM_DOT_FOURS)) {
-        tci_cd_define_int_dot(e, m == TCI_MEM_DOT_FOURS);
+        tci_c_dialect_define_int_dot(e, m == TCI_MEM_DOT_FOURS);
         return;
     }
-    e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
-    e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
-    e->piece[3] = e->t == TC_BOOL          ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1)
+    e->piece[1] = tci_c_dialect_list(cd, e->lanes, "x", 1, e->lanes);
+    e->piece[2] = tci_c_dialect_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_c_dialect_mask_dtype(cd, e->lanes), 1)
                   : m == TCI_MEM_DOT_PAIRS ? cd->d.prim(&cd->d, TCI_P_FMA, e->t, e->t, e->lanes, 0)
                                            : "";
-    tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
+    tci_c_dialect_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
 }
 
 /* Accesses whose value is scalar, and rows without a value. */
-static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
+static const char *tci_c_dialect_mem_plain(tci_c_dialect *cd, tci_mem m)
 {
     bool is_new;
-    tci_cd_env e = {cd, TC_F32, TC_F32, 1, NULL, {NULL}};
-    e.name = tci_cd_intern(cd, m == TCI_MEM_FENCE ? "tc_fence" : "tc_prefetch", &is_new);
+    tci_c_dialect_env e = {cd, TC_F32, TC_F32, 1, NULL, {NULL}};
+    e.name = tci_c_dialect_intern(cd, m == TCI_MEM_FENCE ? "tc_fence" : "tc_prefetch", &is_new);
     if (is_new) {
-        tci_cd_define(&e, m == TCI_MEM_FENCE
-                              ? "#if defined(__x86_64__) && !defined(__TINYC__)\n"
-                                "#define tc_fence() __builtin_ia32_sfence()\n#else\n#define "
-                                "tc_fence() ((void)0)\n#endif"
-                              : "#if defined(__TINYC__)\n#define tc_prefetch(p) ((void)0)\n#else\n"
-                                "#define tc_prefetch(p) __builtin_prefetch(p)\n#endif");
+        tci_c_dialect_define(
+            &e, m == TCI_MEM_FENCE
+                    ? "#if defined(__x86_64__) && !defined(__TINYC__)\n"
+                      "#define tc_fence() __builtin_ia32_sfence()\n#else\n#define "
+                      "tc_fence() ((void)0)\n#endif"
+                    : "#if defined(__TINYC__)\n#define tc_prefetch(p) ((void)0)\n#else\n"
+                      "#define tc_prefetch(p) __builtin_prefetch(p)\n#endif");
     }
     return e.name;
 }
 
 /* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
  * even and the odd products of 32 k apart). */
-static const char tci_cd_tiles[] =
+static const char tci_c_dialect_tiles[] =
     "#if defined(TC_AMX)\n"
     "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
     "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
@@ -821,7 +844,7 @@ static const char tci_cd_tiles[] =
     "#endif";
 
 /* The same of bytes: signs as in loop/memory_ops.h. */
-static const char tci_cd_tile_fours[] =
+static const char tci_c_dialect_tile_fours[] =
     "#if defined(TC_AMX)\n"
     "#define tc_tile_fours_(op, n, ab) \\\n"
     "    __asm__ volatile(op \" %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
@@ -847,73 +870,75 @@ static const char tci_cd_tile_fours[] =
     "                                               &tc_tiles[(ab) % 8], (ab) / 64)\n"
     "#endif";
 
-static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+static const char *tci_c_dialect_mem_tile(tci_c_dialect *cd, tci_mem m)
 {
     static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
                                         "tc_tile_store",  "tc_tile_dot",  "tc_tile_fours",
                                         "tc_tiles_end"};
     bool is_new;
-    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    tci_c_dialect_env e = {cd,    TC_F32, TC_F32, 16, tci_c_dialect_intern(cd, "tc_tile", &is_new),
+                           {NULL}};
     if (is_new) {
         e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
-        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
-        tci_cd_define(&e, tci_cd_tiles);
+        e.piece[1] = tci_c_dialect_widen(cd, TC_F32, TC_BF16, 1);
+        tci_c_dialect_define(&e, tci_c_dialect_tiles);
     }
     if (m == TCI_MEM_TILE_FOURS) {
-        e.name = tci_cd_intern(cd, "tc_tile_fours", &is_new);
+        e.name = tci_c_dialect_intern(cd, "tc_tile_fours", &is_new);
         if (is_new) {
-            tci_cd_define(&e, tci_cd_tile_fours);
+            tci_c_dialect_define(&e, tci_c_dialect_tile_fours);
         }
     }
     return names[m - TCI_MEM_TILES_BEGIN];
 }
 
-TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
-                              int lanes)
+TCI_FN const char *tci_c_dialect_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                                     int lanes)
 {
-    tci_cd *cd = d->state;
+    tci_c_dialect *cd = d->state;
     if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
-        return tci_cd_mem_tile(cd, m);
+        return tci_c_dialect_mem_tile(cd, m);
     }
     if (m == TCI_MEM_STORE_PAIRS || m == TCI_MEM_LOAD_PAIRS) {
         storage = compute; /* it rounds nothing: bf16 values are the upper halves */
     }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
-        return tci_cd_mem_plain(cd, m);
+        return tci_c_dialect_mem_plain(cd, m);
     }
     if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE || m == TCI_MEM_STORE_LANE) {
-        return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
-                          1);
+        return tci_c_dialect_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute,
+                                 storage, 1);
     }
-    const tci_cd_mem_row *row = NULL;
-    for (int i = 0; i < TCI_COUNT(tci_cd_mem_rows); i++) {
-        row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
+    const tci_c_dialect_mem_row *row = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_c_dialect_mem_rows); i++) {
+        row = tci_c_dialect_mem_rows[i].mem == m ? &tci_c_dialect_mem_rows[i] : row;
     }
-    bool wrapped = tci_cd_mem_wrapped[m] && (compute != storage || compute == TC_BOOL);
+    bool wrapped = tci_c_dialect_mem_wrapped[m] && (compute != storage || compute == TC_BOOL);
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name,
-                                          tci_cd_suffix(cd, compute, lanes), wrapped ? "_" : "",
+                                          tci_c_dialect_suffix(cd, compute, lanes),
+                                          wrapped ? "_" : "",
                                           wrapped ? tci_dtype_get(storage)->name : "");
     bool is_new;
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (!is_new) {
         return name;
     }
-    tci_cd_env e = {cd, compute, compute, lanes, name, {NULL}};
+    tci_c_dialect_env e = {cd, compute, compute, lanes, name, {NULL}};
     bool writes = tci_lmem_uses(m) & TCI_LMEM_WRITES;
     const char *wrap = !wrapped ? ""
-                       : writes ? tci_cd_narrow(cd, compute, storage, lanes)
-                                : tci_cd_widen(cd, compute, storage, lanes);
+                       : writes ? tci_c_dialect_narrow(cd, compute, storage, lanes)
+                                : tci_c_dialect_widen(cd, compute, storage, lanes);
     if (lanes == 1) {
         e.piece[0] = wrap;
         e.piece[1] = wrap;
-        tci_cd_define(&e, tci_cd_mem_scalar[m]);
+        tci_c_dialect_define(&e, tci_c_dialect_mem_scalar[m]);
     } else if (wrapped) {
-        tc_dtype bits = tci_cd_storage_bits(storage);
-        e.piece[0] = tci_cd_mem(d, m, bits, bits, lanes);
+        tc_dtype bits = tci_c_dialect_storage_bits(storage);
+        e.piece[0] = tci_c_dialect_mem(d, m, bits, bits, lanes);
         e.piece[1] = wrap;
-        tci_cd_define(&e, tci_cd_mem_wrapped[m]);
+        tci_c_dialect_define(&e, tci_c_dialect_mem_wrapped[m]);
     } else {
-        tci_cd_define_mem_vector(&e, m, row);
+        tci_c_dialect_define_mem_vector(&e, m, row);
     }
     return name;
 }

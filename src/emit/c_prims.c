@@ -13,7 +13,7 @@
 
 /* ---- conversion of vectors, values known in range ---- */
 
-TCI_FN const char *tci_cd_to_register(int bytes)
+TCI_FN const char *tci_c_dialect_to_register(int bytes)
 {
     switch (bytes) {
     case 2: return "({v8hi}){(short)a}";
@@ -23,7 +23,7 @@ TCI_FN const char *tci_cd_to_register(int bytes)
     }
 }
 
-TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression)
+TCI_FN const char *tci_c_dialect_from_register(tci_c_dialect *cd, int bytes, const char *expression)
 {
     switch (bytes) {
     case 2: return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
@@ -33,46 +33,47 @@ TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expre
     }
 }
 
-static char tci_cd_size_letter(int bytes)
+static char tci_c_dialect_size_letter(int bytes)
 {
     return bytes == 1 ? 'b' : bytes == 2 ? 'w' : bytes == 4 ? 'd' : 'q';
 }
 
-static const char *tci_cd_size_mode(int bytes)
+static const char *tci_c_dialect_size_mode(int bytes)
 {
     return bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
 }
 
 /* Template of gcc's expression for an integer vector `a` made wider: one vpmovzx or vpmovsx. */
-static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, int lanes)
+static const char *tci_c_dialect_widen_int(tci_c_dialect *cd, tc_dtype from, int in, int out,
+                                           int lanes)
 {
     char sign = tci_dtype_is_signed(from) ? 's' : 'z';
     int register_bytes = TCI_MAX(in * lanes, 16);
     /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
      * of the register is zero. */
     const char *half = in * lanes == 8 && out * lanes == 64 ? "({v2di}){(long long)a, (long long)a}"
-                                                            : tci_cd_to_register(in * lanes);
+                                                            : tci_c_dialect_to_register(in * lanes);
     const char *argument = tci_scratch_printf(cd->d.s, "({v%d%s})%s", register_bytes / in,
-                                              tci_cd_size_mode(in), half);
+                                              tci_c_dialect_size_mode(in), half);
     const char *rest = out * lanes < 64 ? ""
                                         : tci_scratch_printf(cd->d.s, ", ({v%d%s}){0}, -1", lanes,
-                                                             tci_cd_size_mode(out));
+                                                             tci_c_dialect_size_mode(out));
     return tci_scratch_printf(cd->d.s, "($R)__builtin_ia32_pmov%cx%c%c%d%s(%s%s)", sign,
-                              tci_cd_size_letter(in), tci_cd_size_letter(out), out * lanes * 8,
-                              out * lanes < 64 ? "" : "_mask", argument, rest);
+                              tci_c_dialect_size_letter(in), tci_c_dialect_size_letter(out),
+                              out * lanes * 8, out * lanes < 64 ? "" : "_mask", argument, rest);
 }
 
 /* The same for narrower: one vpmov of AVX-512, else a byte shuffle. */
-static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
+static const char *tci_c_dialect_narrow_int(tci_c_dialect *cd, int in, int out, int lanes)
 {
     const char *low;
     if (cd->d.vector_bytes == 64) {
         int register_bytes = TCI_MAX(out * lanes, 16);
         low = tci_scratch_printf(cd->d.s,
                                  "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
-                                 tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8,
-                                 lanes, tci_cd_size_mode(in), register_bytes / out,
-                                 tci_cd_size_mode(out));
+                                 tci_c_dialect_size_letter(in), tci_c_dialect_size_letter(out),
+                                 in * lanes * 8, lanes, tci_c_dialect_size_mode(in),
+                                 register_bytes / out, tci_c_dialect_size_mode(out));
     } else {
         tci_str order = {0};
         order.s = cd->d.s;
@@ -88,12 +89,13 @@ static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
                                      low);
         }
     }
-    return tci_cd_from_register(cd, out * lanes, low);
+    return tci_c_dialect_from_register(cd, out * lanes, low);
 }
 
 /* gcc's expression where its own __builtin_convertvector takes the vector apart (seen in gcc 12),
  * else NULL. */
-static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+static const char *tci_c_dialect_convert_gcc(tci_c_dialect *cd, tc_dtype from, tc_dtype to,
+                                             int lanes)
 {
     int in = tci_dtype_get(from)->bytes;
     int out = tci_dtype_get(to)->bytes;
@@ -103,8 +105,8 @@ static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, in
         return NULL;
     }
     if (tci_dtype_is_int(from) && tci_dtype_is_int(to)) {
-        return out > in ? tci_cd_widen_int(cd, from, in, out, lanes)
-                        : tci_cd_narrow_int(cd, in, out, lanes);
+        return out > in ? tci_c_dialect_widen_int(cd, from, in, out, lanes)
+                        : tci_c_dialect_narrow_int(cd, in, out, lanes);
     }
     if (widest < 32) {
         return NULL;
@@ -132,33 +134,35 @@ static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, in
     return NULL;
 }
 
-TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+TCI_FN const char *tci_c_dialect_convert(tci_c_dialect *cd, tc_dtype from, tc_dtype to, int lanes)
 {
     bool is_new;
-    const char *name = tci_scratch_printf(cd->d.s, "tc_cvt_%s_%s", tci_cd_suffix(cd, from, lanes),
+    const char *name = tci_scratch_printf(cd->d.s, "tc_cvt_%s_%s",
+                                          tci_c_dialect_suffix(cd, from, lanes),
                                           tci_dtype_get(to)->name);
-    name = tci_cd_intern(cd, name, &is_new);
+    name = tci_c_dialect_intern(cd, name, &is_new);
     if (!is_new) {
         return name;
     }
-    tci_cd_env e = {cd, from, to, lanes, name, {NULL}};
+    tci_c_dialect_env e = {cd, from, to, lanes, name, {NULL}};
     int in = tci_dtype_get(from)->bytes;
     int out = tci_dtype_get(to)->bytes;
     bool float_in = tci_dtype_is_float(from);
     bool float_out = tci_dtype_is_float(to);
     if (from == to || (in == out && !float_in && !float_out)) {
-        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+        tci_c_dialect_define(&e, "#define $n(a) (($R)(a))");
         return name;
     }
     if ((float_in && !float_out && out < 4) || (float_out && !float_in && in < 4)) {
-        e.piece[0] = tci_cd_convert(cd, from, TC_I32, lanes);
-        e.piece[1] = tci_cd_convert(cd, TC_I32, to, lanes);
-        tci_cd_define(&e, "#define $n(a) $2($1(a))");
+        e.piece[0] = tci_c_dialect_convert(cd, from, TC_I32, lanes);
+        e.piece[1] = tci_c_dialect_convert(cd, TC_I32, to, lanes);
+        tci_c_dialect_define(&e, "#define $n(a) $2($1(a))");
         return name;
     }
-    e.piece[0] = tci_cd_convert_gcc(cd, from, to, lanes);
-    e.piece[3] = tci_cd_list(cd, lanes, "a[#]", 1, lanes);
-    tci_cd_define(&e, e.piece[0] ? "TC_I $R $n($T a) {\n#if TC_GCC\n    return $1;\n"
+    e.piece[0] = tci_c_dialect_convert_gcc(cd, from, to, lanes);
+    e.piece[3] = tci_c_dialect_list(cd, lanes, "a[#]", 1, lanes);
+    tci_c_dialect_define(&e, e.piece[0]
+                                 ? "TC_I $R $n($T a) {\n#if TC_GCC\n    return $1;\n"
                                    "#else\n    return __builtin_convertvector(a, $R);\n#endif\n}"
                                  : "TC_I $R $n($T a) {\n#if TC_CONVERT\n"
                                    "    return __builtin_convertvector(a, $R);\n"
@@ -166,29 +170,29 @@ TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int la
     return name;
 }
 
-TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes)
+TCI_FN const char *tci_c_dialect_to_mask(tci_c_dialect *cd, tc_dtype t, int lanes)
 {
-    return tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(t)->bytes), tci_cd_mask_dtype(cd, lanes),
-                          lanes);
+    return tci_c_dialect_convert(cd, tci_c_dialect_sint(tci_dtype_get(t)->bytes),
+                                 tci_c_dialect_mask_dtype(cd, lanes), lanes);
 }
 
-TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes)
+TCI_FN const char *tci_c_dialect_of_mask(tci_c_dialect *cd, tc_dtype t, int lanes)
 {
-    return tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), tci_cd_sint(tci_dtype_get(t)->bytes),
-                          lanes);
+    return tci_c_dialect_convert(cd, tci_c_dialect_mask_dtype(cd, lanes),
+                                 tci_c_dialect_sint(tci_dtype_get(t)->bytes), lanes);
 }
 
 /* ---- prims by operator ---- */
 
 /* where: '1' scalar, 'v' vector, '*' both; then the kinds of the operands' dtype: f float, s
  * signed, u unsigned, b bool (as a mask 0 / -1 in vectors). A macro uses each argument once. */
-typedef struct tci_cd_row {
+typedef struct tci_c_dialect_row {
     uint8_t prim;
     const char *where;
     const char *text;
-} tci_cd_row;
+} tci_c_dialect_row;
 
-static const tci_cd_row tci_cd_rows[] = {
+static const tci_c_dialect_row tci_c_dialect_rows[] = {
     {TCI_P_ADD, "*fsu", "#define $n(a, b) (($T)((a) + (b)))"},
     {TCI_P_ADD, "*b", "#define $n(a, b) ((a) | (b))"},
     {TCI_P_SUB, "*fsu", "#define $n(a, b) (($T)((a) - (b)))"},
@@ -302,17 +306,17 @@ static const tci_cd_row tci_cd_rows[] = {
     {TCI_P_ROUND16, "*f", "#define $n(a) $1($2(a))"},
 };
 
-static char tci_cd_kind(tc_dtype t)
+static char tci_c_dialect_kind(tc_dtype t)
 {
     return t == TC_BOOL ? 'b' : tci_dtype_is_float(t) ? 'f' : tci_dtype_is_signed(t) ? 's' : 'u';
 }
 
-static const char *tci_cd_find_row(tci_prim p, tc_dtype t, int lanes)
+static const char *tci_c_dialect_find_row(tci_prim p, tc_dtype t, int lanes)
 {
-    for (int i = 0; i < TCI_COUNT(tci_cd_rows); i++) {
-        const tci_cd_row *r = &tci_cd_rows[i];
+    for (int i = 0; i < TCI_COUNT(tci_c_dialect_rows); i++) {
+        const tci_c_dialect_row *r = &tci_c_dialect_rows[i];
         bool here = r->where[0] == '*' || (r->where[0] == '1') == (lanes == 1);
-        if (r->prim == p && here && strchr(r->where + 1, tci_cd_kind(t))) {
+        if (r->prim == p && here && strchr(r->where + 1, tci_c_dialect_kind(t))) {
             return r->text;
         }
     }
@@ -322,15 +326,15 @@ static const char *tci_cd_find_row(tci_prim p, tc_dtype t, int lanes)
 /* ---- prims by builtin ---- */
 
 /* x86 builtins, without "__builtin_ia32_". $1 is ps or pd, $2 is 256 for 32-byte vectors. */
-typedef struct tci_cd_builtin {
+typedef struct tci_c_dialect_builtin {
     uint8_t prim;
     const char *small_name, *small_args; /* 16 and 32 bytes, both compilers */
     const char *gcc_name, *gcc_args;     /* 64 bytes */
     const char *clang_name, *clang_args;
     const char *elementwise; /* newer clang; NULL none */
-} tci_cd_builtin;
+} tci_c_dialect_builtin;
 
-static const tci_cd_builtin tci_cd_builtins[] = {
+static const tci_c_dialect_builtin tci_c_dialect_builtins[] = {
     {TCI_P_FMA, "vfmadd$1$2", "a, b, c", "vfmadd$1512_mask", "a, b, c, -1, 4", "vfmadd$1512_mask",
      "a, b, c, -1, 4", "fma"},
     {TCI_P_SQRT, "sqrt$1$2", "a", "sqrt$1512_mask", "a, a, -1, 4", "sqrt$1512", "a, 4", "sqrt"},
@@ -346,11 +350,12 @@ static const tci_cd_builtin tci_cd_builtins[] = {
      "a, 8, a, -1, 4", NULL},
 };
 
-static const char *const tci_cd_params[4] = {"", "$T a", "$T a, $T b", "$T a, $T b, $T c"};
-static const char *const tci_cd_args[4] = {"", "a", "a, b", "a, b, c"};
+static const char *const tci_c_dialect_params[4] = {"", "$T a", "$T a, $T b", "$T a, $T b, $T c"};
+static const char *const tci_c_dialect_args[4] = {"", "a", "a, b", "a, b, c"};
 
 /* Body of last resort: the scalar prim on each lane. */
-static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int n_args)
+static const char *tci_c_dialect_lane_body(const tci_c_dialect_env *e, const char *scalar,
+                                           int n_args)
 {
     static const char *const elements[4] = {"", "a[#]", "a[#], b[#]", "a[#], b[#], c[#]"};
     static const char *const loops[4] = {"", "a[i]", "a[i], b[i]", "a[i], b[i], c[i]"};
@@ -358,7 +363,7 @@ static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int
     if (e->lanes <= 8) {
         const char *call = tci_scratch_printf(s, "%s(%s)", scalar, elements[n_args]);
         return tci_scratch_printf(s, "    return ($R){%s};\n",
-                                  tci_cd_list(e->cd, e->lanes, call, 1, e->lanes));
+                                  tci_c_dialect_list(e->cd, e->lanes, call, 1, e->lanes));
     }
     return tci_scratch_printf(
         s,
@@ -367,19 +372,19 @@ static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int
         scalar, loops[n_args]);
 }
 
-static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
+static void tci_c_dialect_define_lanes(tci_c_dialect_env *e, const char *scalar, int n_args)
 {
-    e->piece[0] = tci_cd_params[n_args];
-    e->piece[1] = tci_cd_lane_body(e, scalar, n_args);
-    tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
+    e->piece[0] = tci_c_dialect_params[n_args];
+    e->piece[1] = tci_c_dialect_lane_body(e, scalar, n_args);
+    tci_c_dialect_define(e, "TC_I $R $n($1) {\n$2}");
 }
 
-TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native)
+TCI_FN void tci_c_dialect_define_parts(tci_c_dialect_env *e, tci_prim p, int native)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     int n_args = tci_prim_get(p)->arity;
     const char *part = cd->d.type(&cd->d, e->t, native);
-    e->piece[0] = tci_cd_params[n_args];
+    e->piece[0] = tci_c_dialect_params[n_args];
     e->piece[1] = tci_scratch_printf(
         cd->d.s, "    union { $T v; %s h[%d]; } x, y, z, r;\n    x.v = a;\n%s%s", part,
         e->lanes / native, n_args > 1 ? "    y.v = b;\n" : "", n_args > 2 ? "    z.v = c;\n" : "");
@@ -390,30 +395,30 @@ TCI_FN void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int native)
         n_args == 1   ? "x.h[i]"
         : n_args == 2 ? "x.h[i], y.h[i]"
                       : "x.h[i], y.h[i], z.h[i]");
-    tci_cd_define(e, "TC_I $T $n($1) {\n$2$3}");
+    tci_c_dialect_define(e, "TC_I $T $n($1) {\n$2$3}");
 }
 
-static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
+static bool tci_c_dialect_define_builtin(tci_c_dialect_env *e, tci_prim p, int n_args)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_scratch *s = cd->d.s;
-    const tci_cd_builtin *b = NULL;
-    for (int i = 0; i < TCI_COUNT(tci_cd_builtins); i++) {
-        b = tci_cd_builtins[i].prim == p ? &tci_cd_builtins[i] : b;
+    const tci_c_dialect_builtin *b = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_c_dialect_builtins); i++) {
+        b = tci_c_dialect_builtins[i].prim == p ? &tci_c_dialect_builtins[i] : b;
     }
     int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
     if (!b || !tci_dtype_is_float(e->t) || bytes < 16) {
         return false;
     }
     if (bytes > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
+        tci_c_dialect_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
         return true;
     }
     bool small = bytes < 64;
     tci_str text = {0};
     text.s = s;
     tci_str_printf(&text, "TC_I $T $n(%s) {\n#if TC_GCC\n    return __builtin_ia32_%s(%s);\n",
-                   tci_cd_params[n_args], small ? b->small_name : b->gcc_name,
+                   tci_c_dialect_params[n_args], small ? b->small_name : b->gcc_name,
                    small ? b->small_args : b->gcc_args);
     const char *clang_name = small ? b->small_name : b->clang_name;
     tci_str_printf(&text, "#elif TC_HAS(__builtin_ia32_%s)\n    return __builtin_ia32_%s(%s);\n",
@@ -422,10 +427,10 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
         tci_str_printf(
             &text,
             "#elif TC_HAS(__builtin_elementwise_%s)\n    return __builtin_elementwise_%s(%s);\n",
-            b->elementwise, b->elementwise, tci_cd_args[n_args]);
+            b->elementwise, b->elementwise, tci_c_dialect_args[n_args]);
     }
     const char *scalar = cd->d.prim(&cd->d, p, e->t, e->t, 1, 0);
-    const char *rest = tci_cd_lane_body(e, scalar, n_args);
+    const char *rest = tci_c_dialect_lane_body(e, scalar, n_args);
     if (p == TCI_P_PMIN || p == TCI_P_PMAX) {
         rest = p == TCI_P_PMIN ? "    $I m = ($I)(a < b);\n" : "    $I m = ($I)(a > b);\n";
         rest = tci_scratch_printf(s, "%s    return ($T)((m & ($I)a) | (~m & ($I)b));\n", rest);
@@ -433,100 +438,103 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
     tci_str_printf(&text, "#else\n%s#endif\n}", rest);
     e->piece[0] = e->t == TC_F32 ? "ps" : "pd";
     e->piece[1] = bytes == 32 ? "256" : "";
-    tci_cd_define(e, tci_str_text(&text));
+    tci_c_dialect_define(e, tci_str_text(&text));
     return true;
 }
 
 /* What the high half of a product has too much where operands are negative: the other one. */
-#define TCI_CD_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
+#define TCI_C_DIALECT_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
 
 /* Of 64 bits a sum of four products of halves, by operators; of 32 a product twice as wide, in
  * vectors of the even lanes and of the odd ones, which is where gcc needs the builtin. */
-static void tci_cd_define_mulhi(tci_cd_env *e)
+static void tci_c_dialect_define_mulhi(tci_c_dialect_env *e)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     int bytes = tci_dtype_get(e->t)->bytes, all = bytes * e->lanes;
     bool is_signed = tci_dtype_is_signed(e->t);
-    e->piece[2] = is_signed ? " - " TCI_CD_MULHI_SIGNS : "";
+    e->piece[2] = is_signed ? " - " TCI_C_DIALECT_MULHI_SIGNS : "";
     if (bytes == 8) {
-        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $U x = ($U)a, y = ($U)b;\n"
-                         "    $U low = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
-                         "    $U cross = (x >> 32) * (y & 0xffffffffu) + (low >> 32);\n"
-                         "    $U other = (x & 0xffffffffu) * (y >> 32) + (cross & 0xffffffffu);\n"
-                         "    return ($T)((x >> 32) * (y >> 32) + (cross >> 32) + (other >> 32)"
-                         "$3);\n}");
+        tci_c_dialect_define(
+            e, "TC_I $T $n($T a, $T b) {\n    $U x = ($U)a, y = ($U)b;\n"
+               "    $U low = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+               "    $U cross = (x >> 32) * (y & 0xffffffffu) + (low >> 32);\n"
+               "    $U other = (x & 0xffffffffu) * (y >> 32) + (cross & 0xffffffffu);\n"
+               "    return ($T)((x >> 32) * (y >> 32) + (cross >> 32) + (other >> 32)"
+               "$3);\n}");
     } else if (e->lanes == 1) {
         e->piece[0] = cd->d.type(&cd->d, is_signed ? TC_I64 : TC_U64, 1);
-        tci_cd_define(e, "#define $n(a, b) (($T)(($1)(a) * ($1)(b) >> $W))");
+        tci_c_dialect_define(e, "#define $n(a, b) (($T)(($1)(a) * ($1)(b) >> $W))");
     } else if (bytes == 4 && all >= 16 && all <= cd->d.vector_bytes) {
         e->piece[0] = cd->d.type(&cd->d, TC_U64, e->lanes / 2);
         e->piece[1] = tci_scratch_printf(cd->d.s, "__builtin_ia32_pmuludq%d%s(({v%dsi})", all * 8,
                                          all == 64 ? "_mask" : "", e->lanes);
         e->piece[3] = all == 64 ? ", ({v8di}){0}, -1)" : ")";
-        tci_cd_define(e, tci_scratch_printf(
-                             cd->d.s,
-                             "TC_I $T $n($T a, $T b) {\n    $1 x = ($1)a, y = ($1)b, even, odd;\n"
-                             "#if TC_GCC\n    even = ($1)$2x, ({v%dsi})y$4;\n"
-                             "    odd = ($1)$2(x >> 32), ({v%dsi})(y >> 32)$4;\n#else\n"
-                             "    even = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
-                             "    odd = (x >> 32) * (y >> 32);\n#endif\n"
-                             "    return ($T)(($U)((even >> 32) | (odd & 0xffffffff00000000u))"
-                             "$3);\n}",
-                             e->lanes, e->lanes));
+        tci_c_dialect_define(
+            e,
+            tci_scratch_printf(cd->d.s,
+                               "TC_I $T $n($T a, $T b) {\n    $1 x = ($1)a, y = ($1)b, even, odd;\n"
+                               "#if TC_GCC\n    even = ($1)$2x, ({v%dsi})y$4;\n"
+                               "    odd = ($1)$2(x >> 32), ({v%dsi})(y >> 32)$4;\n#else\n"
+                               "    even = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+                               "    odd = (x >> 32) * (y >> 32);\n#endif\n"
+                               "    return ($T)(($U)((even >> 32) | (odd & 0xffffffff00000000u))"
+                               "$3);\n}",
+                               e->lanes, e->lanes));
     } else if (bytes == 4 && all > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, TCI_P_MULHI, cd->d.vector_bytes / bytes);
+        tci_c_dialect_define_parts(e, TCI_P_MULHI, cd->d.vector_bytes / bytes);
     } else {
-        tci_cd_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
+        tci_c_dialect_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
     }
 }
 
 /* Quotients of words by way of f64, which a machine divides and converts in vectors. Of 32 bits one
  * is exact when cut. Of 64 one that is a little too small leaves a remainder, of which another such
  * quotient leaves less than two divisors. */
-static void tci_cd_define_quotient(tci_cd_env *e)
+static void tci_c_dialect_define_quotient(tci_c_dialect_env *e)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     bool is_signed = tci_dtype_is_signed(e->t);
     if (tci_dtype_get(e->t)->bytes == 4) {
         e->piece[0] = cd->d.type(&cd->d, TC_F64, e->lanes);
-        e->piece[1] = tci_cd_convert(cd, e->t, TC_F64, e->lanes);
-        e->piece[2] = tci_cd_convert(cd, TC_F64, TC_I64, e->lanes);
-        e->piece[3] = tci_cd_convert(cd, TC_I64, e->t, e->lanes);
-        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $I none = ($I)(b == 0);\n"
-                         "    $1 x = $2(a), y = $2(($T)(b - ($T)none));\n"
-                         "    return ($T)(($I)$4($3(x / y)) & ~none);\n}");
+        e->piece[1] = tci_c_dialect_convert(cd, e->t, TC_F64, e->lanes);
+        e->piece[2] = tci_c_dialect_convert(cd, TC_F64, TC_I64, e->lanes);
+        e->piece[3] = tci_c_dialect_convert(cd, TC_I64, e->t, e->lanes);
+        tci_c_dialect_define(e, "TC_I $T $n($T a, $T b) {\n    $I none = ($I)(b == 0);\n"
+                                "    $1 x = $2(a), y = $2(($T)(b - ($T)none));\n"
+                                "    return ($T)(($I)$4($3(x / y)) & ~none);\n}");
     } else if (is_signed) {
         e->piece[0] = cd->d.prim(&cd->d, TCI_P_DIV, TC_U64, TC_U64, e->lanes, 0);
-        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $T sign = (a ^ b) >> ($W - 1);\n"
-                         "    return (($T)$1(($U)@abs(a), ($U)@abs(b)) ^ sign) - sign;\n}");
+        tci_c_dialect_define(e, "TC_I $T $n($T a, $T b) {\n    $T sign = (a ^ b) >> ($W - 1);\n"
+                                "    return (($T)$1(($U)@abs(a), ($U)@abs(b)) ^ sign) - sign;\n}");
     } else {
         e->piece[0] = cd->d.type(&cd->d, TC_F64, e->lanes);
-        e->piece[1] = tci_cd_convert(cd, e->t, TC_F64, e->lanes);
-        e->piece[2] = tci_cd_convert(cd, TC_F64, e->t, e->lanes);
-        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $T none = ($T)(b == 0), y = b - none;\n"
-                         "    $1 back = 0x1.ffffffffffff8p-1 / $2(y);\n"
-                         "    $T q = $3($2(a) * back), left = a - q * y;\n"
-                         "    $T more = $3($2(left) * back);\n"
-                         "    $T past = ($T)(left - more * y >= y);\n"
-                         "    return (q + more - past) & ~none;\n}");
+        e->piece[1] = tci_c_dialect_convert(cd, e->t, TC_F64, e->lanes);
+        e->piece[2] = tci_c_dialect_convert(cd, TC_F64, e->t, e->lanes);
+        tci_c_dialect_define(e,
+                             "TC_I $T $n($T a, $T b) {\n    $T none = ($T)(b == 0), y = b - none;\n"
+                             "    $1 back = 0x1.ffffffffffff8p-1 / $2(y);\n"
+                             "    $T q = $3($2(a) * back), left = a - q * y;\n"
+                             "    $T more = $3($2(left) * back);\n"
+                             "    $T past = ($T)(left - more * y >= y);\n"
+                             "    return (q + more - past) & ~none;\n}");
     }
 }
 
 /* Integer quotients and remainders; false: these go by lanes, as a machine without conversions of
  * 64 bits has nothing better. */
-static bool tci_cd_define_division(tci_cd_env *e, tci_prim p)
+static bool tci_c_dialect_define_division(tci_c_dialect_env *e, tci_prim p)
 {
     const int native = e->cd->d.vector_bytes / 8;
     if (!tci_dtype_is_int(e->t) || tci_dtype_get(e->t)->bytes < 4 || native < 8 || e->lanes < 4) {
         return false;
     }
     if (e->lanes > native) {
-        tci_cd_define_parts(e, p, native);
+        tci_c_dialect_define_parts(e, p, native);
     } else if (p == TCI_P_REM) {
-        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n"
-                         "    return (a - @div(a, b) * b) & ($T)(b != 0);\n}");
+        tci_c_dialect_define(e, "TC_I $T $n($T a, $T b) {\n"
+                                "    return (a - @div(a, b) * b) & ($T)(b != 0);\n}");
     } else {
-        tci_cd_define_quotient(e);
+        tci_c_dialect_define_quotient(e);
     }
     return true;
 }
@@ -534,34 +542,35 @@ static bool tci_cd_define_division(tci_cd_env *e, tci_prim p)
 /* The exact remainder of floats. A quotient that is not far is off by at most one when cut, and
  * both remainders are exact; a vector with a lane that is far, or that has no number to divide by,
  * goes by lanes. */
-static void tci_cd_define_rem(tci_cd_env *e)
+static void tci_c_dialect_define_rem(tci_c_dialect_env *e)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     int bytes = tci_dtype_get(e->t)->bytes;
     if (bytes * e->lanes > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, TCI_P_REM, cd->d.vector_bytes / bytes);
+        tci_c_dialect_define_parts(e, TCI_P_REM, cd->d.vector_bytes / bytes);
         return;
     }
-    e->piece[0] = tci_cd_lane_body(e, cd->d.prim(&cd->d, TCI_P_REM, e->t, e->t, 1, 0), 2);
+    e->piece[0] = tci_c_dialect_lane_body(e, cd->d.prim(&cd->d, TCI_P_REM, e->t, e->t, 1, 0), 2);
     e->piece[1] = cd->any(cd, e->lanes);
-    e->piece[2] = tci_cd_to_mask(cd, e->t, e->lanes);
+    e->piece[2] = tci_c_dialect_to_mask(cd, e->t, e->lanes);
     e->piece[3] = bytes == 4 ? "0x1p23f" : "0x1p52";
-    tci_cd_soft(cd, "TC_INF");
-    tci_cd_define(e, "static __attribute__((noinline)) $T $n_far($T a, $T b) {\n$1}\n"
-                     "TC_I $T $n($T a, $T b) {\n"
-                     "    $T x = @abs(a), y = @abs(b), q = @trunc(x / y);\n"
-                     "    $T r = @fma(-q, y, x);\n"
-                     "    $I near = ($I)(q < $4) & ($I)(y < TC_INF$f(+)), past = ($I)(r < 0);\n"
-                     "    $I sign = ($I)a ^ ($I)x;\n"
-                     "    if ($2($3(~near))) {\n        return $n_far(a, b);\n    }\n"
-                     "    return ($T)((past & ($I)(r + y)) | (~past & ($I)r) | sign);\n}");
+    tci_c_dialect_soft(cd, "TC_INF");
+    tci_c_dialect_define(e,
+                         "static __attribute__((noinline)) $T $n_far($T a, $T b) {\n$1}\n"
+                         "TC_I $T $n($T a, $T b) {\n"
+                         "    $T x = @abs(a), y = @abs(b), q = @trunc(x / y);\n"
+                         "    $T r = @fma(-q, y, x);\n"
+                         "    $I near = ($I)(q < $4) & ($I)(y < TC_INF$f(+)), past = ($I)(r < 0);\n"
+                         "    $I sign = ($I)a ^ ($I)x;\n"
+                         "    if ($2($3(~near))) {\n        return $n_far(a, b);\n    }\n"
+                         "    return ($T)((past & ($I)(r + y)) | (~past & ($I)r) | sign);\n}");
 }
 
-static void tci_cd_define_select(tci_cd_env *e)
+static void tci_c_dialect_define_select(tci_c_dialect_env *e)
 {
     int size = tci_dtype_get(e->t)->bytes;
     int bytes = size * e->lanes;
-    e->piece[0] = tci_cd_of_mask(e->cd, e->t, e->lanes);
+    e->piece[0] = tci_c_dialect_of_mask(e->cd, e->t, e->lanes);
     tci_str text = {0};
     text.s = e->cd->d.s;
     tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
@@ -582,12 +591,13 @@ static void tci_cd_define_select(tci_cd_env *e)
     }
     tci_str_add(&text, "    return ($T)((m & ($I)a) | (~m & ($I)b));\n");
     tci_str_add(&text, blends ? "#endif\n}" : "}");
-    tci_cd_define(e, tci_str_text(&text));
+    tci_c_dialect_define(e, tci_str_text(&text));
 }
 
 /* gcc makes a vector of a comparison before a SELECT takes it, and the operators of the SELECT two
  * instructions: on AVX-512 the mask can stay in its register. */
-TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes)
+TCI_FN const char *tci_c_dialect_pick(tci_c_dialect *cd, tci_prim compare, tc_dtype t, tc_dtype to,
+                                      int lanes)
 {
     int size = tci_dtype_get(t)->bytes;
     bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
@@ -596,10 +606,10 @@ TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtyp
         return NULL;
     }
     bool is_new, is_float = tci_dtype_is_float(t);
-    tci_cd_env e = {cd, t, to, lanes, NULL, {NULL}};
+    tci_c_dialect_env e = {cd, t, to, lanes, NULL, {NULL}};
     e.name = tci_scratch_printf(cd->d.s, "tc_pick_%s_%s_%s", tci_prim_get(compare)->name,
-                                tci_cd_suffix(cd, t, lanes), tci_dtype_get(to)->name);
-    e.name = tci_cd_intern(cd, e.name, &is_new);
+                                tci_c_dialect_suffix(cd, t, lanes), tci_dtype_get(to)->name);
+    e.name = tci_c_dialect_intern(cd, e.name, &is_new);
     if (!is_new) {
         return e.name;
     }
@@ -614,12 +624,13 @@ TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtyp
     e.piece[2] = size == 4 ? "{v16sf}" : "{v8df}";
     e.piece[3] = cd->d.prim(&cd->d, TCI_P_SELECT, to, to, lanes, 0);
     const char *test = cd->d.prim(&cd->d, compare, t, t, lanes, 0);
-    tci_cd_define(&e, tci_scratch_printf(
-                          cd->d.s,
-                          "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
-                          "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
-                          "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
-                          test));
+    tci_c_dialect_define(
+        &e,
+        tci_scratch_printf(cd->d.s,
+                           "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
+                           "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
+                           "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
+                           test));
     return e.name;
 }
 
@@ -628,7 +639,7 @@ TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtyp
 /* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi
  * that truncate into range (2 to the bits, exact in any float). as_bits: highest of an unsigned
  * type as the signed number of the same bits, where that is what an operator wants. */
-static void tci_cd_bounds(tci_cd_env *e, tc_dtype to, bool as_bits)
+static void tci_c_dialect_bounds(tci_c_dialect_env *e, tc_dtype to, bool as_bits)
 {
     int bits = 8 * tci_dtype_get(to)->bytes;
     bool is_signed = tci_dtype_is_signed(to);
@@ -644,15 +655,15 @@ static void tci_cd_bounds(tci_cd_env *e, tc_dtype to, bool as_bits)
     e->piece[3] = tci_scratch_printf(e->cd->d.s, "0x1p%d%s", bits - is_signed, f);
 }
 
-static void tci_cd_define_cast_scalar(tci_cd_env *e)
+static void tci_c_dialect_define_cast_scalar(tci_c_dialect_env *e)
 {
     bool float_in = tci_dtype_is_float(e->t);
     bool float_out = tci_dtype_is_float(e->to);
     if (e->to == TC_BOOL) {
-        tci_cd_define(e, "#define $n(a) ((a) != 0)");
+        tci_c_dialect_define(e, "#define $n(a) ((a) != 0)");
     } else if (float_in && !float_out) {
-        tci_cd_bounds(e, e->to, false);
-        tci_cd_define(
+        tci_c_dialect_bounds(e, e->to, false);
+        tci_c_dialect_define(
             e, e->to == TC_U64
                    ? "TC_I $R $n($T a) {\n    if (!(a >= 0)) {\n        return 0;\n    }\n"
                      "    if (a >= $4) {\n        return $2;\n    }\n"
@@ -663,32 +674,32 @@ static void tci_cd_define_cast_scalar(tci_cd_env *e)
                      "    return a >= $4 ? $2 : ($R)(long long)a;\n}");
     } else if (e->t == TC_U64 && float_out) {
         /* Halved with the lost bit kept sticky, a signed conversion rounds the same way. */
-        tci_cd_define(
+        tci_c_dialect_define(
             e,
             "TC_I $R $n($T a) {\n    if (!(a >> 63)) {\n        return ($R)(long long)a;\n    }\n"
             "    return ($R)(long long)((a >> 1) | (a & 1)) * 2;\n}");
     } else {
-        tci_cd_define(e, "#define $n(a) (($R)(a))");
+        tci_c_dialect_define(e, "#define $n(a) (($R)(a))");
     }
 }
 
 /* float -> int: lanes out of range are zeroed before the conversion and or-ed afterwards. */
-static void tci_cd_define_cast_float_int(tci_cd_env *e)
+static void tci_c_dialect_define_cast_float_int(tci_c_dialect_env *e)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     tci_scratch *s = cd->d.s;
     tc_dtype wide = tci_dtype_get(e->to)->bytes < 4 ? TC_I32 : e->to;
-    tc_dtype wide_signed = tci_cd_sint(tci_dtype_get(wide)->bytes);
+    tc_dtype wide_signed = tci_c_dialect_sint(tci_dtype_get(wide)->bytes);
     const char *wide_type = cd->d.type(&cd->d, wide_signed, e->lanes);
-    const char *mask = tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed,
-                                      e->lanes);
-    const char *convert = tci_cd_convert(cd, e->t, wide, e->lanes);
-    const char *last = tci_cd_convert(cd, wide_signed, e->to, e->lanes);
-    tci_cd_bounds(e, e->to, true);
+    const char *mask = tci_c_dialect_convert(cd, tci_c_dialect_sint(tci_dtype_get(e->t)->bytes),
+                                             wide_signed, e->lanes);
+    const char *convert = tci_c_dialect_convert(cd, e->t, wide, e->lanes);
+    const char *last = tci_c_dialect_convert(cd, wide_signed, e->to, e->lanes);
+    tci_c_dialect_bounds(e, e->to, true);
     const char *low = tci_dtype_is_signed(e->to)
                           ? tci_scratch_printf(s, "    r |= %s(($I)(a < $3)) & $1;\n", mask)
                           : "";
-    tci_cd_define(
+    tci_c_dialect_define(
         e, tci_scratch_printf(s,
                               "TC_I $R $n($T a) {\n    $I ok = ($I)(a >= $3) & ($I)(a < $4);\n"
                               "    %s r = (%s)%s(($T)(($I)a & ok));\n"
@@ -696,81 +707,84 @@ static void tci_cd_define_cast_float_int(tci_cd_env *e)
                               wide_type, wide_type, convert, mask, low, last));
 }
 
-static void tci_cd_define_cast_vector(tci_cd_env *e)
+static void tci_c_dialect_define_cast_vector(tci_c_dialect_env *e)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     if (e->t == e->to) {
-        tci_cd_define(e, "#define $n(a) (a)");
+        tci_c_dialect_define(e, "#define $n(a) (a)");
     } else if (e->to == TC_BOOL) {
-        e->piece[0] = tci_cd_to_mask(cd, e->t, e->lanes);
-        tci_cd_define(e, "#define $n(a) $1(($I)((a) != 0))");
+        e->piece[0] = tci_c_dialect_to_mask(cd, e->t, e->lanes);
+        tci_c_dialect_define(e, "#define $n(a) $1(($I)((a) != 0))");
     } else if (e->t == TC_BOOL) {
-        tc_dtype same = tci_cd_sint(tci_dtype_get(e->to)->bytes);
-        e->piece[0] = tci_cd_of_mask(cd, e->to, e->lanes);
+        tc_dtype same = tci_c_dialect_sint(tci_dtype_get(e->to)->bytes);
+        e->piece[0] = tci_c_dialect_of_mask(cd, e->to, e->lanes);
         e->piece[1] = e->to == TC_F32   ? "0x3f800000"
                       : e->to == TC_F64 ? "0x3ff0000000000000LL"
                                         : "1";
         e->piece[2] = cd->d.type(&cd->d, same, e->lanes);
-        tci_cd_define(e, "TC_I $R $n($T a) { $3 m = $1(a); return ($R)(m & $2); }");
+        tci_c_dialect_define(e, "TC_I $R $n($T a) { $3 m = $1(a); return ($R)(m & $2); }");
     } else if (tci_dtype_is_float(e->t) && tci_dtype_is_int(e->to)) {
-        tci_cd_define_cast_float_int(e);
+        tci_c_dialect_define_cast_float_int(e);
     } else {
-        e->piece[0] = tci_cd_convert(cd, e->t, e->to, e->lanes);
-        tci_cd_define(e, "#define $n(a) $1(a)");
+        e->piece[0] = tci_c_dialect_convert(cd, e->t, e->to, e->lanes);
+        tci_c_dialect_define(e, "#define $n(a) $1(a)");
     }
 }
 
 /* ---- one prim ---- */
 
-TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
+TCI_FN void tci_c_dialect_define_base(const tci_c_dialect_env *outer, tci_prim p)
 {
-    tci_cd_env env = *outer;
-    tci_cd_env *e = &env;
-    tci_cd *cd = e->cd;
+    tci_c_dialect_env env = *outer;
+    tci_c_dialect_env *e = &env;
+    tci_c_dialect *cd = e->cd;
     int n_args = tci_prim_get(p)->arity;
-    const char *text = tci_cd_find_row(p, e->t, e->lanes);
+    const char *text = tci_c_dialect_find_row(p, e->t, e->lanes);
     bool is_vector = e->lanes > 1;
     bool loops = (p == TCI_P_POWI || p == TCI_P_GCD) && e->t != TC_BOOL;
     if (loops && is_vector && tci_dtype_get(e->t)->bytes * e->lanes > cd->d.vector_bytes) {
-        tci_cd_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
+        tci_c_dialect_define_parts(e, p, cd->d.vector_bytes / tci_dtype_get(e->t)->bytes);
     } else if (loops) {
         if (tci_dtype_is_signed(e->t)) {
-            tc_dtype plain = tci_cd_uint(tci_dtype_get(e->t)->bytes);
+            tc_dtype plain = tci_c_dialect_uint(tci_dtype_get(e->t)->bytes);
             e->piece[0] = cd->d.prim(&cd->d, p, plain, plain, e->lanes, 0);
         }
         e->piece[1] = is_vector ? cd->any(cd, e->lanes) : "";
-        tci_cd_define(e, text);
+        tci_c_dialect_define(e, text);
     } else if (p == TCI_P_CAST) {
         if (is_vector) {
-            tci_cd_define_cast_vector(e);
+            tci_c_dialect_define_cast_vector(e);
         } else {
-            tci_cd_define_cast_scalar(e);
+            tci_c_dialect_define_cast_scalar(e);
         }
     } else if (text) {
         if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
-            e->piece[0] = is_vector && e->t != TC_BOOL ? tci_cd_to_mask(cd, e->t, e->lanes) : "";
+            e->piece[0] = is_vector && e->t != TC_BOOL ? tci_c_dialect_to_mask(cd, e->t, e->lanes)
+                                                       : "";
         } else if (p == TCI_P_TOINT) {
-            e->piece[0] = is_vector ? tci_cd_convert(cd, e->t, e->to, e->lanes) : "";
+            e->piece[0] = is_vector ? tci_c_dialect_convert(cd, e->t, e->to, e->lanes) : "";
         } else if (p == TCI_P_ROUND16) {
-            e->piece[0] = tci_cd_widen(cd, TC_F32, TC_F16, e->lanes);
-            e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
+            e->piece[0] = tci_c_dialect_widen(cd, TC_F32, TC_F16, e->lanes);
+            e->piece[1] = tci_c_dialect_narrow(cd, TC_F32, TC_F16, e->lanes);
         }
-        tci_cd_define(e, text);
+        tci_c_dialect_define(e, text);
     } else if (p == TCI_P_MULHI) {
-        tci_cd_define_mulhi(e);
+        tci_c_dialect_define_mulhi(e);
     } else if (is_vector && p == TCI_P_REM && tci_dtype_is_float(e->t)) {
-        tci_cd_define_rem(e);
-    } else if (is_vector && (p == TCI_P_DIV || p == TCI_P_REM) && tci_cd_define_division(e, p)) {
+        tci_c_dialect_define_rem(e);
+    } else if (is_vector && (p == TCI_P_DIV || p == TCI_P_REM) &&
+               tci_c_dialect_define_division(e, p)) {
         return;
     } else if (is_vector && p == TCI_P_SELECT) {
-        tci_cd_define_select(e);
+        tci_c_dialect_define_select(e);
     } else if (is_vector && p == TCI_P_ROUNDB16) {
-        tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
-                         "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
-                         "    return ($T)((r & ~nan) | (nan & 0x7fc00000));\n}");
+        tci_c_dialect_define(e,
+                             "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                             "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
+                             "    return ($T)((r & ~nan) | (nan & 0x7fc00000));\n}");
     } else if (!is_vector) {
-        tci_cd_define_soft(e, p);
-    } else if (!tci_cd_define_builtin(e, p, n_args)) {
-        tci_cd_define_lanes(e, cd->d.prim(&cd->d, p, e->t, e->to, 1, 0), n_args);
+        tci_c_dialect_define_soft(e, p);
+    } else if (!tci_c_dialect_define_builtin(e, p, n_args)) {
+        tci_c_dialect_define_lanes(e, cd->d.prim(&cd->d, p, e->t, e->to, 1, 0), n_args);
     }
 }

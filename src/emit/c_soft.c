@@ -9,17 +9,17 @@
 
 #include "c_spell.h"
 
-typedef struct tci_cd_soft_row {
+typedef struct tci_c_dialect_soft_row {
     const char *name;
     const char *needs; /* another row, or NULL */
     const char *text;
-} tci_cd_soft_row;
+} tci_c_dialect_soft_row;
 
-#define TCI_CD_HARD_FMA                                                                            \
+#define TCI_C_DIALECT_HARD_FMA \
     "#if !defined(__TINYC__) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA) || "               \
     "defined(__FP_FAST_FMA))\n"
 
-static const tci_cd_soft_row tci_cd_soft_rows[] = {
+static const tci_c_dialect_soft_row tci_c_dialect_soft_rows[] = {
     {"TC_MIX", NULL,
      "#if defined(__clang__)\n"
      "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
@@ -60,26 +60,26 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
     /* The product is exact in double; the sum is rounded to odd, so that the last rounding is
        right. */
     {"TC_FMA_F32", NULL,
-     TCI_CD_HARD_FMA "#define TC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)\n"
-                     "#else\n"
-                     "static float tc_soft_fma_f32(float a, float b, float c) {\n"
-                     "    union { double d; unsigned long long u; } s;\n"
-                     "    double p = (double)a * b;\n"
-                     "    double z, e;\n"
-                     "    s.d = p + c;\n"
-                     "    z = s.d - p;\n"
-                     "    e = (p - (s.d - z)) + (c - z);\n"
-                     "    if (!(s.u & 1) && (e > 0 || e < 0)) {\n"
-                     "        s.u += (e > 0) == (s.d > 0) ? 1ULL : ~0ULL;\n"
-                     "    }\n"
-                     "    return (float)s.d;\n"
-                     "}\n"
-                     "#define TC_FMA_F32(a, b, c) tc_soft_fma_f32(a, b, c)\n"
-                     "#endif\n"},
+     TCI_C_DIALECT_HARD_FMA "#define TC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)\n"
+                            "#else\n"
+                            "static float tc_soft_fma_f32(float a, float b, float c) {\n"
+                            "    union { double d; unsigned long long u; } s;\n"
+                            "    double p = (double)a * b;\n"
+                            "    double z, e;\n"
+                            "    s.d = p + c;\n"
+                            "    z = s.d - p;\n"
+                            "    e = (p - (s.d - z)) + (c - z);\n"
+                            "    if (!(s.u & 1) && (e > 0 || e < 0)) {\n"
+                            "        s.u += (e > 0) == (s.d > 0) ? 1ULL : ~0ULL;\n"
+                            "    }\n"
+                            "    return (float)s.d;\n"
+                            "}\n"
+                            "#define TC_FMA_F32(a, b, c) tc_soft_fma_f32(a, b, c)\n"
+                            "#endif\n"},
     /* Product and addend as 128-bit integers of a common exponent; bits shifted out stay sticky in
        bit 0. */
     {"TC_FMA_F64", "tc_soft_split",
-     TCI_CD_HARD_FMA
+     TCI_C_DIALECT_HARD_FMA
      "#define TC_FMA_F64(a, b, c) __builtin_fma(a, b, c)\n"
      "#else\n"
      "typedef struct { unsigned long long hi, lo; } tc_soft_u128;\n"
@@ -211,15 +211,15 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
      "}\n"},
 };
 
-TCI_FN void tci_cd_soft(tci_cd *cd, const char *name)
+TCI_FN void tci_c_dialect_soft(tci_c_dialect *cd, const char *name)
 {
     bool is_new;
-    tci_cd_intern(cd, name, &is_new);
-    for (int i = 0; is_new && i < TCI_COUNT(tci_cd_soft_rows); i++) {
-        const tci_cd_soft_row *r = &tci_cd_soft_rows[i];
+    tci_c_dialect_intern(cd, name, &is_new);
+    for (int i = 0; is_new && i < TCI_COUNT(tci_c_dialect_soft_rows); i++) {
+        const tci_c_dialect_soft_row *r = &tci_c_dialect_soft_rows[i];
         if (strcmp(r->name, name) == 0) {
             if (r->needs) {
-                tci_cd_soft(cd, r->needs);
+                tci_c_dialect_soft(cd, r->needs);
             }
             tci_str_add(&cd->out, r->text);
         }
@@ -228,10 +228,10 @@ TCI_FN void tci_cd_soft(tci_cd *cd, const char *name)
 
 /* Rounding to an integral float: $1 the builtin, $2 plain C that makes r from a. From $3 on every
  * float is integral; a * 0 is the zero of a's sign. */
-static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
+static void tci_c_dialect_define_round(const tci_c_dialect_env *e, tci_prim p)
 {
     static const char truncated[] = "r = ($T)(long long)a;";
-    tci_cd_env round = *e;
+    tci_c_dialect_env round = *e;
     round.piece[2] = e->t == TC_F32 ? "0x1p23f" : "0x1p52";
     switch (p) {
     case TCI_P_FLOOR:
@@ -251,66 +251,68 @@ static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
         round.piece[1] = "r = a >= 0 ? (a + $3) - $3 : (a - $3) + $3;";
         break;
     }
-    tci_cd_define(&round,
-                  "#if !defined(__TINYC__) && (defined(__SSE4_1__) || defined(__aarch64__))\n"
-                  "#define $n(a) __builtin_$1$f(a)\n"
-                  "#else\n"
-                  "static $T $n($T a) {\n    $T r;\n"
-                  "    if (!(a < $3 && a > -$3)) {\n        return a;\n    }\n"
-                  "    $2\n    return r == 0 ? a * 0 : r;\n}\n"
-                  "#endif");
+    tci_c_dialect_define(
+        &round, "#if !defined(__TINYC__) && (defined(__SSE4_1__) || defined(__aarch64__))\n"
+                "#define $n(a) __builtin_$1$f(a)\n"
+                "#else\n"
+                "static $T $n($T a) {\n    $T r;\n"
+                "    if (!(a < $3 && a > -$3)) {\n        return a;\n    }\n"
+                "    $2\n    return r == 0 ? a * 0 : r;\n}\n"
+                "#endif");
 }
 
 /* Without -fno-math-errno compilers make __builtin_sqrt a call of libm's sqrt for negative
  * operands, and no pragma of gcc or clang turns that off. TC_ERRNO says that the flag may be
  * missing (exported files): there a builtin that sets no errno is taken, or, where the compiler has
  * none, the integer root. All have the same bits. */
-static void tci_cd_define_sqrt(const tci_cd_env *e)
+static void tci_c_dialect_define_sqrt(const tci_c_dialect_env *e)
 {
-    tci_cd_env root = *e;
+    tci_c_dialect_env root = *e;
     root.piece[0] = e->t == TC_F32 ? "ss" : "sd";
     root.piece[1] = e->t == TC_F32 ? "v2sf" : "df";
     root.piece[2] = e->t == TC_F32 ? "(($E __attribute__((vector_size(8)))){a, a})[0]" : "(a)";
-    tci_cd_soft(e->cd, "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
-    tci_cd_soft(e->cd, "TC_BUILTIN");
-    tci_cd_define(&root, "#if TC_BUILTIN(__builtin_elementwise_sqrt)\n"
-                         "#define $n(a) __builtin_elementwise_sqrt(a)\n"
-                         "#elif defined(__SSE2__) && TC_BUILTIN(__builtin_ia32_sqrt$1)\n"
-                         "#define $n(a) (__builtin_ia32_sqrt$1(($E __attribute__("
-                         "(vector_size(16)))){a})[0])\n"
-                         "#elif TC_BUILTIN(__builtin_aarch64_sqrt$2)\n"
-                         "#define $n(a) __builtin_aarch64_sqrt$2$3\n"
-                         "#elif defined(__TINYC__) || defined(TC_ERRNO)\n"
-                         "#define $n(a) (($T)tc_soft_sqrt(a))\n"
-                         "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
+    tci_c_dialect_soft(e->cd,
+                       "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
+    tci_c_dialect_soft(e->cd, "TC_BUILTIN");
+    tci_c_dialect_define(&root, "#if TC_BUILTIN(__builtin_elementwise_sqrt)\n"
+                                "#define $n(a) __builtin_elementwise_sqrt(a)\n"
+                                "#elif defined(__SSE2__) && TC_BUILTIN(__builtin_ia32_sqrt$1)\n"
+                                "#define $n(a) (__builtin_ia32_sqrt$1(($E __attribute__("
+                                "(vector_size(16)))){a})[0])\n"
+                                "#elif TC_BUILTIN(__builtin_aarch64_sqrt$2)\n"
+                                "#define $n(a) __builtin_aarch64_sqrt$2$3\n"
+                                "#elif defined(__TINYC__) || defined(TC_ERRNO)\n"
+                                "#define $n(a) (($T)tc_soft_sqrt(a))\n"
+                                "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
 }
 
-TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
+TCI_FN void tci_c_dialect_define_soft(const tci_c_dialect_env *e, tci_prim p)
 {
-    tci_cd *cd = e->cd;
+    tci_c_dialect *cd = e->cd;
     switch (p) {
     case TCI_P_FMA:
-        tci_cd_soft(cd, e->t == TC_F32 ? "TC_FMA_F32" : "TC_FMA_F64");
-        tci_cd_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
+        tci_c_dialect_soft(cd, e->t == TC_F32 ? "TC_FMA_F32" : "TC_FMA_F64");
+        tci_c_dialect_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
         break;
-    case TCI_P_SQRT: tci_cd_define_sqrt(e); break;
+    case TCI_P_SQRT: tci_c_dialect_define_sqrt(e); break;
     case TCI_P_REM:
-        tci_cd_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */
-        tci_cd_define(e, "#define $n(a, b) (($T)tc_soft_rem(a, b))");
+        tci_c_dialect_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */
+        tci_c_dialect_define(e, "#define $n(a, b) (($T)tc_soft_rem(a, b))");
         break;
     case TCI_P_ABS:
-        tci_cd_define(e, "#if defined(__TINYC__)\n"
-                         "static $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
-                         "    v.u = v.u << 1 >> 1;\n    return v.a;\n}\n"
-                         "#else\n#define $n(a) __builtin_fabs$f(a)\n#endif");
+        tci_c_dialect_define(e, "#if defined(__TINYC__)\n"
+                                "static $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                                "    v.u = v.u << 1 >> 1;\n    return v.a;\n}\n"
+                                "#else\n#define $n(a) __builtin_fabs$f(a)\n#endif");
         break;
     case TCI_P_ROUNDB16:
-        tci_cd_define(e, "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
-                         "    v.u = a == a ? (v.u + 0x7fff + (v.u >> 16 & 1)) & 0xffff0000u\n"
-                         "                 : 0x7fc00000;\n"
-                         "    return v.a;\n}");
+        tci_c_dialect_define(e,
+                             "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                             "    v.u = a == a ? (v.u + 0x7fff + (v.u >> 16 & 1)) & 0xffff0000u\n"
+                             "                 : 0x7fc00000;\n"
+                             "    return v.a;\n}");
         break;
-    default: tci_cd_define_round(e, p); break;
+    default: tci_c_dialect_define_round(e, p); break;
     }
 }
-#undef TCI_CD_HARD_FMA
+#undef TCI_C_DIALECT_HARD_FMA

@@ -607,7 +607,7 @@ typedef struct tci_rule_transpose {
 
 /* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
  * worth a contraction each; else -1, and some taps of some phases may be zeros. */
-static int64_t tci_rule_fuller(tci_rule_phases p)
+static int64_t tci_rule_phase_surplus(tci_rule_phases p)
 {
     bool known = tci_dim_is_known(p.kernel) && tci_dim_is_known(p.s);
     int64_t more = known ? tci_dim_known(tci_dim_mod(p.kernel, p.s)) : 0;
@@ -622,7 +622,7 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 {
     const tci_vjp *v = t->v;
     tci_rule_phases p = t->p[i];
-    int64_t fuller = tci_rule_fuller(p);
+    int64_t fuller = tci_rule_phase_surplus(p);
     tci_dim phases = p.taps == 1 ? p.kernel : p.s, first = 0;
     *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
     if (fuller >= 0) {
@@ -682,7 +682,7 @@ static tci_node *tci_rule_transposed(const tci_rule_transpose *t, int i, uint64_
         return tci_rule_transposed_set(t, less);
     }
     tci_node *parts[2] = {tci_rule_transposed(t, i + 1, less), NULL}, *r = parts[0];
-    if (tci_rule_fuller(t->p[i]) >= 0) {
+    if (tci_rule_phase_surplus(t->p[i]) >= 0) {
         parts[1] = tci_rule_transposed(t, i + 1, less | (uint64_t)1 << i);
         parts[1] = tci_rule_pad(v, parts[1], t->n + t->p[i].axis, 0, t->p[i].d);
         r = tci_vjp_built(v, tci_build_cat(v->g, parts, 2, i));

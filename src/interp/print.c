@@ -18,7 +18,7 @@
 
 #include "linear_ir.h"
 
-static const char *tci_iprint_kind(int kind)
+static const char *tci_interp_print_kind(int kind)
 {
     switch ((tci_interp_kind)kind) {
     case TCI_STEP_CONST: return "const";
@@ -38,7 +38,7 @@ static const char *tci_iprint_kind(int kind)
     return "?";
 }
 
-static const char *tci_iprint_prim(int prim)
+static const char *tci_interp_print_prim(int prim)
 {
     static const char *const own[] = {"maximum", "minimum", "muladd", "from_f16", "to_f16"};
     return prim < TCI_P_COUNT ? tci_prim_get((tci_prim)prim)->name : own[prim - TCI_P_COUNT];
@@ -46,14 +46,14 @@ static const char *tci_iprint_prim(int prim)
 
 /* ---- addresses ---- */
 
-static void tci_iprint_times(tci_str *out, int64_t coef)
+static void tci_interp_print_times(tci_str *out, int64_t coef)
 {
     if (coef != 1) {
         tci_str_printf(out, "%" PRId64 " ", coef);
     }
 }
 
-static void tci_iprint_addr(tci_str *out, const tci_interp_addr *x)
+static void tci_interp_print_addr(tci_str *out, const tci_interp_addr *x)
 {
     const char *plus = "";
     if (x->base || x->n_terms + x->n_atoms == 0) {
@@ -62,24 +62,24 @@ static void tci_iprint_addr(tci_str *out, const tci_interp_addr *x)
     }
     for (int i = 0; i < x->n_terms; i++, plus = " + ") {
         tci_str_add(out, plus);
-        tci_iprint_times(out, x->terms[i].coef);
+        tci_interp_print_times(out, x->terms[i].coef);
         tci_str_printf(out, "i%d", x->terms[i].axis);
     }
     for (int i = 0; i < x->n_atoms; i++, plus = " + ") {
         const tci_interp_atom *a = &x->atoms[i];
         tci_str_add(out, plus);
-        tci_iprint_times(out, a->coef);
+        tci_interp_print_times(out, a->coef);
         if (a->op == TCI_KX_VALUE) {
             tci_str_printf(out, "v%d", a->value);
         } else {
             tci_str_add(out, "(");
-            tci_iprint_addr(out, a->arg);
+            tci_interp_print_addr(out, a->arg);
             tci_str_printf(out, ") %s %" PRId64, a->op == TCI_KX_DIV ? "div" : "mod", a->c);
         }
     }
 }
 
-static void tci_iprint_guards(tci_str *out, const tci_interp_step *st)
+static void tci_interp_print_guards(tci_str *out, const tci_interp_step *st)
 {
     for (int i = 0; i < st->n_guards; i++) {
         const tci_interp_guard *g = &st->guards[i];
@@ -87,7 +87,7 @@ static void tci_iprint_guards(tci_str *out, const tci_interp_step *st)
         if (g->block >= 0) {
             tci_str_printf(out, "v%d", g->block);
         } else {
-            tci_iprint_addr(out, g->x);
+            tci_interp_print_addr(out, g->x);
         }
         tci_str_printf(out, " <= %" PRId64, g->hi);
     }
@@ -95,9 +95,9 @@ static void tci_iprint_guards(tci_str *out, const tci_interp_step *st)
 
 /* ---- steps ---- */
 
-static void tci_iprint_op(tci_str *out, const tci_interp_op *op)
+static void tci_interp_print_op(tci_str *out, const tci_interp_op *op)
 {
-    tci_str_printf(out, "%s %s", tci_iprint_prim(op->prim),
+    tci_str_printf(out, "%s %s", tci_interp_print_prim(op->prim),
                    tci_dtype_get((tc_dtype)op->dtype)->name);
     if (op->to != op->dtype) {
         tci_str_printf(out, " to %s", tci_dtype_get((tc_dtype)op->to)->name);
@@ -105,14 +105,14 @@ static void tci_iprint_op(tci_str *out, const tci_interp_op *op)
 }
 
 /* What a step refers to, besides values and an address. */
-static void tci_iprint_reference(tci_str *out, const tci_interp_step *st)
+static void tci_interp_print_reference(tci_str *out, const tci_interp_step *st)
 {
     switch ((tci_interp_kind)st->kind) {
     case TCI_STEP_CONST: tci_str_printf(out, " 0x%" PRIx64, st->bits); break;
     case TCI_STEP_LIT: tci_str_printf(out, " %d", st->ref); break;
     case TCI_STEP_OP:
         tci_str_add(out, " ");
-        tci_iprint_op(out, &st->op);
+        tci_interp_print_op(out, &st->op);
         break;
     case TCI_STEP_LANE: tci_str_printf(out, " %s", tci_helper_get(st->ref)->name); break;
     case TCI_STEP_DIVIDE:
@@ -129,14 +129,14 @@ static void tci_iprint_reference(tci_str *out, const tci_interp_step *st)
     }
 }
 
-static void tci_iprint_step(tci_str *out, const tci_interp_step *st, int indent)
+static void tci_interp_print_step(tci_str *out, const tci_interp_step *st, int indent)
 {
     tci_str_printf(out, "%*s", indent, "");
     if (st->out >= 0) {
         tci_str_printf(out, "v%d:%d%s = ", st->out, st->bytes, st->varies ? "*" : "");
     }
-    tci_str_add(out, tci_iprint_kind(st->kind));
-    tci_iprint_reference(out, st);
+    tci_str_add(out, tci_interp_print_kind(st->kind));
+    tci_interp_print_reference(out, st);
     for (int i = 0; i < TCI_PARTS; i++) {
         if (st->in[i] >= 0) {
             tci_str_printf(out, " v%d", st->in[i]);
@@ -144,27 +144,27 @@ static void tci_iprint_step(tci_str *out, const tci_interp_step *st, int indent)
     }
     if (st->x) {
         tci_str_add(out, " at ");
-        tci_iprint_addr(out, st->x);
+        tci_interp_print_addr(out, st->x);
     }
-    tci_iprint_guards(out, st);
+    tci_interp_print_guards(out, st);
     tci_str_add(out, "\n");
 }
 
 /* Nothing for a section without steps. */
-static void tci_iprint_section(tci_str *out, const tci_interp_section *section, int indent,
-                               const char *when)
+static void tci_interp_print_section(tci_str *out, const tci_interp_section *section, int indent,
+                                     const char *when)
 {
     if (section->n) {
         tci_str_printf(out, "%*s%s\n", indent, "", when);
     }
     for (int i = 0; i < section->n; i++) {
-        tci_iprint_step(out, &section->steps[i], indent + 2);
+        tci_interp_print_step(out, &section->steps[i], indent + 2);
     }
 }
 
 /* ---- reductions and stages ---- */
 
-static void tci_iprint_red(tci_str *out, const tci_interp *p, int red)
+static void tci_interp_print_red(tci_str *out, const tci_interp *p, int red)
 {
     const tci_interp_red *r = &p->reds[red];
     tci_str_printf(out, "  r%d into", red);
@@ -186,35 +186,36 @@ static void tci_iprint_red(tci_str *out, const tci_interp *p, int red)
     }
     if (r->single) {
         tci_str_add(out, ", by ");
-        tci_iprint_op(out, &r->combine);
+        tci_interp_print_op(out, &r->combine);
     }
     tci_str_add(out, "\n");
     if (!r->single) {
-        tci_iprint_section(out, &r->join, 4, "to join two");
+        tci_interp_print_section(out, &r->join, 4, "to join two");
     }
 }
 
-static void tci_iprint_stage(tci_str *out, const tci_interp *p, int stage)
+static void tci_interp_print_stage(tci_str *out, const tci_interp *p, int stage)
 {
     static const char *const kinds[] = {"MAP", "REDUCE", "SCAN", "SCATTER"};
     const tci_interp_stage *s = &p->stages[stage];
-    tci_iprint_section(out, &p->before[stage], 0, "every block");
+    tci_interp_print_section(out, &p->before[stage], 0, "every block");
     tci_str_printf(out, "stage %d %s", stage, kinds[s->kind]);
     for (int i = 0; i < s->n_axes; i++) {
         tci_str_printf(out, "%s%d", i ? ", " : " over axis ", s->axes[i]);
     }
     if (s->from) {
         tci_str_add(out, " from ");
-        tci_iprint_addr(out, s->from);
+        tci_interp_print_addr(out, s->from);
         tci_str_add(out, " to ");
-        tci_iprint_addr(out, s->to);
+        tci_interp_print_addr(out, s->to);
     }
     tci_str_add(out, "\n");
     for (int i = 0; i < s->n_reds; i++) {
-        tci_iprint_red(out, p, s->reds[i]);
+        tci_interp_print_red(out, p, s->reds[i]);
     }
     for (int depth = 0; depth <= s->n_axes; depth++) {
-        tci_iprint_section(out, &s->sections[depth], 2 + 2 * depth, depth ? "every point" : "once");
+        tci_interp_print_section(out, &s->sections[depth], 2 + 2 * depth,
+                                 depth ? "every point" : "once");
     }
 }
 
@@ -244,8 +245,8 @@ TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p)
     }
     tci_str_printf(out, ", tasks of %" PRId64 " points, vectors along %s\n", p->grain,
                    p->inner ? "inner axes" : "the last outer axis");
-    tci_iprint_section(out, &p->constants, 0, "constants");
+    tci_interp_print_section(out, &p->constants, 0, "constants");
     for (int i = 0; i < p->n_stages; i++) {
-        tci_iprint_stage(out, p, i);
+        tci_interp_print_stage(out, p, i);
     }
 }

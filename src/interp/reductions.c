@@ -187,6 +187,22 @@ static void tci_prep_single(tci_prep *b, tci_interp_red *r, int red)
     }
 }
 
+/* Products of a part in the classes of matrix units, which have no one order: 0, all, unless a test
+ * sets it to tell these classes from others by their bits. */
+#ifdef TCI_TEST_ALLOC
+int32_t tci_interp_unit_part;
+#else
+enum { tci_interp_unit_part = 0 };
+#endif
+
+static int32_t tci_prep_part(const tci_kred *red)
+{
+    bool unit = red->order == TCI_ORDER_MATRIX || red->order == TCI_ORDER_TF32 ||
+                (red->order == TCI_ORDER_STEPS && red->op == TCI_RED_DOT);
+    bool parts = unit && tci_dtype_is_float((tc_dtype)red->dtype);
+    return red->order == TCI_ORDER_SPLIT ? red->order_n : parts ? tci_interp_unit_part : 0;
+}
+
 static void tci_prep_fill_red(tci_prep *b, int red)
 {
     const tci_kred *from = &b->k->reds[red];
@@ -200,7 +216,7 @@ static void tci_prep_fill_red(tci_prep *b, int red)
     r->n_takes = (uint8_t)tci_red_takes(from->op);
     r->part = from->part;
     r->stage = from->stage;
-    r->split = from->order == TCI_ORDER_SPLIT ? from->order_n : 0;
+    r->split = tci_prep_part(from);
     r->scan = from->order == TCI_ORDER_BLOCK_SCAN ? from->order_n : 0;
     r->inner = b->p->inner && r->scan == 0;
     r->axis = b->p->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;

@@ -27,6 +27,7 @@ typedef struct tci_load {
     tci_code *memory; /* what the description is read into; the code itself if native */
     tci_code *code;   /* of the program */
     tc_program *f;
+    bool reads_graph; /* a graph that is not valid is one of a damaged file */
 } tci_load;
 
 static void tci_load_damaged(tci_load *l, const char *what)
@@ -359,7 +360,9 @@ static tc_status tci_load_armed(tci_load *l)
     for (int k = 1; k < l->v.n_storages; k++) { /* one version for all: tci_kept_install */
         l->v.storages[k].storage->version = l->v.storages[0].storage->version;
     }
+    l->reads_graph = true;
     tci_request *r = tci_saved_request(&l->s, &l->v, &o, b);
+    l->reads_graph = false;
     r->call = l->frame->op;
     r->site = l->frame->here;
     r->ctx = l->frame->ctx->handle;
@@ -393,8 +396,10 @@ TC_API tc_status tc_program_load_at(tc_ctx *ctx, const char *path, const tc_load
     int cancel = tci_os_no_cancel();
     tci_scratch_init(&l.s);
     tc_status status = tci_load_armed(&l);
+    bool bad_graph = l.reads_graph && status == TC_ERR_INTERNAL;
     if (status) {
-        tci_frame_fail(&frame, status, "'%.300s': %s", path, l.s.message);
+        tci_frame_fail(&frame, bad_graph ? TC_ERR_IO : status, "'%.300s': %s%s", path,
+                       bad_graph ? "it is damaged: its graph is not valid: " : "", l.s.message);
         tci_program_release(l.f);
     } else {
         *f = l.f;

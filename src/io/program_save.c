@@ -190,7 +190,9 @@ static void tci_save_pack(tci_save *p)
         tci_scratch_fail(&p->s, status, "what is computed once: %s", tc_status_text(status));
     }
     p->v.kept.bytes = f->code->kept_bytes;
-    p->v.kept.data = tci_kept_memory(p->call);
+    void *bytes = tci_scratch_get(&p->s, (size_t)f->code->kept_bytes);
+    tci_kept_copy(p->call, bytes);
+    p->v.kept.data = bytes;
 }
 
 static void tci_save_modules(tci_save *p)

@@ -378,7 +378,7 @@ TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix
     return cut->is_cut ? (steps + 1) / 2 : steps;
 }
 
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 {
     bool steps = false, on_unit = false;
     for (int r = 0; r < k->n_reds; r++) {

@@ -42,12 +42,12 @@ TCI_BLOCK_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
 /* Has the kernel the class of such a kernel, by threads alone? */
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k);
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k);
 
 /* Parts of it (kernel/attention_backward.c). Do blocks of the machine have a form by threads? */
 static inline bool tci_attention_has_threads(tci_machine machine)
 {
-    return machine.block_threads > 0 && !machine.no_exchange && !machine.apart;
+    return machine.block_threads > 0 && !machine.no_exchange;
 }
 /* Instruction `inst` where it is such a PRIM, else NULL. */
 TCI_BLOCK_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);

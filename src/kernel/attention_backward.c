@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* What is found on the way. Reductions by number, -1: none yet. */
-typedef struct tci_backward_search {
+typedef struct tci_attn_grad_search {
     const tci_kernel *k;
     int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
     int n_in, n_out;
@@ -28,17 +28,17 @@ typedef struct tci_backward_search {
     int change;       /* and the change of a score */
     int steps;        /* their axis */
     int8_t dtype;
-} tci_backward_search;
+} tci_attn_grad_search;
 
 /* ---- the stages ---- */
 
-static bool tci_backward_is_load(const tci_kernel *k, int inst)
+static bool tci_attn_grad_is_load(const tci_kernel *k, int inst)
 {
     return k->insts[inst].op == TCI_K_LOAD;
 }
 
 /* A DOT of two loads, a DOT of one, or one value kept as it is. */
-static bool tci_backward_sort(tci_backward_search *f, int r)
+static bool tci_attn_grad_sort(tci_attn_grad_search *f, int r)
 {
     const tci_kred *red = &f->k->reds[r];
     const tci_kstage *st = &f->k->stages[red->stage];
@@ -48,7 +48,7 @@ static bool tci_backward_sort(tci_backward_search *f, int r)
     if (red->op == TCI_RED_MAX) {
         return st->n_axes == 1;
     }
-    int loads = tci_backward_is_load(f->k, red->in[0]) + tci_backward_is_load(f->k, red->in[1]);
+    int loads = tci_attn_grad_is_load(f->k, red->in[0]) + tci_attn_grad_is_load(f->k, red->in[1]);
     if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
         return false;
     }
@@ -60,12 +60,12 @@ static bool tci_backward_sort(tci_backward_search *f, int r)
     return true;
 }
 
-static bool tci_backward_has_form(tci_backward_search *f)
+static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
 {
     const tci_kernel *k = f->k;
     bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
     for (int r = 0; r < k->n_reds && fits; r++) {
-        fits = tci_backward_sort(f, r);
+        fits = tci_attn_grad_sort(f, r);
     }
     if (!fits || f->n_in == 0 || f->n_out == 0) {
         return false;
@@ -91,7 +91,7 @@ static bool tci_backward_has_form(tci_backward_search *f)
 
 /* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
  * and through what is kept before it. */
-static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
+static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
 {
     const tci_kernel *k = f->k;
     *rounds = false;
@@ -110,7 +110,7 @@ static int tci_backward_kept(const tci_backward_search *f, int r, bool *rounds)
 }
 
 /* Does value i depend on a query alone, the axis `query` of it? */
-static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *x, int query)
+static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
 {
     uint64_t own = (uint64_t)1 << query;
     for (int b = 0; b < x->in[0].n_batch; b++) {
@@ -121,7 +121,7 @@ static bool tci_backward_is_own(const tci_kernel *k, int i, const tci_backward *
 }
 
 /* The value that is a weight, and where it is kept, if it is. */
-static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     x->weight = -1;
@@ -139,27 +139,27 @@ static bool tci_backward_has_weight(tci_backward_search *f, tci_backward *x)
     }
     for (int r = 0; r < k->n_reds; r++) {
         bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
-        kept = kept && tci_backward_kept(f, r, &rounds) == x->weight;
+        kept = kept && tci_attn_grad_kept(f, r, &rounds) == x->weight;
         f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
     }
     return x->weight >= 0;
 }
 
 /* Which product takes what; out[0] is that of the changes of scores, if there are any. */
-static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int found[2] = {-1, -1};
     for (int i = 0; i < f->n_out; i++) {
         const tci_kred *red = &k->reds[f->out[i]];
-        int taken = red->in[tci_backward_is_load(k, red->in[0])];
+        int taken = red->in[tci_attn_grad_is_load(k, red->in[0])];
         int of = tci_attention_rounded(k, taken, f->dtype);
         const tci_kinst *in = &k->insts[of];
         int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
         bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
         int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
         if (kept) {
-            tci_backward_kept(f, r, &rounds);
+            tci_attn_grad_kept(f, r, &rounds);
         }
         bool fits = rounds || of != taken || f->dtype == TC_F32;
         if (!kept || !fits || found[which] >= 0) {
@@ -179,9 +179,9 @@ static bool tci_backward_has_takers(tci_backward_search *f, tci_backward *x)
 
 /* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
  * values of it, `stops`, and to values of a query alone, which it adds. */
-typedef struct tci_backward_walk {
-    const tci_backward_search *f;
-    tci_backward *x;
+typedef struct tci_attn_grad_walk {
+    const tci_attn_grad_search *f;
+    tci_attn_grad *x;
     int query; /* its axis; -1: values of a query are nothing special */
     bool *seen;
     int stop;       /* an instruction that is not gone through, -1: none, */
@@ -189,9 +189,9 @@ typedef struct tci_backward_walk {
     uint64_t reds;  /* that were met, */
     bool stopped;   /* and whether `stop` was */
     bool fits;
-} tci_backward_walk;
+} tci_attn_grad_walk;
 
-static void tci_backward_go(tci_backward_walk *w, int i)
+static void tci_attn_grad_go(tci_attn_grad_walk *w, int i)
 {
     const tci_kernel *k = w->f->k;
     const tci_kinst *in = &k->insts[i];
@@ -208,33 +208,33 @@ static void tci_backward_go(tci_backward_walk *w, int i)
         bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
         w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
         if (through) {
-            tci_backward_go(w, k->reds[r].in[0]);
+            tci_attn_grad_go(w, k->reds[r].in[0]);
         }
         return;
     }
-    if (w->query >= 0 && tci_backward_is_own(k, i, w->x, w->query)) {
+    if (w->query >= 0 && tci_attn_grad_is_own(k, i, w->x, w->query)) {
         w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
         w->x->values[w->fits ? w->x->n_values++ : 0] = i;
         return;
     }
     for (int a = 0; a < in->n_args; a++) {
-        tci_backward_go(w, in->args[a]);
+        tci_attn_grad_go(w, in->args[a]);
     }
 }
 
-static tci_backward_walk tci_backward_walk_of(const tci_backward_search *f, tci_backward *x,
-                                              int query, int stop, uint64_t stops)
+static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, tci_attn_grad *x,
+                                                int query, int stop, uint64_t stops)
 {
     bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_backward_walk w = {f, x, query, seen, stop, stops, 0, false, true};
+    tci_attn_grad_walk w = {f, x, query, seen, stop, stops, 0, false, true};
     return w;
 }
 
 /* Which of the first products makes the scores. */
-static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, -1, -1, 0);
-    tci_backward_go(&w, x->score);
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+    tci_attn_grad_go(&w, x->score);
     for (int i = 0; i < f->n_in; i++) {
         if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
             int other = f->in[1 - i];
@@ -250,15 +250,15 @@ static bool tci_backward_orders_in(tci_backward_search *f, tci_backward *x)
 
 /* The change of a score is made of the weight, as it is or as it is kept, of the other product and
  * values of a query. */
-static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int query)
+static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, int query)
 {
-    tci_backward_walk w = tci_backward_walk_of(f, x, query, x->weight, f->weights);
-    tci_backward_go(&w, x->change);
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, query, x->weight, f->weights);
+    tci_attn_grad_go(&w, x->change);
     uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
     bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
     for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
         if (met >> TCI_MIN(r, 63) & 1) {
-            tci_backward_kept(f, r, &x->rounds);
+            tci_attn_grad_kept(f, r, &x->rounds);
             x->weight = f->k->reds[r].inst;
         }
     }
@@ -266,18 +266,18 @@ static bool tci_backward_has_change(tci_backward_search *f, tci_backward *x, int
 }
 
 /* Stores are made of one of the last products, which they walk. */
-static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int query = x->by_step ? f->steps : x->in[0].m_axis;
-    bool fits = tci_backward_is_own(k, x->values[0], x, query) &&
-                tci_backward_is_own(k, x->values[1], x, query) &&
-                (x->n_in == 1 || tci_backward_has_change(f, x, query));
+    bool fits = tci_attn_grad_is_own(k, x->values[0], x, query) &&
+                tci_attn_grad_is_own(k, x->values[1], x, query) &&
+                (x->n_in == 1 || tci_attn_grad_has_change(f, x, query));
     for (int i = 0; i < k->n_stores && fits; i++) {
         const tci_kstage *st = &k->stages[k->stores[i].stage];
         int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_backward_walk of = tci_backward_walk_of(f, x, -1, -1, 0);
-        tci_backward_go(&of, k->stores[i].value);
+        tci_attn_grad_walk of = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+        tci_attn_grad_go(&of, k->stores[i].value);
         fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
                of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
     }
@@ -287,9 +287,9 @@ static bool tci_backward_has_values(tci_backward_search *f, tci_backward *x)
 /* ---- the products ---- */
 
 /* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
-static bool tci_backward_same_steps(const tci_backward *x, int i)
+static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
 {
-    const tci_matrix *in = &x->in[tci_backward_taken(x, i)];
+    const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];
     const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
     bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
                 a->summed == b->own && in->k == x->out[i].n;
@@ -300,25 +300,25 @@ static bool tci_backward_same_steps(const tci_backward *x, int i)
 }
 
 /* The load of last product r. */
-static int tci_backward_step_load(const tci_kernel *k, int r)
+static int tci_attn_grad_step_load(const tci_kernel *k, int r)
 {
-    return k->reds[r].in[!tci_backward_is_load(k, k->reds[r].in[0])];
+    return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
 }
 
 /* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
  * it is not made its steps are those of what takes weights; -1: it has no rows. */
-static int tci_backward_factor(const tci_backward_search *f, int i, int n)
+static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
     if (i >= f->n_in) {
-        return n == 1 ? tci_backward_step_load(k, f->out[0]) : -1;
+        return n == 1 ? tci_attn_grad_step_load(k, f->out[0]) : -1;
     }
     const tci_kred *red = &k->reds[f->in[i]];
     return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
 }
 
 /* The axis of its sums. */
-static int tci_backward_depth(const tci_backward_search *f, int i)
+static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
 {
     const tci_kernel *k = f->k;
     return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
@@ -326,7 +326,7 @@ static int tci_backward_depth(const tci_backward_search *f, int i)
 }
 
 /* The first products, whose loads have strides coef[rows or steps][product]. */
-static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, tci_matrix *base)
+static bool tci_attn_grad_has_in(const tci_attn_grad_search *f, tci_attn_grad *x, tci_matrix *base)
 {
     const tci_kernel *k = f->k;
     int64_t *coef[2][2];
@@ -334,7 +334,7 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     bool fits = true;
     for (int i = 0; i < 2; i++) {
         for (int n = 0; n < 2; n++) {
-            int load = tci_backward_factor(f, i, n);
+            int load = tci_attn_grad_factor(f, i, n);
             coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
             fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
                                          k->operands[x->in[i].side[n].operand].dtype == f->dtype));
@@ -345,7 +345,7 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     }
     fits = fits && tci_attention_rows(k, own, base);
     for (int i = 0; i < 2 && fits; i++) {
-        int d = tci_backward_depth(f, i);
+        int d = tci_attn_grad_depth(f, i);
         tci_matrix *in = &x->in[i];
         tci_matrix_side rows = in->side[0], steps = in->side[1];
         *in = *base;
@@ -363,13 +363,13 @@ static bool tci_backward_has_in(const tci_backward_search *f, tci_backward *x, t
     return fits;
 }
 
-static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x)
+static bool tci_attn_grad_has_sides(const tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
     int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
     tci_matrix base = {.dtype = f->dtype};
     x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
-    bool fits = tci_backward_has_in(f, x, &base);
+    bool fits = tci_attn_grad_has_in(f, x, &base);
     for (int i = 0; i < f->n_out && fits; i++) {
         tci_matrix *out = &x->out[i];
         *out = base;
@@ -377,10 +377,10 @@ static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x
         out->n = tci_dim_known(k->axes[out->n_axis].size);
         out->k = x->in[0].n;
         tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, tci_backward_step_load(k, f->out[i]), taken, &of);
+        fits = tci_matrix_load(k, tci_attn_grad_step_load(k, f->out[i]), taken, &of);
         x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
         out->side[1] = of;
-        fits = fits && tci_backward_same_steps(x, i);
+        fits = fits && tci_attn_grad_same_steps(x, i);
         tci_matrix_value(k, f->out[i], out);
     }
     return fits;
@@ -388,27 +388,27 @@ static bool tci_backward_has_sides(const tci_backward_search *f, tci_backward *x
 
 /* ---- the whole ---- */
 
-TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
+TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
 {
-    tci_backward_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
+    tci_attn_grad_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
     memset(x, 0, sizeof(*x));
-    if (!tci_backward_has_form(&f)) {
+    if (!tci_attn_grad_has_form(&f)) {
         return false;
     }
     int load = k->reds[f.in[0]].in[0];
     f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
     bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_backward_has_weight(&f, x) || !tci_backward_has_takers(&f, x) ||
-        !tci_backward_orders_in(&f, x)) {
+    if (!known || !tci_attn_grad_has_weight(&f, x) || !tci_attn_grad_has_takers(&f, x) ||
+        !tci_attn_grad_orders_in(&f, x)) {
         return false;
     }
     x->n_in = f.n_in;
     x->n_out = f.n_out;
-    if (!tci_backward_has_sides(&f, x)) {
+    if (!tci_attn_grad_has_sides(&f, x)) {
         return false;
     }
     x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
-    if (!tci_backward_has_values(&f, x)) {
+    if (!tci_attn_grad_has_values(&f, x)) {
         return false;
     }
     int queries = x->by_step ? f.steps : x->in[0].m_axis;
@@ -417,46 +417,46 @@ TCI_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x)
 }
 
 /* Columns of sums that a thread would hold on a unit. */
-static int64_t tci_backward_sums(const tci_backward *x)
+static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
 {
     int64_t columns = 0;
     for (int i = 0; i < x->n_out; i++) {
-        columns += tci_backward_columns_of(x->out[i].n);
+        columns += tci_attn_grad_columns_of(x->out[i].n);
     }
     return columns;
 }
 
 /* Does a matrix unit of the machine take what was found? */
-static bool tci_backward_fits_unit(const tci_backward *x, tci_machine machine)
+static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
            s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
-           tci_backward_sums(x) <= TCI_BACKWARD_SUMS;
+           tci_attn_grad_sums(x) <= TCI_BACKWARD_SUMS;
 }
 
-TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
 {
-    tci_backward x;
-    if (!tci_attention_has_threads(machine) || !tci_backward_find(k, &x)) {
+    tci_attn_grad x;
+    if (!tci_attention_has_threads(machine) || !tci_attn_grad_find(k, &x)) {
         return false;
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    bool slow = tci_backward_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
+    bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
                 machine.matrix_units > 0; /* by threads, beside products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
 }
 
-TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
+TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
 {
-    tci_backward x;
-    bool on_unit = tci_backward_find(k, &x) && tci_backward_fits_unit(&x, machine);
+    tci_attn_grad x;
+    bool on_unit = tci_attn_grad_find(k, &x) && tci_attn_grad_fits_unit(&x, machine);
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
-        bool is_in = tci_backward_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
-                     tci_backward_is_load(k, red->in[1]);
+        bool is_in = tci_attn_grad_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_attn_grad_is_load(k, red->in[1]);
         if (red->op == TCI_RED_DOT) {
             red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
             red->order_n = 0;

@@ -15,7 +15,7 @@ enum {
  * score and the change of the weight of each pair of a row and a step; the last ones, over the
  * steps, take what follows of these for the row. What takes weights alone needs no change: of the
  * second product there are the steps then, and no rows. */
-typedef struct tci_backward {
+typedef struct tci_attn_grad {
     tci_matrix in[2];  /* scores, changes of weights. A: rows, B: steps; n counts steps */
     tci_matrix out[2]; /* of changes of scores, of weights; or, n_in == 1, of weights */
     int32_t n_in, n_out;
@@ -34,25 +34,25 @@ typedef struct tci_backward {
     int32_t blocks;  /* and how many of them a processor has at once */
     int32_t rings;   /* steps that are in shared memory at once, each of in[0].columns */
     int32_t slots;   /* for the rows of a tile */
-} tci_backward;
+} tci_attn_grad;
 
 /* The steps that last product i takes are those of in[this]. */
-static inline int tci_backward_taken(const tci_backward *x, int i)
+static inline int tci_attn_grad_taken(const tci_attn_grad *x, int i)
 {
     return x->n_in == 1 ? 1 : i;
 }
 
 /* Columns of a last product with so many numbers. */
-static inline int64_t tci_backward_columns_of(int64_t size)
+static inline int64_t tci_attn_grad_columns_of(int64_t size)
 {
     return (size + TCI_BACKWARD_ROUND - 1) / TCI_BACKWARD_ROUND * TCI_BACKWARD_ROUND;
 }
 
 /* Is there a form of the machine for the kernel, and is it worth it? */
-TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine);
+TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
-TCI_BLOCK_FN bool tci_backward_find(const tci_kernel *k, tci_backward *x);
+TCI_BLOCK_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
-TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine);
+TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine);
 
 #endif

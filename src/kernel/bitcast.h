@@ -6,6 +6,6 @@
 
 /* The value of dtype `to` whose bits are those of a value of `from`; both are of one size, and
  * neither is bool. */
-TCI_FN int tci_bits_value(tci_kernel *k, int value, tc_dtype from, tc_dtype to);
+TCI_FN int tci_bitcast_value(tci_kernel *k, int value, tc_dtype from, tc_dtype to);
 
 #endif

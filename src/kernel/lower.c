@@ -1005,7 +1005,7 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
     case TCI_OP_BITCAST:
-        return tci_bits_value(l->k, in[0], (tc_dtype)n->in[0]->dtype, (tc_dtype)n->dtype);
+        return tci_bitcast_value(l->k, in[0], (tc_dtype)n->in[0]->dtype, (tc_dtype)n->dtype);
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);

@@ -9,7 +9,7 @@
  * all that it says yes to. */
 #include "mma_sync.h"
 
-static bool tci_product_has_form(const tci_kernel *k)
+static bool tci_gemm_kernel_has_form(const tci_kernel *k)
 {
     bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
@@ -24,32 +24,32 @@ static bool tci_product_has_form(const tci_kernel *k)
     return fits;
 }
 
-static void tci_product_add_axis(const tci_kernel *k, tci_product_axes *side, int axis)
+static void tci_gemm_kernel_add_axis(const tci_kernel *k, tci_gemm_kernel_axes *side, int axis)
 {
     side->axes[side->n_axes++] = axis;
     side->size = side->size > INT32_MAX ? side->size : side->size * tci_kernel_known(k, axis);
 }
 
-static bool tci_product_knows(const tci_kernel *k, int inst, int axis)
+static bool tci_gemm_kernel_knows(const tci_kernel *k, int inst, int axis)
 {
     return k->insts[inst].axes >> axis & 1;
 }
 
-TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
+TCI_FN bool tci_gemm_kernel_find(const tci_kernel *k, tci_gemm_kernel_sides *p)
 {
-    if (!tci_product_has_form(k)) {
+    if (!tci_gemm_kernel_has_form(k)) {
         return false;
     }
     const tci_kred *red = &k->reds[0];
-    bool swap = tci_product_knows(k, red->in[0], k->n_outer - 1);
-    p->rows = (tci_product_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
-    p->columns = (tci_product_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    bool swap = tci_gemm_kernel_knows(k, red->in[0], k->n_outer - 1);
+    p->rows = (tci_gemm_kernel_axes){red->in[swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
+    p->columns = (tci_gemm_kernel_axes){red->in[!swap], 0, TCI_NEW_ARRAY(k->s, int, k->n_outer), 1};
     p->depth = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        bool row = tci_product_knows(k, p->rows.inst, a);
-        bool column = tci_product_knows(k, p->columns.inst, a);
+        bool row = tci_gemm_kernel_knows(k, p->rows.inst, a);
+        bool column = tci_gemm_kernel_knows(k, p->columns.inst, a);
         if (row != column) {
-            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+            tci_gemm_kernel_add_axis(k, row ? &p->rows : &p->columns, a);
         }
     }
     for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
@@ -64,7 +64,7 @@ TCI_FN bool tci_product_find(const tci_kernel *k, tci_product_sides *p)
 
 /* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
  * before it? */
-static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
+static bool tci_gemm_kernel_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
 {
     const tci_kinst *in = &k->insts[inst];
     bool exact = in->dtype == TC_F32 && tci_value_cast(in->value, TC_F32, t).f == in->value.f;
@@ -89,13 +89,13 @@ static bool tci_product_is_half(const tci_kernel *k, int inst, tc_dtype t, const
 }
 
 /* Of both factors: TC_F32 where it is none of the two. */
-static tc_dtype tci_product_dtype(const tci_kernel *k, const tci_product_sides *p)
+static tc_dtype tci_gemm_kernel_dtype(const tci_kernel *k, const tci_gemm_kernel_sides *p)
 {
     static const tc_dtype halves[] = {TC_F16, TC_BF16};
     bool *is = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < k->n_insts; i++) {
-            is[i] = tci_product_is_half(k, i, halves[h], is);
+            is[i] = tci_gemm_kernel_is_half(k, i, halves[h], is);
         }
         if (is[p->rows.inst] && is[p->columns.inst]) {
             return halves[h];
@@ -108,7 +108,7 @@ enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
 
 /* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
  * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
-static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
+static int tci_gemm_kernel_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
 {
     const tci_kinst *in = &k->insts[inst];
     tc_dtype t = (tc_dtype)in->dtype;
@@ -129,13 +129,13 @@ static int tci_product_byte_of(const tci_kernel *k, int inst, const uint8_t *fit
 }
 
 /* Sums of integers wrap, so those of 32 bits have the last bits of any narrower ones. */
-static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides *p,
-                                    tci_product_unit *unit)
+static bool tci_gemm_kernel_is_of_bytes(const tci_kernel *k, const tci_gemm_kernel_sides *p,
+                                        tci_mma_sync_unit *unit)
 {
     tc_dtype sums = (tc_dtype)k->reds[0].dtype;
     uint8_t *fits = TCI_NEW_ARRAY(k->s, uint8_t, k->n_insts + 1);
     for (int i = 0; i < k->n_insts; i++) {
-        fits[i] = (uint8_t)tci_product_byte_of(k, i, fits);
+        fits[i] = (uint8_t)tci_gemm_kernel_byte_of(k, i, fits);
     }
     for (int f = 0; f < 2; f++) {
         int inst = f == 0 ? p->rows.inst : p->columns.inst;
@@ -151,25 +151,25 @@ static bool tci_product_is_of_bytes(const tci_kernel *k, const tci_product_sides
            fits[p->columns.inst];
 }
 
-static void tci_product_is_of_floats(const tci_kernel *k, const tci_product_sides *p,
-                                     tci_product_unit *unit)
+static void tci_gemm_kernel_is_of_floats(const tci_kernel *k, const tci_gemm_kernel_sides *p,
+                                         tci_mma_sync_unit *unit)
 {
     unit->sums = (tc_dtype)k->reds[0].dtype;
     unit->insts[0] = p->rows.inst;
     unit->insts[1] = p->columns.inst;
-    unit->dtypes[0] = unit->sums == TC_F32 ? tci_product_dtype(k, p) : unit->sums;
+    unit->dtypes[0] = unit->sums == TC_F32 ? tci_gemm_kernel_dtype(k, p) : unit->sums;
     unit->dtypes[1] = unit->dtypes[0];
     unit->is_exact = false;
 }
 
 /* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
-static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
-                               const tci_product_sides *p, tci_product_unit *unit)
+static int tci_mma_sync_unit_of(const tci_kernel *k, const tci_machine *machine,
+                                const tci_gemm_kernel_sides *p, tci_mma_sync_unit *unit)
 {
-    if (tci_product_is_of_bytes(k, p, unit)) {
+    if (tci_gemm_kernel_is_of_bytes(k, p, unit)) {
         return TC_WARP_BYTES;
     }
-    tci_product_is_of_floats(k, p, unit);
+    tci_gemm_kernel_is_of_floats(k, p, unit);
     tc_dtype t = unit->dtypes[0];
     bool single = t == TC_BF16 || (t == TC_F32 && machine->is_fast);
     return single        ? TC_WARP_SINGLES
@@ -178,13 +178,13 @@ static int tci_product_unit_of(const tci_kernel *k, const tci_machine *machine,
                          : 0;
 }
 
-TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
-                                 tci_product_unit *unit)
+TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
+                               tci_mma_sync_unit *unit)
 {
-    tci_product_sides p;
+    tci_gemm_kernel_sides p;
     if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
-        machine->no_exchange || !tci_product_find(k, &p) ||
-        !(tci_product_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
+        machine->no_exchange || !tci_gemm_kernel_find(k, &p) ||
+        !(tci_mma_sync_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
         return false;
     }
     double flops = 2.0 * (double)p.depth;

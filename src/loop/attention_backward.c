@@ -23,7 +23,7 @@ enum {
 /* ---- the tile ---- */
 
 /* Bytes of so many factors of a row or step: slabs of 64 elements. */
-static int64_t tci_backward_bytes(const tci_backward *x, int factors)
+static int64_t tci_attn_grad_bytes(const tci_attn_grad *x, int factors)
 {
     int slabs = 0;
     for (int i = 0; i < factors; i++) {
@@ -32,35 +32,35 @@ static int64_t tci_backward_bytes(const tci_backward *x, int factors)
     return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
-TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x)
 {
-    return x->in[0].rows * tci_backward_bytes(x, x->n_in);
+    return x->in[0].rows * tci_attn_grad_bytes(x, x->n_in);
 }
 
-TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x)
 {
-    return x->in[0].columns * tci_backward_bytes(x, 2);
+    return x->in[0].columns * tci_attn_grad_bytes(x, 2);
 }
 
-TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x)
 {
     return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
 }
 
-TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x)
 {
     int64_t one = tci_matrix_staged_bytes(&x->out[0]);
     return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
 }
 
-TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x)
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x)
 {
-    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
-    return TCI_BACKWARD_ALIGNED + x->slots * tci_backward_rows_bytes(x) + x->rings * step +
-           tci_backward_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_attn_grad_rows_bytes(x) + x->rings * step +
+           tci_attn_grad_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
 }
 
-static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
+static void tci_attn_grad_shape(tci_matrix *x, const int64_t *tile)
 {
     x->consumers = x->buffers = (int32_t)tile[0];
     x->sub_rows = 1;
@@ -69,12 +69,12 @@ static void tci_backward_shape(tci_matrix *x, const int64_t *tile)
 }
 
 /* A row of either product is spread over as many threads. */
-TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x)
 {
     int lanes = TCI_MATRIX_WARP;
     for (int i = 0; i < x->n_out; i++) {
         tci_matrix *o = &x->out[i];
-        o->columns = (int32_t)tci_backward_columns_of(o->n);
+        o->columns = (int32_t)tci_attn_grad_columns_of(o->n);
         o->own_columns = (int32_t)o->n;
         o->chunks = 1;
         while (lanes < o->columns) {
@@ -90,7 +90,7 @@ TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x)
     }
 }
 
-static int tci_backward_held(const tci_backward *x)
+static int tci_attn_grad_held(const tci_attn_grad *x)
 {
     int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
     for (int i = 0; i < x->n_out; i++) {
@@ -100,38 +100,38 @@ static int tci_backward_held(const tci_backward *x)
 }
 
 /* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
-static int64_t tci_backward_room(const tci_machine *machine, tci_backward *x, int buffers)
+static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {
         x->out[i].buffers = buffers;
     }
-    return machine->facts.shared_most - tci_backward_shared_bytes(x);
+    return machine->facts.shared_most - tci_attn_grad_shared_bytes(x);
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                              tci_backward *x)
+static bool tci_attn_grad_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attn_grad *x)
 {
     bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
                  tile[1] % 16 == 0;
-    if (!known || !tci_backward_find(k, x) || !x->on_unit) {
+    if (!known || !tci_attn_grad_find(k, x) || !x->on_unit) {
         return false;
     }
     for (int i = 0; i < 2; i++) {
-        tci_backward_shape(&x->in[i], tile);
-        tci_backward_shape(&x->out[i], tile);
+        tci_attn_grad_shape(&x->in[i], tile);
+        tci_attn_grad_shape(&x->out[i], tile);
     }
-    tci_backward_columns(k, x);
+    tci_attn_grad_columns(k, x);
     x->rings = TCI_BACKWARD_RINGS;
     x->slots = 1;
-    int64_t step = tci_backward_step_bytes(x) + tci_backward_values_bytes(x);
-    int64_t room = tci_backward_room(machine, x, x->in[0].consumers);
-    room = room < 0 ? tci_backward_room(machine, x, 1) : room;
-    if (room < 0 || tci_backward_held(x) > TCI_BACKWARD_HELD) {
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    int64_t room = tci_attn_grad_room(machine, x, x->in[0].consumers);
+    room = room < 0 ? tci_attn_grad_room(machine, x, 1) : room;
+    if (room < 0 || tci_attn_grad_held(x) > TCI_BACKWARD_HELD) {
         return false;
     }
-    if (room >= tci_backward_rows_bytes(x) + step) {
-        room -= tci_backward_rows_bytes(x);
+    if (room >= tci_attn_grad_rows_bytes(x) + step) {
+        room -= tci_attn_grad_rows_bytes(x);
         x->slots = TCI_BACKWARD_SLOTS;
     }
     x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
@@ -139,7 +139,7 @@ static bool tci_backward_with(const tci_kernel *k, const tci_machine *machine, c
 }
 
 /* The fewer rows a step has, the more a product waits for its factors. */
-TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
     for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
@@ -149,10 +149,10 @@ TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
     return TCI_BACKWARD_TILES;
 }
 
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
-    tci_backward x;
-    if (!tci_backward_with(k, machine, tile, &x)) {
+    tci_attn_grad x;
+    if (!tci_attn_grad_with(k, machine, tile, &x)) {
         return -1;
     }
     const tci_matrix *s = &x.in[0];
@@ -168,14 +168,14 @@ TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, c
     double both = s->consumers == 1 ? multiply + pairs
                                     : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
     double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
-    double fill = TCI_BACKWARD_FILL + (tci_backward_turns(&x) ? TCI_BACKWARD_TURN : 0);
+    double fill = TCI_BACKWARD_FILL + (tci_attn_grad_turns(&x) ? TCI_BACKWARD_TURN : 0);
     return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
 }
 
 /* ---- the holes ---- */
 
 /* The rows of one of the last products, as a function of its own. */
-static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)
 {
     tci_loop *l = tci_loop_make(of->s, of->k);
     tci_build *b = tci_build_make(of->s, of->k, l);
@@ -187,7 +187,7 @@ static tci_loop *tci_backward_rows_hole(tci_build *of, const tci_matrix *x, int 
     return l;
 }
 
-TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
@@ -223,20 +223,20 @@ TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x)
         stage = TCI_MAX(stage, k->reds[r].stage);
     }
     if (x->n_out > 1) {
-        l->scores[l->n_scores++] = tci_backward_rows_hole(b, &x->out[1], stage);
+        l->scores[l->n_scores++] = tci_attn_grad_rows_hole(b, &x->out[1], stage);
     }
     tci_matrix_hole(b, &x->out[0], stage);
 }
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                              tci_launch *launch)
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
 {
-    tci_backward *x = TCI_NEW(b->s, tci_backward);
-    bool fits = tci_backward_with(b->k, machine, tile, x);
+    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
+    bool fits = tci_attn_grad_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    tci_backward_holes(b, x);
+    tci_attn_grad_holes(b, x);
     launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
-    launch->task_ns = tci_backward_ns(b->k, machine, tile);
+    launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
 }

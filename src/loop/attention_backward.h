@@ -27,26 +27,27 @@ enum { TCI_BACKWARD_TILES = 8 };
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
  * what is left of the sums, and of all with barriers and the rounding up of its start. The second
  * factors lie behind the first. */
-TCI_FN int64_t tci_backward_rows_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_step_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_values_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_staged_bytes(const tci_backward *x);
-TCI_FN int64_t tci_backward_shared_bytes(const tci_backward *x);
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
 /* Do consumers leave their sums in turns? */
-static inline bool tci_backward_turns(const tci_backward *x)
+static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
 }
 /* Parts that the form by threads shares: columns of the last products, and how their rows are
  * spread over threads; the blocks, and the hole. */
-TCI_FN void tci_backward_columns(const tci_kernel *k, tci_backward *x);
-TCI_FN void tci_backward_holes(tci_build *b, tci_backward *x);
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
-TCI_FN int tci_backward_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_backward_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_backward_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                              tci_launch *launch);
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
 
 #endif

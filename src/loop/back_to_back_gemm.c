@@ -73,7 +73,7 @@ static void tci_b2b_cut(const tci_query *a, int64_t rows, tci_b2b *p)
 {
     int registers = TCI_MIN(TCI_MAX(a->machine.facts.registers, 16), 32);
     int64_t most = p->on_unit ? TCI_MATRIX_WHOLE : (registers - 1) / TCI_B2B_UNROLL - 1;
-    tci_dim size = a->k->axes[p->axis].size, bytes = tci_keep_bytes(a->k, a->lanes);
+    tci_dim size = a->k->axes[p->axis].size, bytes = tci_row_buffer_bytes(a->k, a->lanes);
     p->base = most;
     p->n_tiles = tci_dim_ceil_div(size, most);
     p->most = TCI_MAX(rows / most, 1);
@@ -290,7 +290,7 @@ static bool tci_b2b_fits(const tci_query *a, const int64_t *n)
     int64_t rows = n[TCI_B2B_N_ROWS];
     return rows >= 1 && rows <= TCI_B2B_MOST && tci_b2b_plan(a, rows, &p) &&
            !tci_dim_lt(TCI_WORK_MOST / 2,
-                       tci_dim_mul(tci_keep_bytes(a->k, a->lanes), tci_b2b_most(&p)));
+                       tci_dim_mul(tci_row_buffer_bytes(a->k, a->lanes), tci_b2b_most(&p)));
 }
 
 static int tci_b2b_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
@@ -298,7 +298,7 @@ static int tci_b2b_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     if (!tci_b2b_has_form(a)) {
         return 0;
     }
-    int64_t near = tci_b2b_near(a) / TCI_MAX(tci_dim_hint(tci_keep_bytes(a->k, a->lanes)), 1);
+    int64_t near = tci_b2b_near(a) / TCI_MAX(tci_dim_hint(tci_row_buffer_bytes(a->k, a->lanes)), 1);
     n[0][TCI_B2B_N_ROWS] = TCI_MAX(TCI_MIN(near, TCI_B2B_MOST / 2), 1);
     n[1][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 2;
     n[2][TCI_B2B_N_ROWS] = TCI_B2B_MOST / 4;
@@ -326,7 +326,7 @@ static double tci_b2b_cost(const tci_query *a, const int64_t *n)
 {
     tci_b2b p = {0};
     tci_b2b_plan(a, n[TCI_B2B_N_ROWS], &p);
-    tci_dim bytes = tci_keep_bytes(a->k, a->lanes);
+    tci_dim bytes = tci_row_buffer_bytes(a->k, a->lanes);
     double rows = (double)tci_b2b_most(&p);
     bool far = tci_dim_is_known(bytes) &&
                rows * (double)tci_dim_known(bytes) > (double)tci_b2b_near(a);
@@ -347,8 +347,8 @@ static void tci_b2b_emit(const tci_query *a, const int64_t *n, tci_build *b, tci
     b->cut_from = tci_lx_const(b->l, 0);
     nest.n_tiles = p.n_tiles;
     nest.group = p.group;
-    tci_keep_rows rows = {p.axis, tci_dim_mul(p.group, p.base + (p.extra > 0)), true};
-    tci_keep_arrays(b, rows);
+    tci_row_buffer_rows rows = {p.axis, tci_dim_mul(p.group, p.base + (p.extra > 0)), true};
+    tci_row_buffer_arrays(b, rows);
     tci_rows_keep(a, b);
     tci_nest_run(&nest, tci_b2b_body, &p, launch);
 }

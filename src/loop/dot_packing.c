@@ -123,7 +123,7 @@ static tci_lin tci_dot_pack_vector_at(tci_gemm_state *s, tci_lin step, int64_t i
     return tci_lin_plus(at, wide * i * b->l->lanes);
 }
 
-TCI_FN void tci_dot_pack_pack(tci_gemm_state *s)
+TCI_FN void tci_dot_pack_fill(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     int kept = s->vec->inst;

@@ -18,7 +18,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
 TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
                               void (*body)(tci_gemm_state *));
 /* The vectors s->vecs of columns at these places: into the panel. */
-TCI_FN void tci_dot_pack_pack(tci_gemm_state *s);
+TCI_FN void tci_dot_pack_fill(tci_gemm_state *s);
 /* A vector of rows there, from row `skip` of the tile on. */
 TCI_FN void tci_dot_pack_pack_rows(tci_gemm_state *s, int64_t skip);
 /* The rows that lie side by side, for a unit: each is its pairs. */

@@ -263,8 +263,8 @@ TCI_FN bool tci_gemm_plan(const tci_kernel *k, tci_machine machine, int lanes, t
     const tci_kstage *st = &k->stages[0];
     const tci_kinst *one = &k->insts[TCI_MAX(p->vec_load, 0)];
     const tci_kinst *other = &k->insts[TCI_MAX(p->row_load, 0)];
-    tci_gemm_look vec = tci_gemm_examine(k, p->vec_inst, p->vec_axis);
-    tci_gemm_look row = tci_gemm_examine(k, p->row_inst, p->row_axis);
+    tci_gemm_access vec = tci_gemm_examine(k, p->vec_inst, p->vec_axis);
+    tci_gemm_access row = tci_gemm_examine(k, p->row_inst, p->row_axis);
     bool few = tci_dim_le(p->n_tiles, TCI_GEMM_FEW_TILES) && tci_dim_is_known(p->of_rows.size);
     bool parted = p->of_columns.n_axes > 1;
     p->fetch_vectors = p->vec_load >= 0 && one->n_guards == 0 && vec.contiguous &&

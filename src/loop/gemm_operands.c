@@ -31,9 +31,9 @@ enum {
 
 /* ---- what fits ---- */
 
-TCI_FN tci_gemm_look tci_gemm_examine(const tci_kernel *k, int inst, int axis)
+TCI_FN tci_gemm_access tci_gemm_examine(const tci_kernel *k, int inst, int axis)
 {
-    tci_gemm_look look = {true, false, false, k->insts[inst].op != TCI_K_LOAD};
+    tci_gemm_access look = {true, false, false, k->insts[inst].op != TCI_K_LOAD};
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     live[inst] = true;
     for (int i = inst; i >= 0; i--) {

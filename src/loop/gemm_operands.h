@@ -13,15 +13,15 @@ enum {
 };
 
 /* How a factor is read along an axis. */
-typedef struct tci_gemm_look {
+typedef struct tci_gemm_access {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
     bool far;        /* and these of a cache line or more */
     bool computed;   /* more than one load, or converted when it is loaded */
-} tci_gemm_look;
+} tci_gemm_access;
 
 /* Of all that instruction inst is made of. */
-TCI_FN tci_gemm_look tci_gemm_examine(const tci_kernel *k, int inst, int axis);
+TCI_FN tci_gemm_access tci_gemm_examine(const tci_kernel *k, int inst, int axis);
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *p);

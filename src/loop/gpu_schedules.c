@@ -45,22 +45,22 @@ TCI_FN bool tci_blocks_are_joined(void)
 
 /* ---- products by blocks of threads ---- */
 
-static bool tci_product_is_kernel(const tci_query *a, tci_product *p)
+static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
     memset(p, 0, sizeof(*p));
-    return tci_tile_is_kernel(a) && tci_product_plan(a->k, &a->machine, p);
+    return tci_tile_is_kernel(a) && tci_simt_gemm_plan(a->k, &a->machine, p);
 }
 
 static bool tci_products_fits(const tci_query *a, const int64_t *n)
 {
-    tci_product p;
-    return tci_product_is_kernel(a, &p) && tci_product_ns(a->k, &a->machine, n, &p) >= 0;
+    tci_simt_gemm p;
+    return tci_simt_gemm_is_kernel(a, &p) && tci_simt_gemm_ns(a->k, &a->machine, n, &p) >= 0;
 }
 
 static int tci_products_candidates(const tci_query *a,
                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    const tci_product_tile *tiles = tci_product_tiles();
+    const tci_simt_gemm_tile *tiles = tci_simt_gemm_tiles();
     (void)a;
     for (int i = 0; i < TCI_PRODUCT_TILES; i++) {
         n[i][0] = tiles[i].rows;
@@ -80,27 +80,27 @@ static double tci_tile_with_memory(const tci_query *a, double ns)
 
 static double tci_products_cost(const tci_query *a, const int64_t *n)
 {
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    return tci_tile_with_memory(a, tci_product_ns(a->k, &a->machine, n, &p));
+    tci_simt_gemm p;
+    tci_simt_gemm_is_kernel(a, &p);
+    return tci_tile_with_memory(a, tci_simt_gemm_ns(a->k, &a->machine, n, &p));
 }
 
 static void tci_products_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
     int group = tci_build_lx(n->b, at->group);
-    tci_product_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
+    tci_simt_gemm_emit(n->b, arg, tci_build_let(n->b, group), at->chunk);
 }
 
 static void tci_products_emit(const tci_query *a, const int64_t *n, tci_build *b,
                               tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_product p;
-    tci_product_is_kernel(a, &p);
-    tci_product_ns(a->k, &a->machine, n, &p);
+    tci_simt_gemm p;
+    tci_simt_gemm_is_kernel(a, &p);
+    tci_simt_gemm_ns(a->k, &a->machine, n, &p);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_product_has(&p, i);
+        tiled[i] = tci_simt_gemm_has(&p, i);
     }
     b->l->lanes = 1;
     b->l->threads = p.threads;
@@ -121,6 +121,8 @@ static void tci_products_note(const tci_query *a, const int64_t *n, const tci_bu
 }
 
 /* ---- points by threads of blocks ---- */
+
+enum { TCI_PER_POINT_SECTOR = 32 }; /* bytes of memory that are read at once */
 
 static bool tci_per_point_is_kernel(const tci_query *a, tci_per_point *p)
 {
@@ -188,6 +190,23 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
+/* How many times as much memory a map's points meet as it has, where a load runs along another axis
+ * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+static double tci_per_point_apart(const tci_query *a)
+{
+    tci_smem_transpose q;
+    double apart = 1;
+    if (!tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q)) {
+        return apart;
+    }
+    for (int i = 0; i < q.n_loads; i++) {
+        int at = tci_kinst_number(&a->k->insts[q.loads[i]]);
+        int bytes = tci_dtype_get((tc_dtype)a->k->operands[at].dtype)->bytes;
+        apart = TCI_MAX(apart, TCI_PER_POINT_SECTOR / 2.0 / bytes);
+    }
+    return apart;
+}
+
 static double tci_per_point_cost(const tci_query *a, const int64_t *n)
 {
     tci_per_point p;
@@ -195,12 +214,12 @@ static double tci_per_point_cost(const tci_query *a, const int64_t *n)
     double off = (double)n[0] / (double)p.rows;
     off = 0.9 + 0.01 * (TCI_MAX(off, 1 / off) - 1);
     if (a->is_map) { /* a short axis is stored together */
-        return p.row_axis < 0 ? a->ns : off * a->ns;
+        return p.row_axis < 0 ? a->ns * tci_per_point_apart(a) : off * a->ns;
     }
-    tci_product tiles = {0};
+    tci_simt_gemm tiles = {0};
     bool dot = tci_tile_has_dot(a->k);
-    bool few = dot && tci_product_plan(a->k, &a->machine, &tiles) &&
-               !tci_product_is_large_enough(&tiles);
+    bool few = dot && tci_simt_gemm_plan(a->k, &a->machine, &tiles) &&
+               !tci_simt_gemm_is_large_enough(&tiles);
     off *= few && p.by_lane ? TCI_TILE_GUARDED : 1;
     double ns = few   ? TCI_MAX(a->ns, tci_per_point_reads_ns(a, &p, n[0]))
                 : dot ? tci_tile_in_place(a, a->ns)
@@ -245,34 +264,35 @@ static void tci_per_point_note(const tci_query *a, const int64_t *n, const tci_b
 
 /* ---- vectors of each thread ---- */
 
-static bool tci_window_is_kernel(const tci_query *a, int64_t rows, tci_window *p)
+static bool tci_short_reduction_is_kernel(const tci_query *a, int64_t rows, tci_short_reduction *p)
 {
     memset(p, 0, sizeof(*p));
-    return (tci_tile_is_kernel(a) || a->is_map) && tci_window_plan(a->k, &a->machine, rows, p);
+    return (tci_tile_is_kernel(a) || a->is_map) &&
+           tci_short_reduction_plan(a->k, &a->machine, rows, p);
 }
 
-static bool tci_window_fits(const tci_query *a, const int64_t *n)
+static bool tci_short_reduction_fits(const tci_query *a, const int64_t *n)
 {
-    tci_window p;
-    return n[0] > 0 && tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction p;
+    return n[0] > 0 && tci_short_reduction_is_kernel(a, n[0], &p);
 }
 
-static int tci_window_candidates(const tci_query *a,
-                                 int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_short_reduction_candidates(const tci_query *a,
+                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    tci_window p;
-    if (!tci_window_is_kernel(a, 0, &p)) {
+    tci_short_reduction p;
+    if (!tci_short_reduction_is_kernel(a, 0, &p)) {
         return 0;
     }
     return tci_tile_around(p.rows, n);
 }
 
 /* Bounded by memory or arithmetic, where there are threads enough. */
-static double tci_window_cost(const tci_query *a, const int64_t *n)
+static double tci_short_reduction_cost(const tci_query *a, const int64_t *n)
 {
-    tci_window own, p;
-    tci_window_is_kernel(a, 0, &own);
-    tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction own, p;
+    tci_short_reduction_is_kernel(a, 0, &own);
+    tci_short_reduction_is_kernel(a, n[0], &p);
     double off = (double)n[0] / (double)own.rows;
     double busy = (double)a->machine.facts.processors * TCI_WINDOW_THREADS;
     double ns = TCI_MAX(tci_query_arithmetic_ns(a), tci_query_memory_ns(a));
@@ -280,17 +300,17 @@ static double tci_window_cost(const tci_query *a, const int64_t *n)
     return ns * TCI_MAX(busy / (double)p.size, 1) * (1 + 0.01 * (TCI_MAX(off, 1 / off) - 1));
 }
 
-static void tci_window_body(tci_nest *n, void *arg, const tci_nest_at *at)
+static void tci_short_reduction_body(tci_nest *n, void *arg, const tci_nest_at *at)
 {
-    tci_window_emit(n->b, arg, at->chunk);
+    tci_short_reduction_emit(n->b, arg, at->chunk);
 }
 
-static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                 tci_launch *launch)
+static void tci_short_reduction_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                          tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_window p;
-    tci_window_is_kernel(a, n[0], &p);
+    tci_short_reduction p;
+    tci_short_reduction_is_kernel(a, n[0], &p);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     memset(tiled, true, (size_t)a->k->n_outer);
     b->l->lanes = p.lanes;
@@ -298,10 +318,11 @@ static void tci_window_form_emit(const tci_query *a, const int64_t *n, tci_build
     nest.tiled = tiled;
     nest.n_vec = p.size;
     nest.chunk = TCI_WINDOW_THREADS;
-    tci_nest_run(&nest, tci_window_body, &p, launch);
+    tci_nest_run(&nest, tci_short_reduction_body, &p, launch);
 }
 
-static void tci_window_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_short_reduction_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                     tci_str *out)
 {
     (void)a;
     tci_str_printf(out, ", windows by %d threads, %d each", b->l->rows, (int)n[0]);
@@ -391,34 +412,34 @@ static void tci_attention_form_note(const tci_query *a, const int64_t *n, const 
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_backward_form_fits(const tci_query *a, const int64_t *n)
+static bool tci_attn_grad_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_backward_ns(a->k, &a->machine, n) >= 0;
+           tci_attn_grad_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_backward_form_candidates(const tci_query *a,
-                                        int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_attn_grad_form_candidates(const tci_query *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
     (void)a;
-    return tci_backward_tiles(n);
+    return tci_attn_grad_tiles(n);
 }
 
-static double tci_backward_form_cost(const tci_query *a, const int64_t *n)
+static double tci_attn_grad_form_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_backward_ns(a->k, &a->machine, n);
+    return tci_attn_grad_ns(a->k, &a->machine, n);
 }
 
-static void tci_backward_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                   tci_launch *launch)
+static void tci_attn_grad_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
 {
-    tci_backward_emit(b, &a->machine, n, launch);
+    tci_attn_grad_emit(b, &a->machine, n, launch);
 }
 
-static void tci_backward_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                   tci_str *out)
+static void tci_attn_grad_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
 {
-    const tci_backward *x = b->l->backward;
+    const tci_attn_grad *x = b->l->backward;
     (void)a, (void)n;
     tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
                    x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
@@ -426,45 +447,46 @@ static void tci_backward_form_note(const tci_query *a, const int64_t *n, const t
                    x->cut.is_cut ? ", longest first" : "");
 }
 
-static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
+static bool tci_simt_attn_form_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_query_is_flash(a) && tci_flash_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_simt_attn_ns(a->k, &a->machine, n) >= 0;
 }
 
-static bool tci_flash_back_fits(const tci_query *a, const int64_t *n)
+static bool tci_simt_attn_back_fits(const tci_query *a, const int64_t *n)
 {
-    return tci_query_is_flash(a) && tci_flash_back_ns(a->k, &a->machine, n) >= 0;
+    return tci_query_is_flash(a) && tci_simt_attn_back_ns(a->k, &a->machine, n) >= 0;
 }
 
-static int tci_flash_candidates(const tci_query *a,
-                                int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+static int tci_simt_attn_candidates(const tci_query *a,
+                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    return tci_query_is_flash(a) ? tci_flash_tiles(n) : 0;
+    return tci_query_is_flash(a) ? tci_simt_attn_tiles(n) : 0;
 }
 
-static double tci_flash_cost(const tci_query *a, const int64_t *n)
+static double tci_simt_attn_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_flash_ns(a->k, &a->machine, n);
+    return tci_simt_attn_ns(a->k, &a->machine, n);
 }
 
-static double tci_flash_back_cost(const tci_query *a, const int64_t *n)
+static double tci_simt_attn_back_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_flash_back_ns(a->k, &a->machine, n);
+    return tci_simt_attn_back_ns(a->k, &a->machine, n);
 }
 
-static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                tci_launch *launch)
+static void tci_simt_attn_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
 {
-    tci_flash_emit(b, &a->machine, n, launch);
+    tci_simt_attn_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                     tci_launch *launch)
+static void tci_simt_attn_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                         tci_launch *launch)
 {
-    tci_flash_back_emit(b, &a->machine, n, launch);
+    tci_simt_attn_back_emit(b, &a->machine, n, launch);
 }
 
-static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
+static void tci_simt_attn_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                               tci_str *out)
 {
     const tci_attention *x = b->l->attention;
     (void)a, (void)n;
@@ -472,10 +494,10 @@ static void tci_flash_note(const tci_query *a, const int64_t *n, const tci_build
                    x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
 }
 
-static void tci_flash_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                tci_str *out)
+static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
 {
-    const tci_backward *x = b->l->backward;
+    const tci_attn_grad *x = b->l->backward;
     (void)a, (void)n;
     tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
                    x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
@@ -495,7 +517,7 @@ static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 static double tci_squares_cost(const tci_query *a, const int64_t *n)
 {
     (void)n;
-    return tci_query_ns(a, 1, 1) * tci_map_empty(a);
+    return tci_query_ns(a, 1, 1) * tci_map_idle_lanes_factor(a);
 }
 
 static void tci_squares_body(tci_nest *n, void *arg, const tci_nest_at *at)
@@ -640,10 +662,13 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                     tci_per_point_cost,
                                     tci_per_point_form_emit,
                                     tci_per_point_note};
-    static const tci_form window = {"window",        {"rows"},
-                                    tci_window_fits, tci_window_candidates,
-                                    tci_window_cost, tci_window_form_emit,
-                                    tci_window_note};
+    static const tci_form window = {"window",
+                                    {"rows"},
+                                    tci_short_reduction_fits,
+                                    tci_short_reduction_candidates,
+                                    tci_short_reduction_cost,
+                                    tci_short_reduction_form_emit,
+                                    tci_short_reduction_note};
     static const tci_form matrix = {"matrix",
                                     {"consumers", "sub_rows", "columns", "shares"},
                                     tci_matrix_form_fits,
@@ -660,18 +685,25 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                        tci_attention_form_note};
     static const tci_form backward = {"backward",
                                       {"consumers", "steps"},
-                                      tci_backward_form_fits,
-                                      tci_backward_form_candidates,
-                                      tci_backward_form_cost,
-                                      tci_backward_form_emit,
-                                      tci_backward_form_note};
-    static const tci_form flash = {
-        "flash",        {"rows", "keys"},    tci_flash_form_fits, tci_flash_candidates,
-        tci_flash_cost, tci_flash_form_emit, tci_flash_note};
-    static const tci_form flash_back = {"flash_back",        {"rows", "steps"},
-                                        tci_flash_back_fits, tci_flash_candidates,
-                                        tci_flash_back_cost, tci_flash_back_form_emit,
-                                        tci_flash_back_note};
+                                      tci_attn_grad_form_fits,
+                                      tci_attn_grad_form_candidates,
+                                      tci_attn_grad_form_cost,
+                                      tci_attn_grad_form_emit,
+                                      tci_attn_grad_form_note};
+    static const tci_form flash = {"flash",
+                                   {"rows", "keys"},
+                                   tci_simt_attn_form_fits,
+                                   tci_simt_attn_candidates,
+                                   tci_simt_attn_cost,
+                                   tci_simt_attn_form_emit,
+                                   tci_simt_attn_note};
+    static const tci_form flash_back = {"flash_back",
+                                        {"rows", "steps"},
+                                        tci_simt_attn_back_fits,
+                                        tci_simt_attn_candidates,
+                                        tci_simt_attn_back_cost,
+                                        tci_simt_attn_back_form_emit,
+                                        tci_simt_attn_back_note};
     static const tci_form squares = {"squares",        {0},
                                      tci_squares_fits, NULL,
                                      tci_squares_cost, tci_squares_emit,

@@ -26,7 +26,7 @@ TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes);
 TCI_FN double tci_tile_in_place(const tci_query *a, double ns);
 /* loop/pointwise_schedules.c: factor for vectors of a block along an axis so short that most lanes
  * are empty. */
-TCI_FN double tci_map_empty(const tci_query *a);
+TCI_FN double tci_map_idle_lanes_factor(const tci_query *a);
 /* loop/row_schedule.c: blocks of so many rows each. */
 TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows);
 /* As tci_query_ns, where so many threads take a row: with what each of them does besides, and no

@@ -329,7 +329,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 
 /* ---- symbolic numbers ---- */
 
-static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+static void tci_loop_add_dim(tci_loop *l, tci_dim d)
 {
     bool known = tci_dim_is_known(d);
     for (int i = 0; !known && i < l->n_dims; i++) {
@@ -341,19 +341,19 @@ static void tci_loop_need_dim(tci_loop *l, tci_dim d)
     }
 }
 
-static void tci_loop_need_lx(tci_loop *l, int x)
+static void tci_loop_add_dims_of_index(tci_loop *l, int x)
 {
     tci_lx e = l->lx[x];
     bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
                   e.op == TCI_LX_MOD;
     if (number) {
-        tci_loop_need_dim(l, e.c);
+        tci_loop_add_dim(l, e.c);
     }
     if (e.a >= 0 && e.op != TCI_LX_VAR) {
-        tci_loop_need_lx(l, e.a);
+        tci_loop_add_dims_of_index(l, e.a);
     }
     if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
-        tci_loop_need_lx(l, e.b);
+        tci_loop_add_dims_of_index(l, e.b);
     }
 }
 
@@ -366,19 +366,19 @@ TCI_FN void tci_loop_find_dims(tci_loop *l)
             bool stride = st->op == TCI_L_MEM &&
                           (tci_lmem_uses((tci_mem)st->mem) & TCI_LMEM_STRIDE);
             if (st->x >= 0) {
-                tci_loop_need_lx(l, st->x);
+                tci_loop_add_dims_of_index(l, st->x);
             }
             if (st->n >= 0) {
-                tci_loop_need_lx(l, st->n);
+                tci_loop_add_dims_of_index(l, st->n);
             }
             if (st->op == TCI_L_LOCAL && l->locals[st->dst].work >= 0) {
-                tci_loop_need_lx(l, l->locals[st->dst].work);
+                tci_loop_add_dims_of_index(l, l->locals[st->dst].work);
             }
             if (bounds) {
-                tci_loop_need_dim(l, st->lo);
+                tci_loop_add_dim(l, st->lo);
             }
             if (bounds || stride || st->op == TCI_L_FAULT) {
-                tci_loop_need_dim(l, st->imm);
+                tci_loop_add_dim(l, st->imm);
             }
         }
     }

@@ -172,7 +172,7 @@ struct tci_loop {
     const struct tci_attention *attention;
     /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
      * loop/attention_backward.h says. */
-    const struct tci_backward *backward;
+    const struct tci_attn_grad *backward;
     struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };

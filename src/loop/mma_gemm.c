@@ -63,8 +63,8 @@ typedef struct tci_mma_tile {
 } tci_mma_tile;
 
 typedef struct tci_mma {
-    tci_product p; /* its sides' extents, of a tile; threads and resident */
-    tci_product_unit unit;
+    tci_simt_gemm p; /* its sides' extents, of a tile; threads and resident */
+    tci_mma_sync_unit unit;
     int warps[2];  /* along the rows, along the columns */
     int bytes;     /* of an element in a panel */
     bool moves[2]; /* a side is moved 16 bytes at once */
@@ -75,8 +75,8 @@ typedef struct tci_mma {
 static bool tci_mma_is_kernel(const tci_query *a, tci_mma *w)
 {
     memset(w, 0, sizeof(*w));
-    if (!tci_product_by_warps(a->k, &a->machine, &w->unit) ||
-        !(w->unit.is_exact || tci_query_on_unit(a)) || !tci_product_take_sides(a->k, &w->p)) {
+    if (!tci_mma_sync_takes(a->k, &a->machine, &w->unit) ||
+        !(w->unit.is_exact || tci_query_on_unit(a)) || !tci_simt_gemm_take_sides(a->k, &w->p)) {
         return false;
     }
     w->p.rows.inst = w->unit.insts[0];
@@ -92,14 +92,14 @@ static int64_t tci_mma_step(const tci_mma *w)
 }
 
 /* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
-static bool tci_mma_is_paired(const tci_mma *w, const tci_product_side *side)
+static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
 /* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
  * elements of memory at a multiple of n, all there or none? */
-static bool tci_mma_moves(const tci_kernel *k, const tci_product_side *side, int64_t n)
+static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
     const tci_kstage *stage = &k->stages[0];
@@ -133,7 +133,7 @@ static const tci_mma_tile *tci_mma_tiles(void)
     return tiles;
 }
 
-static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_product_side *side, int f,
+static void tci_mma_set_side(const tci_kernel *k, tci_mma *w, tci_simt_gemm_side *side, int f,
                              int64_t extent)
 {
     side->extent = extent;
@@ -179,7 +179,7 @@ static int tci_mma_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
 }
 
 /* Instructions of a warp for a slab: what moves, and what multiplies. */
-static double tci_mma_moved(const tci_mma *w, const tci_product_side *side, int f)
+static double tci_mma_moved(const tci_mma *w, const tci_simt_gemm_side *side, int f)
 {
     double elements = (double)side->extent * TCI_MMA_SLAB / w->bytes;
     double pieces = w->moves[f] ? elements * w->bytes / TCI_ALIGNED_BYTES : elements;
@@ -193,9 +193,9 @@ static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
     const tci_kernel *k = a->k;
     double points = 1;
     for (int i = 0; i < k->n_outer; i++) {
-        points *= tci_product_has(&w->p, i) ? 1 : (double)tci_kernel_known(k, i);
+        points *= tci_simt_gemm_has(&w->p, i) ? 1 : (double)tci_kernel_known(k, i);
     }
-    const tci_product_side *rows = &w->p.rows, *columns = &w->p.columns;
+    const tci_simt_gemm_side *rows = &w->p.rows, *columns = &w->p.columns;
     double tiles = points * (double)tci_ceil_div(rows->size, rows->extent) *
                    (double)tci_ceil_div(columns->size, columns->extent);
     double rounds = ceil(tiles / a->machine.facts.processors), warps = w->p.threads / TCI_WARP;
@@ -233,7 +233,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
 
 /* One factor: its panel, and what waits for its turn. */
 typedef struct tci_mma_panel {
-    const tci_product_side *side;
+    const tci_simt_gemm_side *side;
     bool moves;
     tci_lin base;      /* of the tile along the axis */
     tci_lin depth, at; /* this thread's first piece: in the slab, and along the axis */
@@ -260,7 +260,7 @@ static int64_t tci_mma_slab(const tci_mma *w)
 }
 
 /* Bytes between the lines of a panel. */
-static int64_t tci_mma_gap(const tci_mma *w, const tci_product_side *side)
+static int64_t tci_mma_gap(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     int64_t turned = w->bytes == 4 ? 2 * TCI_ALIGNED_BYTES : TCI_ALIGNED_BYTES;
     return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
@@ -274,11 +274,12 @@ static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
     int64_t piece = panel->moves ? TCI_ALIGNED_BYTES / w->bytes : 1;
     int64_t line = along ? tci_mma_slab(w) : panel->side->extent, across = line / piece;
     tci_lin low, high;
-    low = tci_product_thread(b, TCI_LX_MOD, across);
-    high = tci_product_thread(b, TCI_LX_DIV, across);
+    low = tci_simt_gemm_thread(b, TCI_LX_MOD, across);
+    high = tci_simt_gemm_thread(b, TCI_LX_DIV, across);
     if (along && panel->moves && w->bytes <= 4) {
-        tci_lin far = tci_product_digit(b, across, 2), near = tci_product_digit(b, 2 * across, 4);
-        high = tci_product_thread(b, TCI_LX_DIV, TCI_MMA_ROWS * across);
+        tci_lin far = tci_simt_gemm_digit(b, across, 2),
+                near = tci_simt_gemm_digit(b, 2 * across, 4);
+        high = tci_simt_gemm_thread(b, TCI_LX_DIV, TCI_MMA_ROWS * across);
         high = tci_lin_add(b, tci_lin_mul(b, high, TCI_MMA_ROWS), near);
         high = tci_lin_add(b, high, tci_lin_mul(b, far, TCI_MMA_ROWS / 2));
     }
@@ -292,7 +293,7 @@ static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin tile,
                                tci_mma_panel *panel)
 {
-    const tci_product_side *side = f == 0 ? &w->p.rows : &w->p.columns;
+    const tci_simt_gemm_side *side = f == 0 ? &w->p.rows : &w->p.columns;
     int64_t slab = tci_mma_slab(w), part = side->extent / w->warps[f];
     panel->side = side;
     panel->moves = w->moves[f];
@@ -302,8 +303,8 @@ static void tci_mma_open_panel(tci_build *b, const tci_mma *w, int f, tci_lin ti
     panel->half = panel->pitch * (side->along_depth ? side->extent : slab);
     panel->local = tci_build_local(b, w->unit.dtypes[f], 2 * panel->half, b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
-    tci_lin warp = f == 0 ? tci_product_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
-                          : tci_product_digit(b, TCI_WARP, w->warps[1]);
+    tci_lin warp = f == 0 ? tci_simt_gemm_thread(b, TCI_LX_DIV, TCI_WARP * w->warps[1])
+                          : tci_simt_gemm_digit(b, TCI_WARP, w->warps[1]);
     panel->take = tci_lin_mul(b, warp, part);
     panel->n_takes = (int)(part / TCI_MMA_SIDE);
 }
@@ -373,15 +374,15 @@ static tci_lin tci_mma_inside(tci_build *b, const tci_mma *w, const tci_mma_pane
                               int64_t size, bool runs)
 {
     int64_t piece = panel->moves && runs ? TCI_ALIGNED_BYTES / w->bytes : 1;
-    return tci_product_inside(b, x, size - piece + 1);
+    return tci_simt_gemm_inside(b, x, size - piece + 1);
 }
 
 /* Evaluates this thread's pieces of the slab from `from` on; first: the values are made. */
 static void tci_mma_load(tci_mma_state *s, tci_mma_panel *panel, tci_lin from, bool first)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = panel->side;
-    tci_product_walk walk = tci_product_walk_of(b, side);
+    const tci_simt_gemm_side *side = panel->side;
+    tci_simt_gemm_walk walk = tci_simt_gemm_walk_of(b, side);
     int64_t size = s->w->p.depth;
     bool cut = side->size % side->extent != 0, tail = size % tci_mma_slab(s->w) != 0;
     for (int i = 0; i < panel->n; i++) {
@@ -393,10 +394,10 @@ static void tci_mma_load(tci_mma_state *s, tci_mma_panel *panel, tci_lin from, b
         int there = tail ? tci_build_inside(b, depth, size) : -1;
         depth = tail ? tci_mma_inside(b, s->w, panel, depth, size, side->along_depth) : depth;
         at = cut ? tci_mma_inside(b, s->w, panel, at, side->size, !side->along_depth) : at;
-        tci_product_bind(b, &walk, depth, at);
-        tci_product_wait(b, &panel->waiting[i], tci_mma_piece(b, panel, there), first);
+        tci_simt_gemm_bind(b, &walk, depth, at);
+        tci_simt_gemm_wait(b, &panel->waiting[i], tci_mma_piece(b, panel, there), first);
     }
-    tci_product_unbind(b, &walk);
+    tci_simt_gemm_unbind(b, &walk);
 }
 
 static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
@@ -423,7 +424,7 @@ static void tci_mma_publish(tci_mma_state *s, tci_lin half)
             tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
     }
-    tci_product_barrier(b);
+    tci_simt_gemm_barrier(b);
 }
 
 static tc_dtype tci_mma_factor(tc_dtype t)
@@ -504,8 +505,8 @@ static void tci_mma_slabs(tci_mma_state *s)
 /* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
  * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
  * in pairs the halves are what is even and what is odd. */
-static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const tci_mma_panel *panel,
-                                         int f)
+static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
+                                           const tci_mma_panel *panel, int f)
 {
     int n = panel->side->points, each = n / panel->n_takes;
     bool paired = tci_mma_is_paired(w, panel->side);
@@ -515,11 +516,11 @@ static tci_product_points tci_mma_points(tci_build *b, const tci_mma *w, const t
         int apart = f == 0 ? 8 * within : within / 2 * 8 + within % 2;
         skip[i] = (int64_t)(i / each) * TCI_MMA_SIDE + (paired ? within : apart);
     }
-    tci_lin lane = f == 0 ? tci_product_digit(b, 4, TCI_WARP / 4)
-                          : tci_product_thread(b, TCI_LX_MOD, 4);
+    tci_lin lane = f == 0 ? tci_simt_gemm_digit(b, 4, TCI_WARP / 4)
+                          : tci_simt_gemm_thread(b, TCI_LX_MOD, 4);
     lane = tci_lin_mul(b, lane, (f == 0 ? 1 : 2) * (paired ? 2 : 1));
     tci_lin first = tci_lin_add(b, tci_lin_add(b, panel->base, panel->take), lane);
-    return (tci_product_points){panel->side, first, n, skip, f == 1};
+    return (tci_simt_gemm_points){panel->side, first, n, skip, f == 1};
 }
 
 static tci_stage_tuple tci_mma_sum(tci_build *b, void *arg, int row, int column)
@@ -552,9 +553,9 @@ static void tci_mma_tile_body(tci_build *b, const tci_mma *w, tci_lin row, tci_l
         s.acc[i] = tci_build_mutable(b, zero);
     }
     tci_mma_slabs(&s);
-    const tci_product_points points[2] = {tci_mma_points(b, w, &s.panels[0], 0),
-                                          tci_mma_points(b, w, &s.panels[1], 1)};
-    tci_product_finish(b, points, tci_mma_sum, &s);
+    const tci_simt_gemm_points points[2] = {tci_mma_points(b, w, &s.panels[0], 0),
+                                            tci_mma_points(b, w, &s.panels[1], 1)};
+    tci_simt_gemm_finish(b, points, tci_mma_sum, &s);
 }
 
 /* ---- the form ---- */
@@ -573,7 +574,7 @@ static void tci_mma_emit(const tci_query *a, const int64_t *n, tci_build *b, tci
     tci_mma_set_tile(a, n, &w);
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
-        tiled[i] = tci_product_has(&w.p, i);
+        tiled[i] = tci_simt_gemm_has(&w.p, i);
     }
     b->l->lanes = 1;
     b->l->threads = w.p.threads;

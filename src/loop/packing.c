@@ -367,7 +367,7 @@ static tci_lin tci_gemm_pack_squares(tci_gemm_state *s, int n, const tci_bind *c
         int step = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, point), -1, each);
         s->step = tci_lin_plus(tci_build_let(b, step), r / each);
         memcpy(s->places, rows + r, sizeof(*rows) * (size_t)each);
-        tci_dot_pack_pack(s);
+        tci_dot_pack_fill(s);
     }
     for (int i = 0; i < n * lanes && each == 1; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
@@ -546,7 +546,7 @@ static void tci_gemm_pack_twos(tci_gemm_state *s)
     tci_build *b = s->b;
     tci_lin done = tci_lin_const(0);
     if (tci_gemm_packs_all(s->p)) {
-        tci_dot_pack_pack(s);
+        tci_dot_pack_fill(s);
         return;
     }
     if (s->p->squares && tci_dot_pack_lie(b, s->p, s->p->vec_load)) {
@@ -557,7 +557,7 @@ static void tci_gemm_pack_twos(tci_gemm_state *s)
         done = tci_gemm_pack_squares(s, s->n_vecs, s->vecs);
         done = tci_lin_add(b, done, tci_lin_mul(b, s->first, -1));
     }
-    tci_dot_pack_walk(s, tci_build_lx(b, done), tci_build_lx(b, s->depth), 0, tci_dot_pack_pack);
+    tci_dot_pack_walk(s, tci_build_lx(b, done), tci_build_lx(b, s->depth), 0, tci_dot_pack_fill);
 }
 
 /* The vectors of the last tile where the number of columns is not known: each is whole, or in part

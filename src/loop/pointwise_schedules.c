@@ -39,13 +39,13 @@ enum { TCI_SHORT_BLOCK = 128, TCI_SHORT_MOST = 3 }; /* threads of all rows; cand
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
 /* Further from what has served best, by factors of two: so much dearer. */
-static double tci_map_off(int64_t n, int64_t best)
+static double tci_map_distance_factor(int64_t n, int64_t best)
 {
     double times = n > best ? (double)n / (double)best : (double)best / (double)n;
     return 1 + 0.01 * (times - 1);
 }
 
-TCI_FN double tci_map_empty(const tci_query *a)
+TCI_FN double tci_map_idle_lanes_factor(const tci_query *a)
 {
     bool empty = a->machine.block_threads > 0 && tci_dim_hint(a->n_vec) < TCI_PER_POINT_SHORT / 2;
     return empty ? 1.1 : 1;
@@ -206,7 +206,7 @@ static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
 static double tci_map_narrow(const tci_query *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {
-        return tci_map_off(lanes, a->lanes) * tci_map_idle(a, TCI_WARP);
+        return tci_map_distance_factor(lanes, a->lanes) * tci_map_idle(a, TCI_WARP);
     }
     double least = tci_map_row(a, a->lanes, gathers);
     for (int64_t l = a->lanes / 2; l >= 2 && l >= a->lanes / 4; l /= 2) {
@@ -220,13 +220,13 @@ static double tci_map_cost(const tci_query *a, const int64_t *n)
     int64_t lanes = n[TCI_MAP_LANES];
     const tci_kstore *store = tci_query_stream(a, a->vec_axis, (int)lanes);
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
-    double off = tci_map_off(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
+    double off = tci_map_distance_factor(n[TCI_MAP_UNROLL], tci_map_unroll(a, lanes)) *
                  tci_map_narrow(a, lanes, tci_map_gathers(a));
     double moved = strided * tci_map_moved(a, store, n[TCI_MAP_STREAM] != 0);
     bool weaves = a->machine.block_threads == 0 && tci_interleave_axis(a->k, a->vec_axis) >= 0;
     off *= weaves ? TCI_MAP_APART : 1;
     double flops = a->row_axis >= 0 ? 1.2 : 1; /* lanes are gathered one by one */
-    return tci_query_ns(a, flops, moved) * off * tci_map_empty(a);
+    return tci_query_ns(a, flops, moved) * off * tci_map_idle_lanes_factor(a);
 }
 
 /* The other axis along which a load has its neighbouring rows, where it steps far along the last
@@ -338,8 +338,9 @@ static double tci_short_cost(const tci_query *a, const int64_t *n)
     int64_t threads = n[TCI_SHORT_THREADS];
     double strided = a->row_axis >= 0 ? TCI_MAP_LINE_BYTES / (4.0 * a->widest) + 1 : 1;
     return tci_query_ns(a, 1, strided) * tci_map_idle(a, threads) *
-           tci_map_off(n[TCI_SHORT_ROWS] * threads, TCI_SHORT_BLOCK) *
-           tci_map_off(tci_map_lanes_of(a, threads), TCI_MAX(tci_dim_hint(a->n_vec), 1));
+           tci_map_distance_factor(n[TCI_SHORT_ROWS] * threads, TCI_SHORT_BLOCK) *
+           tci_map_distance_factor(tci_map_lanes_of(a, threads),
+                                   TCI_MAX(tci_dim_hint(a->n_vec), 1));
 }
 
 static void tci_short_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -387,7 +388,7 @@ static int tci_block_candidates(const tci_query *a,
 
 static double tci_block_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_query_ns(a, 1.1, 1.2) * tci_map_off(n[0], tci_block_unroll(a));
+    return tci_query_ns(a, 1.1, 1.2) * tci_map_distance_factor(n[0], tci_block_unroll(a));
 }
 
 static void tci_block_emit(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch)
@@ -506,7 +507,7 @@ static int tci_interleave_candidates(const tci_query *a,
 
 static double tci_interleave_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_query_ns(a, 1, 1) * tci_map_off(n[TCI_MAP_UNROLL], 1) *
+    return tci_query_ns(a, 1, 1) * tci_map_distance_factor(n[TCI_MAP_UNROLL], 1) *
            tci_map_narrow(a, n[TCI_MAP_LANES], false);
 }
 

@@ -9,15 +9,15 @@
 
 enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };
 
-typedef struct tci_keep_walk {
+typedef struct tci_row_buffer_walk {
     int stage, axis; /* axis: the last kept one */
     int n_folded;    /* axes that are not kept */
-} tci_keep_walk;
+} tci_row_buffer_walk;
 
 /* ---- arrays ---- */
 
 /* Is a product on a unit made of that row? */
-static bool tci_keep_is_for_unit(const tci_kernel *k, const tci_kred *red)
+static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
 {
     bool is = false;
     for (int r = 0; r < k->n_reds; r++) {
@@ -28,16 +28,16 @@ static bool tci_keep_is_for_unit(const tci_kernel *k, const tci_kred *red)
 }
 
 /* In what a row lies: bf16 where a unit reads it, which its values are then. */
-static tc_dtype tci_keep_dtype(const tci_kernel *k, const tci_kred *red)
+static tc_dtype tci_row_buffer_dtype(const tci_kernel *k, const tci_kred *red)
 {
-    return tci_keep_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;
+    return tci_row_buffer_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;
 }
 
 /* Elements of the row of a reduction: whole vectors; 1 where it keeps none. Sets what a step along
  * each kept axis is. Rows that a unit reads or writes, 16 at once, begin in different sets of the
  * first cache. */
-static tci_dim tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
-                                 tci_dim *coef)
+static tci_dim tci_row_buffer_elements(const tci_kernel *k, const tci_kred *red, int64_t lanes,
+                                       tci_dim *coef)
 {
     const tci_kstage *st = &k->stages[red->stage];
     tci_dim n = 1;
@@ -50,24 +50,25 @@ static tci_dim tci_keep_elements(const tci_kernel *k, const tci_kred *red, int64
         size = i < st->n_axes - 1 ? size : tci_dim_mul(tci_dim_ceil_div(size, whole), whole);
         n = tci_dim_mul(n, size);
     }
-    bool on_unit = red->order == TCI_ORDER_MATRIX || tci_keep_is_for_unit(k, red);
-    n = tci_dim_add(n, on_unit ? TCI_KEEP_LINE / tci_dtype_get(tci_keep_dtype(k, red))->bytes : 0);
+    bool on_unit = red->order == TCI_ORDER_MATRIX || tci_row_buffer_is_for_unit(k, red);
+    n = tci_dim_add(n, on_unit ? TCI_KEEP_LINE / tci_dtype_get(tci_row_buffer_dtype(k, red))->bytes
+                               : 0);
     return tci_dim_max(n, 1);
 }
 
-TCI_FN tci_dim tci_keep_bytes(const tci_kernel *k, int64_t lanes)
+TCI_FN tci_dim tci_row_buffer_bytes(const tci_kernel *k, int64_t lanes)
 {
     tci_dim bytes = 0;
     for (int r = 0; r < k->n_reds; r++) {
-        tc_dtype t = tci_keep_dtype(k, &k->reds[r]);
-        bytes = tci_dim_add(bytes, tci_dim_mul(tci_keep_elements(k, &k->reds[r], lanes, NULL),
+        tc_dtype t = tci_row_buffer_dtype(k, &k->reds[r]);
+        bytes = tci_dim_add(bytes, tci_dim_mul(tci_row_buffer_elements(k, &k->reds[r], lanes, NULL),
                                                tci_dtype_get(t)->bytes));
     }
     return bytes;
 }
 
 /* Is instruction `inst` evaluated behind stage t? */
-static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
+static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), read = false;
     for (int later = t + 1; later < k->n_stages; later++) {
@@ -79,19 +80,19 @@ static bool tci_keep_is_read_after(const tci_kernel *k, int inst, int t)
 
 /* Does nothing read what lies in array `local` behind stage t? Several rows may, one after the
  * other. */
-static bool tci_keep_is_free(const tci_build *b, int local, int t)
+static bool tci_row_buffer_is_free(const tci_build *b, int local, int t)
 {
     bool is_free = true;
     for (int j = 0; j < b->n_keeps; j++) {
         is_free = is_free && (b->keeps[j]->local != local ||
-                              !tci_keep_is_read_after(b->k, b->keeps[j]->inst, t));
+                              !tci_row_buffer_is_read_after(b->k, b->keeps[j]->inst, t));
     }
     return is_free;
 }
 
 /* A row that takes the place of an earlier one, element by element: values of one stage over the
  * axes of a row that nothing reads any more. -1: there is none. */
-static int tci_keep_place(const tci_build *b, const tci_kred *red)
+static int tci_row_buffer_place(const tci_build *b, const tci_kred *red)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[red->stage];
@@ -99,7 +100,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
         const tci_kred *old = &k->reds[r];
         const tci_kstage *from = &k->stages[old->stage];
         bool same = old->stage < red->stage && from->n_kept == st->n_kept &&
-                    tci_keep_dtype(k, old) == tci_keep_dtype(k, red);
+                    tci_row_buffer_dtype(k, old) == tci_row_buffer_dtype(k, red);
         for (int i = 1; same && i <= st->n_kept; i++) {
             same = from->axes[from->n_axes - i] == st->axes[st->n_axes - i];
         }
@@ -108,7 +109,7 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
         }
         for (int j = 0; same && j < b->n_keeps; j++) {
             if (b->keeps[j]->inst == old->inst &&
-                tci_keep_is_free(b, b->keeps[j]->local, red->stage)) {
+                tci_row_buffer_is_free(b, b->keeps[j]->local, red->stage)) {
                 return b->keeps[j]->local;
             }
         }
@@ -116,12 +117,12 @@ static int tci_keep_place(const tci_build *b, const tci_kred *red)
     return -1;
 }
 
-static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_rows *rows)
+static void tci_row_buffer_array(tci_build *b, const tci_kred *red, const tci_row_buffer_rows *rows)
 {
-    int local = tci_keep_place(b, red);
-    tc_dtype t = tci_keep_dtype(b->k, red);
+    int local = tci_row_buffer_place(b, red);
+    tc_dtype t = tci_row_buffer_dtype(b->k, red);
     tci_lkeep *keep = tci_build_keep(b, red->inst, local, red->stage);
-    tci_dim n = tci_keep_elements(b->k, red, b->l->lanes, keep->coef);
+    tci_dim n = tci_row_buffer_elements(b->k, red, b->l->lanes, keep->coef);
     keep->is_padded = true;
     if (rows->axis >= 0) {
         keep->coef[rows->axis] = n;
@@ -136,11 +137,11 @@ static void tci_keep_array(tci_build *b, const tci_kred *red, const tci_keep_row
                                  : tci_build_local(b, t, tci_dim_known(n), 0);
 }
 
-TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
+TCI_FN void tci_row_buffer_arrays(tci_build *b, tci_row_buffer_rows rows)
 {
     for (int r = 0; r < b->k->n_reds && tci_kernel_keeps(b->k); r++) {
         if (rows.axis >= 0 || b->k->stages[b->k->reds[r].stage].n_kept > 0) {
-            tci_keep_array(b, &b->k->reds[r], &rows);
+            tci_row_buffer_array(b, &b->k->reds[r], &rows);
         }
     }
 }
@@ -148,8 +149,9 @@ TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows)
 /* ---- the loops ---- */
 
 /* Where a part of the sums ends its sum is added to those before, and the next part begins. */
-static void tci_keep_next_part(tci_build *b, const tci_keep_walk *m, const tci_kred *red,
-                               const tci_stage_tuple *acc, const tci_stage_tuple *total, int n)
+static void tci_row_buffer_next_part(tci_build *b, const tci_row_buffer_walk *m,
+                                     const tci_kred *red, const tci_stage_tuple *acc,
+                                     const tci_stage_tuple *total, int n)
 {
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[m->stage];
@@ -176,8 +178,8 @@ static void tci_keep_next_part(tci_build *b, const tci_keep_walk *m, const tci_k
 }
 
 /* One step of every chain of the stage, for n vectors. */
-static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs,
-                          const tci_stage_tuple *acc)
+static void tci_row_buffer_step(tci_build *b, const tci_row_buffer_walk *m, int n,
+                                const tci_bind **vecs, const tci_stage_tuple *acc)
 {
     for (int i = 0; i < n; i++) {
         tci_build_set(b, m->axis, vecs[i]);
@@ -192,7 +194,7 @@ static void tci_keep_step(tci_build *b, const tci_keep_walk *m, int n, const tci
 }
 
 /* Does the stage keep values, rather than sums: each is the largest of one? */
-static bool tci_keep_has_values(const tci_kernel *k, const tci_keep_walk *m)
+static bool tci_row_buffer_has_values(const tci_kernel *k, const tci_row_buffer_walk *m)
 {
     bool values = m->n_folded == 0;
     for (int r = 0; r < k->n_reds; r++) {
@@ -202,7 +204,8 @@ static bool tci_keep_has_values(const tci_kernel *k, const tci_keep_walk *m)
 }
 
 /* Those at these vectors: all before any is stored, which may be where another one is read. */
-static void tci_keep_values(tci_build *b, const tci_keep_walk *m, int n, const tci_bind **vecs)
+static void tci_row_buffer_values(tci_build *b, const tci_row_buffer_walk *m, int n,
+                                  const tci_bind **vecs)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_reds *n + 1);
@@ -222,13 +225,13 @@ static void tci_keep_values(tci_build *b, const tci_keep_walk *m, int n, const t
 }
 
 /* The row's elements at these vectors, from the first to the last step. */
-static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+static void tci_row_buffer_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
-    const tci_keep_walk *m = arg;
+    const tci_row_buffer_walk *m = arg;
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[m->stage];
-    if (tci_keep_has_values(k, m)) {
-        tci_keep_values(b, m, n, vecs);
+    if (tci_row_buffer_has_values(k, m)) {
+        tci_row_buffer_values(b, m, n, vecs);
         return;
     }
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
@@ -242,10 +245,10 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
     tci_lopen *open = tci_stage_open(b, st->axes, m->n_folded);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == m->stage && k->reds[r].order == TCI_ORDER_SPLIT) {
-            tci_keep_next_part(b, m, &k->reds[r], &acc[r * n], &total[r * n], n);
+            tci_row_buffer_next_part(b, m, &k->reds[r], &acc[r * n], &total[r * n], n);
         }
     }
-    tci_keep_step(b, m, n, vecs, acc);
+    tci_row_buffer_step(b, m, n, vecs, acc);
     tci_stage_close(b, st->axes, m->n_folded, open);
     for (int i = 0; i < n * k->n_reds; i++) {
         const tci_kred *red = &k->reds[i / n];
@@ -264,7 +267,8 @@ static void tci_keep_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 }
 
 /* Groups of vectors from index `from` up to `to`, below `whole`. */
-static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, tci_dim whole)
+static void tci_row_buffer_groups(tci_build *b, tci_row_buffer_walk *m, int from, int to,
+                                  tci_dim whole)
 {
     int64_t lanes = b->l->lanes, group = lanes * TCI_KEEP_UNROLL;
     const tci_bind *vecs[TCI_KEEP_UNROLL];
@@ -274,12 +278,12 @@ static void tci_keep_groups(tci_build *b, tci_keep_walk *m, int from, int to, tc
         vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), u * lanes,
                                    tci_dim_add(whole, (u + 1) * lanes - group - 1), -1);
     }
-    tci_keep_body(b, m, TCI_KEEP_UNROLL, vecs);
+    tci_row_buffer_body(b, m, TCI_KEEP_UNROLL, vecs);
     tci_build_close(b, &open);
 }
 
 /* A row that is cut: groups on one side, one that may be both, groups on the other. */
-static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, tci_dim whole)
+static void tci_row_buffer_cut_row(tci_build *b, tci_row_buffer_walk *m, tci_dim whole)
 {
     tci_loop *l = b->l;
     const tci_causal *cut = b->cut;
@@ -296,26 +300,26 @@ static void tci_keep_cut_row(tci_build *b, tci_keep_walk *m, tci_dim whole)
         b->guard = part == 1 ? -1 : cut->guard;
         b->guard_truth = is_masked == (cut->masked == TCI_ALWAYS) ? TCI_ALWAYS : TCI_NEVER;
         b->is_one = is_masked && !cut->low ? cut->is_one : NULL;
-        tci_keep_groups(b, m, from, to, whole);
+        tci_row_buffer_groups(b, m, from, to, whole);
         from = tci_lx_make(l, TCI_LX_MAX, from, to, 0);
     }
     b->guard = -1;
     b->is_one = NULL;
 }
 
-TCI_FN void tci_keep_reduce(tci_build *b, int stage)
+TCI_FN void tci_row_buffer_reduce(tci_build *b, int stage)
 {
     const tci_kstage *st = &b->k->stages[stage];
     int last = st->n_axes - 1, n_folded = st->n_axes - st->n_kept;
-    tci_keep_walk m = {stage, st->axes[last], n_folded};
+    tci_row_buffer_walk m = {stage, st->axes[last], n_folded};
     tci_lopen *open = tci_stage_open(b, st->axes + n_folded, st->n_kept - 1);
     tci_dim begin = 0, size = b->k->axes[m.axis].size;
     if (n_folded == 0 && tci_causal_is_bound(b, m.axis)) {
         int64_t group = (int64_t)b->l->lanes * TCI_KEEP_UNROLL;
         begin = tci_dim_mul(tci_dim_div(size, group), group);
-        tci_keep_cut_row(b, &m, begin);
+        tci_row_buffer_cut_row(b, &m, begin);
     }
-    tci_stage_vectors(b, begin, size, TCI_KEEP_UNROLL, tci_keep_body, &m);
+    tci_stage_vectors(b, begin, size, TCI_KEEP_UNROLL, tci_row_buffer_body, &m);
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes + n_folded, st->n_kept - 1, open);
 }

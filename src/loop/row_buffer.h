@@ -12,16 +12,16 @@
 enum { TCI_KEEP_TILE = 2 /* vectors: a row of unknown length has room for whole ones of these */ };
 
 /* The rows that arrays hold: n points of the outer axis `axis` (-1: the one that is bound). */
-typedef struct tci_keep_rows {
+typedef struct tci_row_buffer_rows {
     int axis;
     tci_dim n;
     bool has_work; /* arrays lie in the thread's work memory */
-} tci_keep_rows;
+} tci_row_buffer_rows;
 /* Declares an array for every row, and, where they hold several, for every other result. */
-TCI_FN void tci_keep_arrays(tci_build *b, tci_keep_rows rows);
+TCI_FN void tci_row_buffer_arrays(tci_build *b, tci_row_buffer_rows rows);
 /* Bytes of those arrays for one point, where none takes the place of another. */
-TCI_FN tci_dim tci_keep_bytes(const tci_kernel *k, int64_t lanes);
+TCI_FN tci_dim tci_row_buffer_bytes(const tci_kernel *k, int64_t lanes);
 /* A stage that keeps axes. */
-TCI_FN void tci_keep_reduce(tci_build *b, int stage);
+TCI_FN void tci_row_buffer_reduce(tci_build *b, int stage);
 
 #endif

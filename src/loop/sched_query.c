@@ -44,7 +44,7 @@ static bool tci_query_scatters(const tci_kernel *k)
 }
 
 /* May a block have several vectors of reductions, which know nothing of each other? */
-static bool tci_query_beside(const tci_query *a)
+static bool tci_query_is_interleaved(const tci_query *a)
 {
     bool beside = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
     for (int t = 0; t < a->k->n_stages; t++) {
@@ -88,11 +88,12 @@ static void tci_query_block_lanes(tci_query *a, int held)
         held /= 2;
     }
     int64_t units = points * tci_ceil_div(n, threads * held);
-    a->threads = tci_query_beside(a) ? tci_query_balanced_threads(n, held, threads, units, busy)
-                                     : threads;
+    a->threads = tci_query_is_interleaved(a)
+                     ? tci_query_balanced_threads(n, held, threads, units, busy)
+                     : threads;
     a->lanes = a->threads * held;
     units = points * tci_ceil_div(n, a->lanes);
-    while (tci_query_beside(a) && 2 * a->threads * a->rows <= TCI_QUERY_MAP_THREADS &&
+    while (tci_query_is_interleaved(a) && 2 * a->threads * a->rows <= TCI_QUERY_MAP_THREADS &&
            units >= 2 * a->rows * busy) {
         a->rows *= 2;
     }
@@ -377,7 +378,7 @@ TCI_FN bool tci_query_on_unit(const tci_query *a)
 
 TCI_FN bool tci_query_is_flash(const tci_query *a)
 {
-    return tci_attention_is_by_threads(a->k);
+    return tci_attention_is_simt(a->k);
 }
 
 TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes)

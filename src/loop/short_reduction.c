@@ -25,22 +25,22 @@ enum {
 /* ---- whether ---- */
 
 /* A chain of products of any length, as gradients of filters are? */
-static bool tci_window_is_chain(const tci_kernel *k)
+static bool tci_short_reduction_is_chain(const tci_kernel *k)
 {
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].order == TCI_ORDER_CHAIN;
 }
 
 /* A map of short rows? */
-static bool tci_window_is_map(const tci_kernel *k)
+static bool tci_short_reduction_is_map(const tci_kernel *k)
 {
     return k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0 &&
            k->n_outer > 1 && tci_dim_hint(k->axes[k->n_outer - 1].size) <= TCI_WINDOW_SHORT;
 }
 
 /* *elements: that are reduced. */
-static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
+static bool tci_short_reduction_is_stages(const tci_kernel *k, int64_t *elements)
 {
-    bool map = tci_window_is_map(k);
+    bool map = tci_short_reduction_is_map(k);
     bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 1 && k->n_axes < 63 &&
                 (map || (k->n_reds > 0 && k->stages[0].kind == TCI_STAGE_REDUCE &&
                          k->stages[0].n_kept == 0));
@@ -54,19 +54,20 @@ static bool tci_window_is_stages(const tci_kernel *k, int64_t *elements)
     if (map) {
         return fits;
     }
-    int64_t most = tci_window_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
+    int64_t most = tci_short_reduction_is_chain(k) ? TCI_WINDOW_CHAIN : TCI_WINDOW_MOST;
     for (int i = 0; i < k->stages[0].n_axes && fits; i++) {
         *elements *= tci_kernel_known(k, k->stages[0].axes[i]);
         fits = *elements <= most;
     }
     return fits && k->stages[0].n_axes > 0 &&
-           (tci_window_is_chain(k) ||
+           (tci_short_reduction_is_chain(k) ||
             tci_kernel_known(k, k->stages[0].axes[k->stages[0].n_axes - 1]) <= TCI_WINDOW_WRITTEN);
 }
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
  * elements of windows, of which a vector of filters takes each. */
-static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64_t elements)
+static bool tci_short_reduction_sums_are_independent(const tci_kernel *k, int axis,
+                                                     int64_t elements)
 {
     bool apart = true, few = elements <= TCI_WINDOW_FEW && k->stages[0].n_axes > 1;
     for (int r = 0; r < k->n_reds && apart; r++) {
@@ -81,14 +82,14 @@ static bool tci_window_sums_are_independent(const tci_kernel *k, int axis, int64
     return apart;
 }
 
-static bool tci_window_runs(const tci_kernel *k, int x, int axis)
+static bool tci_short_reduction_runs(const tci_kernel *k, int x, int axis)
 {
     tci_dim coef = 0;
     return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
 }
 
 /* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
-static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
+static bool tci_short_reduction_is_along(const tci_kernel *k, int axis, int *bytes)
 {
     bool along = true;
     *bytes = TCI_ALIGNED_BYTES;
@@ -100,7 +101,7 @@ static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
         along = along && in->op != TCI_K_FAULT;
         if (in->op == TCI_K_LOAD) {
             const tci_koperand *from = &k->operands[tci_kinst_number(in)];
-            along = along && tci_window_runs(k, in->x, axis) && from->panel == 0;
+            along = along && tci_short_reduction_runs(k, in->x, axis) && from->panel == 0;
             *bytes = TCI_MIN(*bytes, tci_dtype_get((tc_dtype)from->dtype)->bytes);
         }
     }
@@ -114,7 +115,7 @@ static bool tci_window_is_along(const tci_kernel *k, int axis, int *bytes)
 
 /* ---- how ---- */
 
-static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
+static int tci_short_reduction_lanes(const tci_machine *machine, int64_t size, int bytes)
 {
     int lanes = TCI_MAX(machine->vector_bytes / bytes, 1);
     while (size % lanes != 0) {
@@ -125,9 +126,9 @@ static int tci_window_lanes(const tci_machine *machine, int64_t size, int bytes)
 
 /* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
  * one being a filter that all threads share? */
-static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
+static bool tci_short_reduction_reads_both(const tci_kernel *k, int row_axis)
 {
-    bool both = tci_window_is_chain(k);
+    bool both = tci_short_reduction_is_chain(k);
     for (int i = 0; i < 2 && both; i++) {
         uint64_t axes = k->insts[k->reds[0].in[i]].axes;
         bool own = false;
@@ -140,11 +141,11 @@ static bool tci_window_reads_both(const tci_kernel *k, int row_axis)
 }
 
 /* Rows that divide the axis and leave threads enough. */
-static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, const tci_window *p,
-                           int64_t all)
+static int tci_short_reduction_rows(const tci_kernel *k, const tci_machine *machine,
+                                    const tci_short_reduction *p, int64_t all)
 {
     int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
-    bool both = tci_window_reads_both(k, p->row_axis);
+    bool both = tci_short_reduction_reads_both(k, p->row_axis);
     int64_t busy = machine->facts.processors;
     busy *= both ? TCI_WINDOW_BUSY_BOTH : TCI_WINDOW_BUSY;
     int held = both ? 2 * TCI_WINDOW_HELD : TCI_WINDOW_HELD, rows = 1;
@@ -155,18 +156,19 @@ static int tci_window_rows(const tci_kernel *k, const tci_machine *machine, cons
     return rows;
 }
 
-TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
-                            tci_window *p)
+TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                                     tci_short_reduction *p)
 {
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
     if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
-        !tci_window_is_stages(k, &elements) || !tci_window_sums_are_independent(k, vec, elements) ||
-        !tci_window_is_along(k, vec, &bytes)) {
+        !tci_short_reduction_is_stages(k, &elements) ||
+        !tci_short_reduction_sums_are_independent(k, vec, elements) ||
+        !tci_short_reduction_is_along(k, vec, &bytes)) {
         return false;
     }
-    bytes = tci_window_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
-    p->lanes = tci_window_lanes(machine, tci_kernel_known(k, vec), bytes);
+    bytes = tci_short_reduction_is_map(k) ? TCI_MAX(bytes, TCI_WINDOW_NARROW) : bytes;
+    p->lanes = tci_short_reduction_lanes(machine, tci_kernel_known(k, vec), bytes);
     p->row_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
         int64_t size = tci_kernel_known(k, a);
@@ -176,7 +178,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
     int64_t size = p->row_axis < 0 ? 1 : tci_kernel_known(k, p->row_axis);
     p->rows = (int)rows;
     if (rows == 0) {
-        p->rows = tci_window_rows(k, machine, p, all / p->lanes);
+        p->rows = tci_short_reduction_rows(k, machine, p, all / p->lanes);
     } else if (rows < 0 || rows > TCI_WINDOW_ROWS || size % rows != 0) {
         return false;
     }
@@ -187,7 +189,7 @@ TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int
 /* ---- a thread ---- */
 
 /* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
-static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number)
+static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;
     int64_t *sizes = TCI_NEW_ARRAY(b->s, int64_t, n), *steps = TCI_NEW_ARRAY(b->s, int64_t, n);
@@ -207,7 +209,7 @@ static tci_lin tci_window_bind(tci_build *b, const tci_window *p, tci_lin number
     return p->row_axis < 0 ? tci_lin_const(0) : at[p->row_axis];
 }
 
-TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
+TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p, tci_lin block)
 {
     const tci_bind *rows[TCI_WINDOW_ROWS];
     bool cut = p->size % TCI_WINDOW_THREADS != 0;
@@ -217,7 +219,7 @@ TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block)
     if (cut) {
         tci_build_if(b, tci_build_inside(b, number, p->size), &open);
     }
-    tci_lin first = tci_window_bind(b, p, number);
+    tci_lin first = tci_short_reduction_bind(b, p, number);
     if (p->row_axis >= 0) {
         tci_build_neighbours(b, p->row_axis, first, p->rows, rows);
     }

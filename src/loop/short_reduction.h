@@ -11,15 +11,15 @@ enum {
 };
 
 /* A thread has a vector along the last outer axis, and `rows` neighbours along the one before. */
-typedef struct tci_window {
+typedef struct tci_short_reduction {
     int lanes, row_axis, rows; /* -1, 1: there is no such axis */
     int64_t size;              /* threads */
-} tci_window;
+} tci_short_reduction;
 
 /* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
-TCI_FN bool tci_window_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
-                            tci_window *p);
+TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
+                                     tci_short_reduction *p);
 /* Block number `block`. */
-TCI_FN void tci_window_emit(tci_build *b, const tci_window *p, tci_lin block);
+TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p, tci_lin block);
 
 #endif

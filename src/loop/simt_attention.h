@@ -20,24 +20,25 @@ enum {
 };
 
 /* Elements between rows of a factor in shared memory, of so many elements. */
-static inline int tci_flash_pitch(int64_t size)
+static inline int tci_simt_attn_pitch(int64_t size)
 {
     return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
 }
 
 /* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
-TCI_FN int tci_flash_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
 /* Bytes of shared memory. */
-TCI_FN int64_t tci_flash_bytes(const tci_attention *x);
-TCI_FN int64_t tci_flash_back_bytes(const tci_backward *x);
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x);
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x);
 /* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_flash_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile);
-TCI_FN double tci_flash_back_ns(const tci_kernel *k, const tci_machine *machine,
-                                const int64_t *tile);
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile);
 /* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_flash_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                           tci_launch *launch);
-TCI_FN void tci_flash_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                                tci_launch *launch);
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch);
 
 #endif

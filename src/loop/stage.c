@@ -35,7 +35,7 @@ static void tci_stage_any(tci_build *b, const tci_tile *tile, int stage)
         break;
     case TCI_STAGE_REDUCE:
         if (st->n_kept > 0) {
-            tci_keep_reduce(b, stage);
+            tci_row_buffer_reduce(b, stage);
         } else if (inner && st->n_axes > 0) {
             tci_stage_reduce_inner(b, stage, next);
         } else {

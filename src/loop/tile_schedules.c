@@ -26,7 +26,8 @@ enum {
     TCI_TILE_OTHER_ROWS = 4,    /* of others */
     TCI_TILE_ROUNDING = 2,      /* registers with constants of a rounding */
     TCI_TILE_LATENCY = 4,       /* cycles of one step of a chain */
-    TCI_TILE_GATHER = 1,        /* cycles of each element of a strided load */
+    TCI_TILE_GATHER = 1,        /* cycles of each element of a strided load, */
+    TCI_TILE_NEAR = 4,          /* of strides above this: it is no gather of so many vectors */
     TCI_TILE_MIN_CHUNK = 1024,  /* elements, where nothing is reduced */
     TCI_TILE_PANEL_LEAST = 512, /* elements of a panel along the vector axis */
     TCI_TILE_PANEL_MOST = 2048,
@@ -166,22 +167,26 @@ TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes)
     return (double)(TCI_MAX(tci_query_vectors(a, lanes), 1) * lanes) / n;
 }
 
-/* A contraction's strided loads along the vectors, which the rows of a tile share, over its
- * multiplying. */
+/* Cycles of a contraction's loads along the vectors that are not contiguous, over those of its
+ * multiplying: of elements that so few vectors hold, loads and shuffles of these, else each element
+ * by itself. The rows of a tile share them. */
 static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes)
 {
     const tci_kernel *k = a->k;
     bool *live = TCI_NEW_ARRAY(a->s, bool, k->n_insts + 1);
-    double strided = 0;
+    double cycles = 0;
     tci_cost_mark(k, 0, false, live);
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
         tci_dim coef = 0;
-        bool runs = in->op == TCI_K_LOAD && tci_build_coef(k, in->x, a->vec_axis, &coef) &&
-                    (coef == 0 || coef == 1);
-        strided += live[i] && in->op == TCI_K_LOAD && !runs;
+        if (live[i] && in->op == TCI_K_LOAD) {
+            bool linear = tci_build_coef(k, in->x, a->vec_axis, &coef);
+            bool near = linear && coef > 1 && tci_dim_le(coef, TCI_TILE_NEAR);
+            bool runs = linear && (coef == 0 || coef == 1);
+            cycles += runs ? 0 : near ? (double)coef : TCI_TILE_GATHER * (double)lanes;
+        }
     }
-    return strided * TCI_TILE_GATHER * (double)lanes * a->machine.facts.ports / (double)rows;
+    return cycles * a->machine.facts.ports / (double)rows;
 }
 
 /* Does a tile have all columns that there are, and do its rows, which are then read for it alone,
@@ -202,7 +207,7 @@ TCI_FN double tci_tile_in_place(const tci_query *a, double ns)
     return 1.2 * TCI_MAX(ns, tci_tile_has_dot(a->k) ? tci_products_least_ns(a) : -1);
 }
 
-static bool tci_tile_goes_down(const tci_query *a);
+static bool tci_tile_reads_long_rows(const tci_query *a);
 
 /* By blocks of threads: how much longer it takes than if every processor had a tile. */
 static double tci_tile_idle(const tci_query *a, const int64_t *n)
@@ -226,11 +231,12 @@ static double tci_tile_cost(const tci_query *a, const int64_t *n)
     double slower = tci_tile_slower(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_UNROLL]) /
                     tci_tile_slower(a, rows, unroll);
     slower = TCI_MAX(slower, 1) * tci_tile_idle(a, n);
-    double ns = tci_query_ns(a, 1, tci_tile_goes_down(a) ? 2 : 1) * off * slower;
-    if (tci_tile_has_dot(a->k) && a->machine.block_threads == 0) { /* what packing may not lose */
+    bool packs = tci_tile_has_dot(a->k) && a->machine.block_threads == 0;
+    double gathering = packs ? tci_tile_gathering(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_LANES]) : 0;
+    double ns = tci_query_ns(a, 1 + gathering, tci_tile_reads_long_rows(a) ? 2 : 1) * off * slower;
+    if (packs) { /* what packing may not lose */
         ns *= tci_tile_rows_are_far(a, n) ? TCI_TILE_FAR : 1;
-        ns *= tci_tile_lost(a, n[TCI_TILE_N_LANES]) *
-              (1 + tci_tile_gathering(a, n[TCI_TILE_N_ROWS], n[TCI_TILE_N_LANES]));
+        ns *= tci_tile_lost(a, n[TCI_TILE_N_LANES]);
     }
     return tci_tile_has_dot(a->k) ? tci_tile_in_place(a, ns) : ns;
 }
@@ -294,7 +300,7 @@ static bool tci_panel_is_kernel(const tci_query *a)
 
 /* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
  * twice as fast as going down narrow columns. */
-static bool tci_tile_goes_down(const tci_query *a)
+static bool tci_tile_reads_long_rows(const tci_query *a)
 {
     const tci_kernel *k = a->k;
     return tci_panel_is_kernel(a) && tci_query_is_far(a) && a->flops <= TCI_TILE_PANEL_HEAVY &&
@@ -346,7 +352,7 @@ static double tci_panel_cost(const tci_query *a, const int64_t *n)
     double rows = (double)tci_panel_rows(a) / (double)n[TCI_PANEL_N_ROWS];
     double columns = (double)tci_panel_columns(a, 2) / (double)n[TCI_PANEL_N_COLUMNS];
     double off = TCI_MAX(rows, 1 / rows) * TCI_MAX(columns, 1 / columns);
-    double array = tci_tile_goes_down(a) ? 1 : 2; /* accumulators pass through memory */
+    double array = tci_tile_reads_long_rows(a) ? 1 : 2; /* accumulators pass through memory */
     return tci_query_ns(a, array, array) * (1 + 0.01 * (off - 1));
 }
 
@@ -480,7 +486,7 @@ static int tci_packed_candidates(const tci_query *a,
 }
 
 /* The tile's time, by what it walks and loads, over that of the best tile. */
-static double tci_packed_slower(const tci_query *a, const tci_gemm *p, const int64_t *n)
+static double tci_packed_tile_factor(const tci_query *a, const tci_gemm *p, const int64_t *n)
 {
     int64_t rows, unroll, single, vectors = tci_packed_vectors(a, p);
     tci_packed_largest(a, p, &rows, &unroll);
@@ -505,7 +511,7 @@ static double tci_packed_cost(const tci_query *a, const int64_t *n)
     bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
     double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
     double ns = p.points > 1 ? tci_query_ns(a, 1.0 / p.points, 1) : a->ns;
-    return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * tci_packed_slower(a, &p, n);
+    return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * tci_packed_tile_factor(a, &p, n);
 }
 
 typedef struct tci_packed {

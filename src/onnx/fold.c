@@ -331,6 +331,9 @@ static bool tci_ox_fold_elements(tci_ox_args *x)
     if (x->scalar == TCI_OX_CAST) {
         to = tci_onnx_dtype(tci_ox_int(x->o, "to", 0));
     }
+    if (x->scalar == TCI_OX_MOD && tci_ox_int(x->o, "fmod", 0)) { /* the sign of a, not of b */
+        return false;
+    }
     const tci_ox_known *sum = a;
     for (int i = x->n > 1 ? 1 : 0; i < x->n; i++) {
         const tci_ox_known *b = x->k[i];
@@ -663,6 +666,7 @@ static bool tci_ox_fold_expand(tci_ox_args *x)
     X(Sub, elements, SUB, false)                                                                   \
     X(Mul, elements, MUL, false)                                                                   \
     X(Div, elements, DIV, false)                                                                   \
+    X(Mod, elements, MOD, false)                                                                   \
     X(Min, elements, MIN, false)                                                                   \
     X(Max, elements, MAX, false)                                                                   \
     X(Equal, elements, EQ, true)                                                                   \

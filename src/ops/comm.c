@@ -191,7 +191,7 @@ TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, in
     if (c->options.timeout_ms <= 0) {
         c->options.timeout_ms = TCI_COMM_TIMEOUT_MS;
     }
-    c->link = engine->device ? (tc_link){10, 150} : (tc_link){5, 5};
+    c->link = engine->device ? (tc_link){10, 150, 0.2} : (tc_link){5, 5, 0};
     if (c->options.first_timeout_ms <= 0) {
         c->options.first_timeout_ms = TCI_COMM_FIRST_MS;
     }

@@ -66,8 +66,8 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
 }
 
 /* One word of a formula over the nodes it takes. */
-static tci_node *tci_composite_word(tci_graph *g, int word, tci_node *const *operands,
-                                    tci_node *const *args, tc_dtype t)
+static tci_node *tci_composite_formula_word(tci_graph *g, int word, tci_node *const *operands,
+                                            tci_node *const *args, tc_dtype t)
 {
     switch (word) {
     case TCI_W_A: return operands[0];
@@ -89,7 +89,7 @@ TCI_FN tci_node *tci_build_formula(tci_graph *g, tci_built built, tci_node *cons
     int n = 0;
     for (const uint8_t *w = tci_formula_built(built); *w != TCI_W_END; w++) {
         n -= tci_formula_gradient_operands(*w);
-        stack[n] = tci_composite_word(g, *w, operands, stack + n, t);
+        stack[n] = tci_composite_formula_word(g, *w, operands, stack + n, t);
         if (!stack[n]) {
             return NULL;
         }

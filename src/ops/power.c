@@ -62,7 +62,7 @@ static tci_math_pair tci_power_whole(tci_math *m, tci_math_pair a, int n)
 }
 
 /* hi + lo; hi where that is NaN, and where it is 0, whose sign hi has. */
-static void tci_power_join(tci_math *m, tci_math_pair a)
+static void tci_power_sum_of_pair(tci_math *m, tci_math_pair a)
 {
     int y = tci_math_2(m, TCI_P_ADD, a.hi, a.lo), size = tci_math_1(m, TCI_P_ABS, y);
     int is = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 0.0), size);
@@ -88,7 +88,7 @@ TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b)
         a = b < 0 ? tci_power_inverse(&m, a) : a;
         a = tci_power_whole(&m, a, n);
         if (a.lo >= 0) {
-            tci_power_join(&m, a);
+            tci_power_sum_of_pair(&m, a);
         }
     }
     tci_recipe r = {insts, m.n};

@@ -93,7 +93,7 @@ static const double tci_math_trigamma_far_c[] = {
 /* ---- shared ---- */
 
 /* The argument in f64. */
-static int tci_special_begin(tci_math *m)
+static int tci_special_argument(tci_math *m)
 {
     int x = tci_math_arg(m, 0);
     if (tci_math_is_wide(m)) {
@@ -258,7 +258,7 @@ static int tci_special_lgamma_above(tci_math *m, int y)
 TCI_FN void tci_math_lgamma(tci_math *m)
 {
     tc_dtype t = m->t;
-    int x = tci_special_begin(m), y = tci_math_1(m, TCI_P_ABS, x), one = tci_math_k(m, 1.0);
+    int x = tci_special_argument(m), y = tci_math_1(m, TCI_P_ABS, x), one = tci_math_k(m, 1.0);
     int inf = tci_math_k(m, (double)INFINITY), zero = tci_math_k(m, 0.0);
     int below = tci_math_compare(m, TCI_P_LE, x, tci_math_k(m, -0x1p-60));
     int r = tci_math_1(m, TCI_P_ABS, tci_special_off(m, x));
@@ -289,7 +289,7 @@ typedef struct tci_special_shift {
 
 static tci_special_shift tci_special_shift_of(tci_math *m)
 {
-    tci_special_shift s = {.x = tci_special_begin(m)};
+    tci_special_shift s = {.x = tci_special_argument(m)};
     int one = tci_math_k(m, 1.0), three = tci_math_k(m, 3.0), least = tci_math_k(m, 0x1p-60);
     s.size = tci_math_1(m, TCI_P_ABS, s.x);
     s.below = tci_math_compare(m, TCI_P_LE, s.x, tci_math_1(m, TCI_P_NEG, least));

@@ -2,11 +2,12 @@
  *
  *   large reductions  in chunks, and what these gave (plan/rfactor.c)
  *   wide CAT          more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT          by one of its routes (plan/route.c)
+ *   CONTRACT          by one of its routes (plan/route.c); by blocks, of halves as halves
  *   long SCAN         in parts (plan/scan.c)
  *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
  *   long SCATTER      by machines of blocks: its index is ordered first (plan/scatter_sort.c)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
+#include "relayout.h"
 #include "route.h"
 
 enum { TCI_ALGO_CAT = 8 };
@@ -78,6 +79,26 @@ static tci_node *tci_algo_collective(const tci_algo *a, tci_node *n)
     return made ? made : sum;
 }
 
+/* ---- contractions ---- */
+
+/* The halves that operand n is, or a widening of; n: it is none. */
+static tci_node *tci_algo_halves(const tci_algo *a, tci_node *n)
+{
+    n = tci_relayout_pad_narrow(a, n);
+    tci_node *halves = tci_plan_narrow(a, n);
+    return halves ? halves : n;
+}
+
+/* Contraction n in f32 of widened halves as one of halves: what it multiplies does not depend on
+ * whether a widening is stored. n: it is none. */
+static tci_node *tci_algo_narrow(const tci_algo *a, tci_node *n)
+{
+    tci_node *in[2] = {tci_algo_halves(a, n->in[0]), tci_algo_halves(a, n->in[1])};
+    bool fits = a->machine.block_threads > 0 && n->dtype == TC_F32 &&
+                tci_dtype_is_half((tc_dtype)in[0]->dtype) && in[0]->dtype == in[1]->dtype;
+    return fits ? tci_contract_of(a->g, n, TC_F32, in) : n;
+}
+
 /* ---- the pass ---- */
 
 static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
@@ -88,7 +109,7 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = a->router->contract(a, n);
+        made = a->router->contract(a, tci_algo_narrow(a, n));
     } else if (n->op == TCI_OP_SCAN) {
         made = tci_plan_scan(a, n);
     } else if (n->op == TCI_OP_SCATTER) {

@@ -208,6 +208,7 @@ static tci_node *tci_dwgrad_build(const tci_offer *o)
     tci_node *in[2];
     int at = 3, n_parts = 0, rank;
     for (int i = 0; i < 2; i++) {
+        tci_relayout_store(a, n->in[i]);
         in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
         attr[i] = rank;
         at += rank;

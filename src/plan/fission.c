@@ -41,12 +41,12 @@ static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *mad
 {
     const tci_price nothing = {0, 0, 0};
     for (int i = 0; i < all->n; i++) {
-        if (all->items[i].text.lo == made->text.lo && all->items[i].text.hi == made->text.hi) {
+        if (all->items[i].text.lo == made->hash.lo && all->items[i].text.hi == made->hash.hi) {
             return &all->items[i];
         }
     }
     const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
-    tci_prices_item item = {made->text, k ? tci_loop_price(k->s, k, all->machine) : nothing, false};
+    tci_prices_item item = {made->hash, k ? tci_loop_price(k->s, k, all->machine) : nothing, false};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
     return &all->items[all->n - 1];
 }
@@ -58,7 +58,7 @@ static tci_price tci_price_of(tci_prices *all, const tci_plan_made *made)
 
 static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
 {
-    tci_price price = tci_price_of(all, &p->made[group]);
+    tci_price price = tci_price_of(all, &p->fusion->made[group]);
     return price.ns + TCI_MAX((double)all->machine.facts.launch_ns, TCI_PRICE_LAUNCH_NS);
 }
 
@@ -226,7 +226,7 @@ static void tci_price_shared_edges(const tci_fusion *f, tci_suspect *s)
 static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s)
 {
     const tci_group *g = &p->fusion->groups[s->group];
-    const tci_plan_made *made = &p->made[s->group];
+    const tci_plan_made *made = &p->fusion->made[s->group];
     tci_price price = tci_price_of(all, made);
     double flops = TCI_MIN((double)made->kernel->flops, tci_price_flops(p->fusion, g));
     s->floor = TCI_MAX(flops * price.flop_ns, price.move_ns);
@@ -279,7 +279,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[i];
-        const tci_plan_made *made = &p->made[i];
+        const tci_plan_made *made = &p->fusion->made[i];
         tci_suspect s = {.group = i, .best = -1, .nearest = -1};
         bool whole = g->has_repeat || g->has_scatter || g->kernel > 0 || !made->kernel ||
                      g->on_unit || /* attention, which keeps its scores out of memory */
@@ -299,7 +299,7 @@ TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **
 
 TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s)
 {
-    tci_price_item(all, &p->made[s->group])->settled = s->best < 0;
+    tci_price_item(all, &p->fusion->made[s->group])->settled = s->best < 0;
 }
 
 /* ---- trials ---- */

@@ -281,7 +281,7 @@ static double tci_pattern_products(const tci_join *j)
 }
 
 /* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
- * neighbours'. That is for what takes no longer than a launch. */
+ * neighbours'. That is for what takes no longer than a launch, and has no class of a unit. */
 static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
@@ -298,6 +298,9 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
             summed *= d >= r->n_out ? (double)tci_dim_known(r->domain[d]) : 1;
         }
         bool chain = r->kind == TCI_ROOT_CONTRACT;
+        if (chain && tci_plan_unit_of(j->f, r, p->machine) > TCI_ORDER_CHAIN) {
+            return false;
+        }
         steps += chain ? summed * ceil(kept / TCI_VLANES) : 0;
     }
     double waves = points / ((double)m->processors * TCI_PATTERN_BLOCKS);
@@ -623,7 +626,7 @@ static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
     if (!tci_pattern_join_pairs(f, machine, kernel, groups, n, &j)) {
         return false;
     }
-    for (int g = 0; g < f->n_groups; g++) {
+    for (int g = 0; g < f->n_groups && !f->apart; g++) {
         groups[n] = g;
         if (tci_pattern_follows(f, g, groups, n) &&
             tci_pattern_join_pairs(f, machine, kernel, groups, n + 1, &more)) {
@@ -650,6 +653,9 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
     tci_pattern_apply_pairs(f, machine);
+    if (f->apart) {
+        return;
+    }
     tci_pattern_find_readers(&p);
     for (int i = 0; i < TCI_COUNT(tci_patterns); i++) {
         for (int g = 0; g < f->n_groups; g++) {

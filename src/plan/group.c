@@ -364,7 +364,8 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_ONCE;
         return false;
     }
-    if (f->apart) {
+    const int kernel = tci_pnode_of(f, r->node)->kernel;
+    if (f->apart && (kernel == 0 || kernel != g->kernel)) { /* attention is one kernel */
         *why = TCI_WHY_APART;
         return false;
     }
@@ -403,7 +404,6 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CONTRACTION;
         return false;
     }
-    int kernel = tci_pnode_of(f, r->node)->kernel;
     if (kernel != 0 && kernel != g->kernel) {
         *why = TCI_WHY_PAIRS;
         return false;
@@ -826,9 +826,10 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why)
+                                 tci_unit_facts *units, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
+    f->units = units;
     f->associations = associations;
     f->like = like;
     f->late = late;
@@ -853,11 +854,13 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                                     : TCI_STORE_NOTHING);
         from = f->first_forced;
     }
-    if (!machine.reproducible && !f->apart) { /* a row that is kept has another class */
+    if (!machine.reproducible) { /* a row that is kept has another class */
         tci_pattern_apply(f, machine);
     }
-    tci_group_report(f, why);
-    tci_store_report(f, why);
+    if (why) {
+        tci_group_report(f, why);
+        tci_store_report(f, why);
+    }
     tci_group_sort(f);
     return f;
 }

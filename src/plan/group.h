@@ -186,10 +186,17 @@ typedef struct tci_association {
                            * looked at */
 } tci_association;
 
+/* What the orders that matrix units give contractions follow from. */
+typedef struct tci_unit_facts {
+    const tci_table *stored; /* set of what has memory before anything is grouped */
+    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
+} tci_unit_facts;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
                               * reproducible */
+    tci_unit_facts *units;   /* NULL: units take what has a form for them, as on a processor */
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
@@ -209,11 +216,13 @@ typedef struct tci_fusion {
     int32_t round;        /* the one at hand, from 1 on; 0 before the first */
     int32_t first_forced; /* place of the first value that it forced into memory */
     tci_undo trail;
-    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done */
+    int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done; */
+    int32_t n_lowered;          /* groups that took no kernel of an earlier fusion */
     tci_node **walk;
-    int cap_walk;     /* a stack */
-    tci_table known;  /* a tci_pnode for each of nodes */
-    tci_table probes; /* of a node the tci_found_root that was found last, or NULL */
+    int cap_walk;        /* a stack */
+    tci_table known;     /* a tci_pnode for each of nodes */
+    tci_table probes;    /* of a node the tci_found_root that was found last, or NULL */
+    tci_plan_made *made; /* per group: its kernel; NULL: none is lowered */
     tci_refusal *refusals;
     int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
@@ -303,6 +312,8 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
+/* plan/shapes.c: elements of leaf n's memory from its first to its last one. */
+TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
@@ -345,6 +356,12 @@ TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int w
  * whole. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
+/* The value that x is, spread along axes and with its axes moved; at[i]: which of its axes axis i
+ * of x is, -1: none of several elements. */
+TCI_FN const tci_node *tci_rfactor_spread_of(tci_scratch *s, const tci_node *x, int *at);
+/* plan/factored_sum.c: sum n, which is cut in chunks, with the factors outside that are the same
+ * along what it sums; NULL: there are none. */
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
@@ -410,13 +427,14 @@ TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, 
 /* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
  * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
  * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
- * none; late: as in tci_fusion. Tells in `why` what was refused, and what got memory. */
+ * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and
+ * what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
-                                 tci_str *why);
+                                 tci_unit_facts *units, tci_str *why);
 /* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
  * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
  * beside those that they take the place of; late is the set of what it computes behind the peak. */
@@ -537,9 +555,23 @@ typedef struct tci_lowered {
     tci_node **literals;
     tci_node **dividing; /* RESHAPEs that leave divisions in its index expressions */
     int32_t n_dividing;
+    bool lacks_unit; /* its contraction's order is a unit's, which has no form for this kernel */
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine);
+/* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
+ * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
+ * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * decides. */
+TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
+/* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
+ * lowering of p's group; */
+TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
+                           tci_plan_made *made);
+/* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there
+ * is none. */
+TCI_FN const tci_plan_made *tci_reuse_find(tci_scratch *s, const tci_fusion *f, int group,
+                                           tci_lowered *low);
 /* g is a collective's, which tci_plan_lower starts: the step that waits for it. */
 TCI_FN tci_lowered tci_plan_lower_wait(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                        tci_plan *plan);
@@ -574,8 +606,14 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* The classes of units and instructions that kernel k's reductions have. */
-TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+/* As tci_plan_unit_of sees an operand of a contraction: is n movement, padding or a widening
+ * that is not stored; and what is n read from? */
+TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
+TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
+enum { TCI_CLASS_ANY = -1 };
+/* The classes of units and instructions that kernel k's reductions have; unit: the one that its
+ * contraction may have. */
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit);
 /* Lines on which class kernel k of group g would have if it need not be reproducible. */
 TCI_FN void tci_class_report(const tci_fusion *f, const tci_group *g, tci_kernel *k,
                              tci_machine machine, tci_str *orders);

@@ -25,21 +25,15 @@ enum {
 
 /* ---- values ---- */
 
-static bool tci_init_is_listed(const tci_node *n, tci_node *const *list, int n_list)
-{
-    for (int i = 0; i < n_list; i++) {
-        if (list[i] == n) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* changed: leaves that the program's effects change. */
 static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                                  tci_node *const *changed, int n_changed)
 {
     bool has_inputs = false;
+    tci_table of_runs = tci_table_in(f->s, sizeof(bool));
+    for (int i = 0; i < n_outputs + n_changed; i++) {
+        tci_table_add(&of_runs, i < n_outputs ? outputs[i] : changed[i - n_outputs]);
+    }
     for (int i = 0; i < f->nodes.n; i++) {
         has_inputs |= f->nodes.items[i]->op == TCI_OP_INPUT;
     }
@@ -47,8 +41,7 @@ static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_
         const tci_node *n = f->nodes.items[i];
         bool once = n->op != TCI_OP_INPUT && tci_build_is_known(n->rank, n->shape) &&
                     (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
-                    !tci_init_is_listed(n, outputs, n_outputs) &&
-                    !tci_init_is_listed(n, changed, n_changed);
+                    !tci_table_has(&of_runs, n);
         for (int j = 0; j < n->n_in; j++) {
             once = once && tci_pnode_of(f, n->in[j])->once;
         }

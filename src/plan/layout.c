@@ -146,9 +146,38 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
+/* The axis of x that will lie fastest in memory, as far as this pass says. */
+static int tci_layout_lies(const tci_layout *l, const tci_node *x)
+{
+    const tci_layout_want want = tci_layout_of(l, x);
+    return want.stored ? want.axis : want.set ? -1 : x->rank - 1;
+}
+
+/* Contraction n of each channel alone is wanted as the image is that it reads through windows: each
+ * element of that is read for many results, which are stored once. */
+static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
+        tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
+        for (int a = 0; a < n->rank && source; a++) {
+            const int64_t label = tci_contract_labels(n, 2)[a];
+            const int at = tci_contract_axis(n, i, label);
+            if (at >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
+                tci_plan_image_axis(x, source, at) == tci_layout_lies(l, source)) {
+                tci_layout_ask(l, n, a, false);
+            }
+        }
+    }
+}
+
 /* n is wanted as its operands are. */
 static void tci_layout_pass_up(tci_layout *l, const tci_node *n)
 {
+    if (n->op == TCI_OP_CONTRACT) {
+        tci_layout_pass_alone(l, n);
+        return;
+    }
     for (int i = 0; i < n->n_in; i++) {
         tci_layout_want want = tci_layout_of(l, n->in[i]);
         for (int a = 0; a < n->rank && want.set; a++) {
@@ -303,8 +332,7 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
-               tci_layout_of(l, image).axis == axis;
+        lies = lies && axis >= 0 && axis == tci_layout_lies(l, image);
     }
     return lies;
 }

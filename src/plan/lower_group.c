@@ -50,6 +50,8 @@ typedef struct tci_pk {
     tci_plan *plan;
     tci_kernel *k;
     tci_lower l;
+    int (*access)(tci_lower *l, tci_node *n, const int *idx, int guard);
+    int (*literal)(tci_lower *l, tci_node *n);
     tci_machine machine;
     int32_t attempt;
     tci_pk_family outer;
@@ -317,8 +319,13 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 
 /* ---- what nodes are to this kernel ---- */
 
+/* plan NULL: a contraction alone, whose one output is no buffer. */
 static int tci_pk_operand(tci_pk *p, int buffer, bool is_output)
 {
+    if (!p->plan) {
+        const tci_node *n = p->f->roots[0].node;
+        return tci_kernel_operand(p->k, (tc_dtype)n->dtype, is_output, tci_node_count(n));
+    }
     for (int i = 0; i < p->n_operand_buffers; i++) {
         if (p->operand_buffers[i] == buffer && p->k->operands[i].is_output == is_output) {
             return i;
@@ -878,8 +885,8 @@ static void tci_pk_attempt(tci_pk *p)
     p->attempt++;
     tci_lower_init(&p->l, p->s, p->k);
     p->l.user = p;
-    p->l.access = tci_pk_access;
-    p->l.literal = tci_pk_literal;
+    p->l.access = p->access;
+    p->l.literal = p->literal;
     tci_pk_make_axes(p, &p->outer, false);
     for (int f = 0; f < p->n_families; f++) {
         tci_pk_make_axes(p, &p->families[f], true);
@@ -923,6 +930,17 @@ static bool tci_pk_split_any(tci_pk *p, bool rows)
         done = tci_pk_split(p, &p->families[f], axis, factor);
     }
     return done;
+}
+
+/* Lowers the group until no axis is to be split; rows: as in tci_pk_split_any. */
+static void tci_pk_attempts(tci_pk *p, bool rows)
+{
+    for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
+        tci_pk_attempt(p);
+        if (!tci_pk_split_any(p, rows)) {
+            break;
+        }
+    }
 }
 
 /* Of the RESHAPEs that leave divisions those that this kernel computes. */
@@ -1009,10 +1027,100 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     return out;
 }
 
+/* ---- contractions alone ---- */
+
+/* Memory is what tci_class_operand_of finds. */
+static int tci_pk_access_alone(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_pk *p = l->user;
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    if (n == p->f->roots[0].node || tci_op_is(n->op, TCI_IS_NUMBER) || tci_class_moves(p->f, n)) {
+        return -1;
+    }
+    int operand = tci_pk_literal(l, n);
+    if (operand == p->k->n_operands) {
+        tci_kernel_operand(p->k, (tc_dtype)n->dtype, false, tci_plan_leaf_extent(n));
+    }
+    int x = tci_lower_offset(l, n->rank, n->shape, tci_plan_is_leaf(n) ? n->strides : NULL, idx);
+    return tci_lower_load(l, operand, t, x, guard);
+}
+
+static int tci_pk_literal_alone(tci_lower *l, tci_node *n)
+{
+    (void)l;
+    return (int)n->id;
+}
+
+static tci_kernel *tci_pk_lower_alone(const tci_fusion *f, const tci_root *r, tci_machine machine)
+{
+    tci_fusion alone = *f;
+    tci_root root = *r;
+    int32_t member = 0, red_of = -1;
+    tci_group g = {.n_outer = r->n_out,
+                   .outer = r->domain,
+                   .roots = &member,
+                   .n_roots = 1,
+                   .has_contract = true};
+    root.outer_of = TCI_NEW_ARRAY(f->s, int32_t, r->n_domain + 1);
+    for (int i = 0; i < r->n_domain; i++) {
+        root.outer_of[i] = i < r->n_out ? i : -1;
+    }
+    root.group = root.buffer = root.n_outputs = 0;
+    alone.roots = &root;
+    alone.groups = &g;
+    alone.n_roots = alone.n_groups = 1;
+    tci_pk p = {.s = f->s,
+                .f = &alone,
+                .g = &g,
+                .machine = machine,
+                .red_of = &red_of,
+                .access = tci_pk_access_alone,
+                .literal = tci_pk_literal_alone};
+    p.outer = tci_pk_make_family(f->s, g.n_outer, g.outer);
+    tci_pk_find_families(&p);
+    tci_pk_attempts(&p, false);
+    p.k->vector = TCI_VEC_OUTER;
+    tci_kernel *k = tci_kernel_finish(p.k);
+    return tci_kernel_crop(k, TCI_NEW_ARRAY(f->s, tci_dim, k->n_operands + 1));
+}
+
+TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine)
+{
+    if (!f->units || !tci_dtype_is_float((tc_dtype)r->node->dtype)) {
+        return TCI_CLASS_ANY;
+    }
+    int32_t *order = tci_table_at(&f->units->of, r->node);
+    if (*order == 0) {
+        tci_kernel *k = tci_pk_lower_alone(f, r, machine);
+        tci_class_choose(k, machine, TCI_CLASS_ANY);
+        bool unit = k->reds[0].order == TCI_ORDER_MATRIX || k->reds[0].order == TCI_ORDER_TF32;
+        *order = 1 + (unit ? k->reds[0].order : TCI_ORDER_CHAIN);
+    }
+    return *order - 1;
+}
+
+/* The same of the contraction of group g; of groups that have none or keep rows TCI_CLASS_ANY. */
+static int tci_pk_unit_of_group(const tci_fusion *f, const tci_group *g, tci_machine machine)
+{
+    for (int i = 0; i < g->n_roots && g->has_contract && !g->keeps; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        if (r->kind == TCI_ROOT_CONTRACT) {
+            return tci_plan_unit_of(f, r, machine);
+        }
+    }
+    return TCI_CLASS_ANY;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {
-    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan, .machine = machine};
+    tci_pk p = {.s = s,
+                .f = f,
+                .g = g,
+                .plan = plan,
+                .machine = machine,
+                .access = tci_pk_access,
+                .literal = tci_pk_literal};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
     p.red_of = plan->red_of;
     if (f->roots[g->roots[0]].kind == TCI_ROOT_CUSTOM) {
@@ -1022,17 +1130,14 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     tci_pk_find_families(&p);
     bool linked = tci_root_is_linked(f->roots[g->roots[0]].node);
     const bool rows = tci_class_of_group(f, g).lanes;
-    for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
-        tci_pk_attempt(&p);
-        if (!tci_pk_split_any(&p, (machine.reproducible && rows) || linked)) {
-            break;
-        }
-    }
+    tci_pk_attempts(&p, (machine.reproducible && rows) || linked);
     p.k->vector = rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER;
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
-    tci_class_choose(out.kernel, machine);
+    int unit = tci_pk_unit_of_group(f, g, machine);
+    tci_class_choose(out.kernel, machine, unit);
+    out.lacks_unit = unit > TCI_ORDER_CHAIN && out.kernel->reds[0].order != unit;
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES

@@ -45,7 +45,7 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
     return false;
 }
 
-TCI_FN bool tci_attention_is_by_threads(const tci_kernel *k)
+TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 {
     (void)k;
     return false;
@@ -56,19 +56,19 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
     (void)k, (void)machine;
 }
 
-TCI_FN bool tci_backward_fits(const tci_kernel *k, tci_machine machine)
+TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
 {
     (void)k, (void)machine;
     return false;
 }
 
-TCI_FN void tci_backward_set_orders(tci_kernel *k, tci_machine machine)
+TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
 {
     (void)k, (void)machine;
 }
 
-TCI_FN bool tci_product_by_warps(const tci_kernel *k, const tci_machine *machine,
-                                 tci_product_unit *unit)
+TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
+                               tci_mma_sync_unit *unit)
 {
     (void)k, (void)machine, (void)unit;
     return false;
@@ -88,6 +88,12 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
 }
 
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
+{
+    (void)a, (void)n;
+    return NULL;
+}
+
+TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
 {
     (void)a, (void)n;
     return NULL;

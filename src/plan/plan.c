@@ -38,20 +38,6 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
     return p->n_buffers - 1;
 }
 
-/* Elements from the lowest to the highest that a leaf's strides reach. */
-static tci_dim tci_plan_leaf_extent(const tci_node *n)
-{
-    if (tci_node_count(n) == 0 || !n->strides) {
-        return tci_node_count(n);
-    }
-    int64_t extent = 1;
-    for (int i = 0; i < n->rank; i++) {
-        int64_t stride = tci_dim_known(n->strides[i]);
-        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
-    }
-    return extent;
-}
-
 static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 {
     for (int b = 0; b < p->n_buffers; b++) {
@@ -139,14 +125,13 @@ static int tci_plan_add_kernel(tci_scratch *s, tci_plan *p, tci_plan_texts *text
     return p->n_kernels - 1;
 }
 
-static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k)
+/* The number of kernel k in p, which has that text. */
+static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k,
+                                 const tci_plan_made *made)
 {
-    tci_str text = {.s = s};
-    tci_kernel_print(&text, k);
-    tci_hash hash = tci_hash_bytes(text.text, text.n);
     for (int i = 0; i < p->n_kernels; i++) {
-        const char *have = texts->items[i].text, *want = text.text;
-        if (texts->items[i].hash.lo == hash.lo) {
+        const char *have = texts->items[i].text, *want = made->text;
+        if (texts->items[i].hash.lo == made->hash.lo) {
             while (*have && *have == *want) {
                 have++;
                 want++;
@@ -156,7 +141,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
             }
         }
     }
-    return tci_plan_add_kernel(s, p, texts, k, text.text, hash);
+    return tci_plan_add_kernel(s, p, texts, k, made->text, made->hash);
 }
 
 /* Memory of the user that is only looked at another way: movement alone copies nothing. */
@@ -195,8 +180,27 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
     while (f->roots[g->roots[first]].kind != TCI_ROOT_CONTRACT && first < g->n_roots - 1) {
         first++;
     }
-    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_by_threads(k) &&
+    return g->on_unit && k->reds[0].order != TCI_ORDER_MATRIX && !tci_attention_is_simt(k) &&
            tci_table_add(forced, f->roots[g->roots[first]].node);
+}
+
+/* A group whose contraction has an order of a unit that has no form for the kernel: operands are
+ * forced into memory, or, where they are, no reader shares a kernel with the contraction. True when
+ * it is one that may be changed. */
+static bool tci_plan_part_unit(const tci_fusion *f, const tci_group *g, const tci_lowered *low,
+                               tci_table *forced, tci_table *cuts)
+{
+    bool any = false;
+    for (int i = 0; i < g->n_roots && low->lacks_unit; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        bool contract = r->kind == TCI_ROOT_CONTRACT;
+        for (int n = 0; n < (contract ? r->node->n_in : 0); n++) {
+            tci_node *x = tci_class_operand_of(f, r->node->in[n]);
+            any |= !tci_op_is(x->op, TCI_IS_MEMORY | TCI_IS_NUMBER) && tci_table_add(forced, x);
+        }
+        any |= contract && !any && tci_table_add(cuts, r->node);
+    }
+    return any;
 }
 
 /* A linked SCAN of more loads than registers hold of a part: what it runs over is forced into
@@ -224,7 +228,7 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
         half |= tci_dtype_is_half((tc_dtype)k->operands[i].dtype);
     }
     bool lines = machine.block_threads > 0
-                     ? tci_attention_fits(k, machine) || tci_backward_fits(k, machine)
+                     ? tci_attention_fits(k, machine) || tci_attn_grad_fits(k, machine)
                      : !half || machine.matrix_units == 0 || tci_matrix_keeps(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;
@@ -232,12 +236,21 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
     return lines;
 }
 
-/* The step of group number `group` that a lowered kernel is. */
-static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
-                               tci_plan_texts *texts, const tci_lowered *low, int group)
+/* The text of a kernel that was lowered just now. */
+static tci_plan_made tci_plan_printed(tci_scratch *s, const tci_kernel *k)
 {
+    tci_str text = {.s = s};
+    tci_kernel_print(&text, k);
+    return (tci_plan_made){k, tci_hash_bytes(text.text, text.n), text.text, NULL, NULL};
+}
+
+/* The step of group number `group` that a lowered kernel is. */
+static void tci_plan_push_step(tci_scratch *s, tci_plan *p, tci_plan_texts *texts,
+                               const tci_lowered *low, int group, const tci_plan_made *made)
+{
+    const tci_fusion *f = p->fusion;
     tci_kernel_need_dims(s, low->kernel); /* and not only where all is verified */
-    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel),
+    tci_step step = {tci_plan_kernel_index(s, p, texts, low->kernel, made),
                      low->operand_buffers,
                      low->offsets,
                      TCI_NEW_ARRAY(s, int32_t, low->kernel->n_literals + 1),
@@ -250,19 +263,48 @@ static void tci_plan_push_step(tci_scratch *s, tci_plan *p, const tci_fusion *f,
         step.literals[j] = tci_pnode_of(f, low->literals[j])->buffer;
     }
     TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
-    p->made[group] = (tci_plan_made){low->kernel, texts->items[step.kernel].hash};
+    f->made[group] = *made;
 }
 
-/* False: made in vain, some more values are forced into memory now, as `stored` says; forced NULL:
- * none are. */
-static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f, tci_table *forced,
-                           tci_str *stored)
+/* Lowers group number `group` of p, or takes the kernel of an equal group of an earlier plan. */
+static tci_lowered tci_plan_lower_group(tci_scratch *s, tci_plan *p, tci_plan_texts *texts,
+                                        int group, tci_machine machine)
+{
+    tci_fusion *f = p->fusion;
+    tci_lowered low;
+    const tci_plan_made *found = tci_reuse_find(s, f, group, &low);
+    if (found) {
+        tci_plan_push_step(s, p, texts, &low, group, found);
+        return low;
+    }
+    f->n_lowered++;
+    low = tci_plan_lower(s, f, &f->groups[group], p, machine);
+    tci_plan_made made = tci_plan_printed(s, low.kernel);
+    if (!low.kernel->call) {
+        tci_reuse_note(s, p, &low, &made);
+    }
+    tci_plan_push_step(s, p, texts, &low, group, &made);
+    if (tci_plan_comm(p, p->n_steps - 1)) {
+        low = tci_plan_lower_wait(s, f, &f->groups[group], p);
+        made = tci_plan_printed(s, low.kernel);
+        tci_plan_push_step(s, p, texts, &low, group, &made);
+    }
+    for (int r = 0; r < f->groups[group].n_roots; r++) {
+        p->red_of[f->groups[group].roots[r]] = -1;
+    }
+    return low;
+}
+
+/* False: made in vain, some more values are forced into memory now, as `stored` says, or cut from
+ * their readers; last: only those that an order of a unit asks for. */
+static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f, bool last,
+                           tci_table *forced, tci_table *cuts, tci_str *stored)
 {
     tci_scratch *s = m->s;
     tci_machine machine = m->machine;
     tci_plan_texts texts = {0};
     bool any = false;
-    p->made = TCI_NEW_ARRAY(s, tci_plan_made, f->n_groups + 1);
+    f->made = TCI_NEW_ARRAY(s, tci_plan_made, f->n_groups + 1);
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
     for (int i = 0; i < f->n_roots; i++) {
         p->red_of[i] = -1;
@@ -277,20 +319,13 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
             TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, repeat);
             continue;
         }
-        tci_lowered low = tci_plan_lower(s, f, g, p, machine);
-        tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
-        if (tci_plan_comm(p, p->n_steps - 1)) {
-            low = tci_plan_lower_wait(s, f, g, p);
-            tci_plan_push_step(s, p, f, &texts, &low, f->order[i]);
-        }
-        any |= forced && tci_plan_store_divided(&low, forced, stored);
-        any |= forced && tci_plan_part(f, g, low.kernel, forced);
-        any |= forced && tci_plan_part_scan(f, g, low.kernel, forced);
+        tci_lowered low = tci_plan_lower_group(s, p, &texts, f->order[i], machine);
+        any |= !last && tci_plan_store_divided(&low, forced, stored);
+        any |= !last && tci_plan_part(f, g, low.kernel, forced);
+        any |= !last && tci_plan_part_scan(f, g, low.kernel, forced);
+        any |= tci_plan_part_unit(f, g, &low, forced, cuts);
         if (g->kernel > 0 && !tci_plan_takes_pairs(low.kernel, machine)) {
             f->joined[g->kernel - 1] = false;
-        }
-        for (int r = 0; r < g->n_roots; r++) {
-            p->red_of[g->roots[r]] = -1;
         }
     }
     return !any;
@@ -311,6 +346,8 @@ typedef struct tci_plan_job {
     const tci_fusion *like; /* of an earlier plan of the same graph; or NULL */
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_scores_kernels *pairs;
+    tci_unit_facts *units; /* as in tci_fusion */
+    bool is_trial;         /* compared with another plan, then dropped: nobody reads its reports */
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
@@ -324,13 +361,12 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     for (int round = 1;; round++) {
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, like, j->forced,
                                       j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
-                                      m->machine, &p->why);
+                                      m->machine, j->units, j->is_trial ? NULL : &p->why);
         p->fusion = f;
         like = f;
         tci_plan_leaf_buffers(p, f, m->literals, m->n_literals);
         tci_plan_root_buffers(m->s, p, f, j->outputs, j->n_outputs);
-        bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(m, p, f, last ? NULL : j->forced, stored)) {
+        if (tci_plan_steps(m, p, f, round >= TCI_PLAN_ROUNDS, j->forced, j->cuts, stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -487,11 +523,12 @@ static void tci_plan_report_trials(const tci_plan_job *j, const tci_plan *p,
 {
     for (int i = 0; i < n; i++) {
         const tci_suspect *s = &list[i];
+        const tci_kernel *k = p->fusion->made[s->group].kernel;
         if (s->best < 0 && s->nearest >= 0) {
             tci_str_printf(j->tried,
                            "%s: %.1f us by the model as it is, %.1f us with %s in memory; best of "
                            "%d values tried\n",
-                           p->made[s->group].kernel->name, s->kept * 1e-3, s->refused * 1e-3,
+                           k->name, s->kept * 1e-3, s->refused * 1e-3,
                            tci_op_name(s->edges[s->nearest]->op), s->n_tried);
         }
     }
@@ -510,6 +547,7 @@ static void tci_plan_try(const tci_plan_job *j, const tci_plan *start, const tci
     }
     tci_plan_job trial = tci_plan_cut(&s, j, list, n, edge);
     trial.like = p->fusion;
+    trial.is_trial = true;
     tci_plan q;
     tci_str stored = {.s = &s};
     tci_plan_restart(&s, &q, start, p);
@@ -641,6 +679,8 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
     tci_scores_kernels pairs = {.n = 0};
+    tci_unit_facts units = {tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t))};
+    job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? &units : NULL;
     job.forced = &forced;
     job.pairs = &pairs;
     tci_table cuts = tci_table_in(s, sizeof(bool));

@@ -104,10 +104,19 @@ typedef struct tci_span { /* steps that are repeated */
     int32_t n_carried, cap_carried;
 } tci_span;
 
+/* An operand of a lowered group, for any plan of the same graph: the program's buffer number
+ * `which`; with a node that node's root's, -1: its buffer, else number `which` of its outputs. */
+typedef struct tci_reuse_operand {
+    const tci_node *node;
+    int32_t which;
+} tci_reuse_operand;
 /* The kernel that a group became, and the hash of its text. */
 typedef struct tci_plan_made {
     const tci_kernel *kernel;
-    tci_hash text;
+    tci_hash hash;
+    const char *text;
+    struct tci_lowered *low; /* NULL: of one step alone, as calls and repetitions */
+    const tci_reuse_operand *operands;
 } tci_plan_made;
 
 typedef struct tci_plan {
@@ -137,8 +146,7 @@ typedef struct tci_plan {
     tci_str routes; /* one line a contraction: how it is computed, and what else fits */
     tci_str tried;  /* kernels that trials leave whole, and what their parts would take */
     tci_str again;  /* what is computed again to need less memory at once, a line */
-    struct tci_fusion *fusion;  /* the groups that its kernels were made of; while compiling */
-    struct tci_plan_made *made; /* per group of it: its kernel; while planning */
+    struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
     const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
 } tci_plan;

@@ -310,21 +310,6 @@ static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
     }
 }
 
-TCI_FN void tci_store_begin(tci_fusion *f)
-{
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
-        tci_node *n = f->nodes.items[i];
-        p->home = p->group = p->operand_of = -1;
-        p->drawn = tci_store_is_drawn(f, n);
-        p->index = tci_store_index(f, n);
-        p->guards = tci_store_is_guard(f, n);
-        if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced) {
-            tci_store_force(f, n, TCI_WHY_APART);
-        }
-    }
-}
-
 /* Is n made, by one operation, of folds of pairs alone (plan/score_recompute.h)? On a machine of
  * blocks their kernels have forms that take such values from the folds, as a weight's divisor. */
 static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
@@ -339,6 +324,23 @@ static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
                 (tci_op_is_reduce(in->op) && tci_pnode_of(f, in)->kernel > 0);
     }
     return folds;
+}
+
+TCI_FN void tci_store_begin(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode *p = tci_pnode_of(f, f->nodes.items[i]);
+        tci_node *n = f->nodes.items[i];
+        p->home = p->group = p->operand_of = -1;
+        p->drawn = tci_store_is_drawn(f, n);
+        p->index = tci_store_index(f, n);
+        p->guards = tci_store_is_guard(f, n);
+        bool fused = p->kernel > 0 || tci_store_is_of_folds(f, n); /* attention is one kernel */
+        if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced &&
+            !fused) {
+            tci_store_force(f, n, TCI_WHY_APART);
+        }
+    }
 }
 
 /* Would storing n, which another home evaluated too, cost less than that? */

@@ -345,16 +345,44 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 
 /* ---- the choice ---- */
 
-TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
+/* True if n is movement, padding or a widening of what is in memory. */
+TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n)
+{
+    bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                  tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+    bool moves = widens || n->op == TCI_OP_PAD || n->op == TCI_OP_BARRIER ||
+                 tci_op_is(n->op, TCI_IS_VIEW);
+    return moves && !tci_table_has(f->units->stored, n);
+}
+
+TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n)
+{
+    while (tci_class_moves(f, n)) {
+        n = n->in[0];
+    }
+    return n;
+}
+
+/* Gives the contraction of k the order of a unit that has a form for it, if it is the one that the
+ * contraction may have. */
+static void tci_class_give_unit(tci_kernel *k, tci_korder order, int unit)
+{
+    if (unit == TCI_CLASS_ANY || unit == (int)order) {
+        k->reds[0].order = (uint8_t)order;
+        k->reds[0].order_n = 0;
+    }
+}
+
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit)
 {
     for (int r = 0; r < k->n_reds; r++) {
         tci_kred *red = &k->reds[r];
         red->points = (uint8_t)tci_matrix_lane_points(k, red, machine);
     }
-    tci_product_unit unit;
-    if (!machine.reproducible && tci_product_by_warps(k, &machine, &unit) && !unit.is_exact) {
-        k->reds[0].order = unit.dtypes[0] == TC_F32 ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
-        k->reds[0].order_n = 0;
+    tci_mma_sync_unit warps;
+    if (!machine.reproducible && tci_mma_sync_takes(k, &machine, &warps) && !warps.is_exact) {
+        bool single = warps.dtypes[0] == TC_F32;
+        tci_class_give_unit(k, single ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX, unit);
     }
     if (tci_matrix_packs(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
@@ -364,8 +392,7 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         const tci_kinst *factor = &k->insts[tci_matrix_factor(k, 0)];
         bool single = k->operands[tci_kinst_number(factor)].dtype == TC_F32;
-        k->reds[0].order = single ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX;
-        k->reds[0].order_n = 0;
+        tci_class_give_unit(k, single ? TCI_ORDER_TF32 : TCI_ORDER_MATRIX, unit);
         k->reds[0].points = 0;
     }
     for (int r = 0; !machine.reproducible && tci_matrix_keeps(k, machine) && r < k->n_reds; r++) {
@@ -378,8 +405,8 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);
     }
-    if (!machine.reproducible && tci_backward_fits(k, machine)) {
-        tci_backward_set_orders(k, machine);
+    if (!machine.reproducible && tci_attn_grad_fits(k, machine)) {
+        tci_attn_grad_set_orders(k, machine);
     }
 }
 
@@ -422,7 +449,7 @@ TCI_FN void tci_class_report(const tci_fusion *f, const tci_group *g, tci_kernel
     now = k->reds[0];
     k->reds = tci_scratch_copy(k->s, before, sizeof(*before) * (size_t)k->n_reds);
     tci_class_order_of(f, first->node, machine, &k->reds[0]);
-    tci_class_choose(k, machine);
+    tci_class_choose(k, machine, TCI_CLASS_ANY);
     if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
         tci_str_printf(orders, "%s: ", k->name);
         tci_kernel_print_order(orders, &now);

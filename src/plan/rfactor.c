@@ -12,7 +12,7 @@ enum {
     TCI_RFACTOR_FEW = 64,           /* results up to which a reduction is cut */
     TCI_RFACTOR_MANY = 65536,       /* reduced elements from which it is cut */
     TCI_RFACTOR_CHUNK = 32768,      /* elements a chunk aims at */
-    TCI_RFACTOR_ROWS = 96,          /* rows that keep most of any device busy, a block each */
+    TCI_RFACTOR_ROWS = 32,          /* rows that keep most of any device busy, a block each */
     TCI_RFACTOR_BLOCK_LANES = 1024, /* results that one block makes side by side */
     TCI_RFACTOR_LONG_COLUMN = 128,  /* elements of a column that is cut, */
     TCI_RFACTOR_BLOCK_COLUMN = 16,  /* least elements that one thread then folds, */
@@ -384,6 +384,9 @@ static tci_node *tci_rfactor_devsq_by_chunks(const tci_algo *a, const tci_node *
     tci_dim each = tci_dim_div(tci_node_count(c->x), tci_node_count(part));
     tci_dim all = tci_dim_div(tci_node_count(c->x), tci_node_count(sum));
     tci_node *means = tci_rfactor_mean(a, part, each);
+    if (a->machine.block_threads > 0) {
+        tci_algo_force(a, means); /* divided once: the few threads that join them would wait */
+    }
     tci_node *own = tci_rfactor_deviations(a, c->x, means, c->n_axes, c->axes);
     tci_node *mean = tci_rfactor_mean(a, tci_rfactor_join_by(a, c, TCI_OP_SUM, part, sum), all);
     tci_node *far[2] = {tci_rfactor_deviations(a, means, mean, c->n_parts, c->parts),
@@ -391,6 +394,91 @@ static tci_node *tci_rfactor_devsq_by_chunks(const tci_algo *a, const tci_node *
     far[0] = tci_build_ew(a->g, TCI_OP_MUL, far);
     far[1] = tci_rfactor_chunk_by(a, c, TCI_OP_SUM, own);
     return tci_rfactor_join_by(a, c, TCI_OP_SUM, tci_build_ew(a->g, TCI_OP_ADD, far), sum);
+}
+
+/* One step of a walk down: where the axes of x, at[i], are in what x reshapes; -1: they have one
+ * element. False: it is more than axes of one element that come and go. */
+static bool tci_rfactor_below_reshape(tci_scratch *s, const tci_node *x, int n, int *at)
+{
+    const tci_node *in = x->in[0];
+    int *to = TCI_NEW_ARRAY(s, int, x->rank + 1), from = 0;
+    for (int i = 0; i < x->rank; i++) {
+        while (x->shape[i] != 1 && from < in->rank && in->shape[from] == 1) {
+            from++;
+        }
+        to[i] = x->shape[i] == 1 ? -1 : from;
+        if (x->shape[i] != 1 && (from == in->rank || in->shape[from++] != x->shape[i])) {
+            return false;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        at[i] = at[i] < 0 ? -1 : to[at[i]];
+    }
+    return true;
+}
+
+TCI_FN const tci_node *tci_rfactor_spread_of(tci_scratch *s, const tci_node *x, int *at)
+{
+    const int rank = x->rank;
+    for (int i = 0; i < rank; i++) {
+        at[i] = x->shape[i] == 1 ? -1 : i;
+    }
+    while (x->op == TCI_OP_EXPAND || x->op == TCI_OP_PERMUTE ||
+           (x->op == TCI_OP_RESHAPE && tci_rfactor_below_reshape(s, x, rank, at))) {
+        for (int i = 0; i < rank && x->op != TCI_OP_RESHAPE; i++) {
+            const bool gone = at[i] < 0 || (x->op == TCI_OP_EXPAND && x->in[0]->shape[at[i]] == 1);
+            at[i] = gone ? -1 : x->op == TCI_OP_PERMUTE ? (int)x->attr[at[i]] : at[i];
+        }
+        x = x->in[0];
+    }
+    return x;
+}
+
+/* True if `over` is m, which has the shape of reduction n, along the axes that n reduces. */
+static bool tci_rfactor_is_spread(tci_scratch *s, const tci_node *over, const tci_node *m,
+                                  const tci_node *n)
+{
+    int *at = TCI_NEW_ARRAY(s, int, over->rank + 1);
+    bool spread = tci_rfactor_spread_of(s, over, at) == m;
+    for (int i = 0, kept = 0; i < over->rank && spread; i++) {
+        const bool reduced = tci_build_label(n->attr, n->n_attr, i) >= 0;
+        spread = at[i] == (reduced || over->shape[i] == 1 ? -1 : kept);
+        kept += !reduced;
+    }
+    return spread;
+}
+
+/* A sum of (x - m) squared whose m, the mean of x, is cut, by blocks of threads: each part has a
+ * mean of its own, so that no part waits for m and x is read once for both. */
+static tci_node *tci_rfactor_cut_squares(const tci_algo *a, tci_node *n)
+{
+    const tci_node *square = n->in[0];
+    const tci_node *off = square->op == TCI_OP_SQUARE ||
+                                  (square->op == TCI_OP_MUL && square->in[0] == square->in[1])
+                              ? square->in[0]
+                              : n;
+    const tc_dtype t = (tc_dtype)n->dtype;
+    tci_rfactor_chunks chunks;
+    if (a->machine.block_threads == 0 || n->op != TCI_OP_SUM || off->op != TCI_OP_SUB ||
+        off->dtype != n->dtype || tci_dtype_is_half(t)) {
+        return NULL;
+    }
+    tci_node *x = off->in[0];
+    tci_node *sum = tci_graph_node(a->g, TCI_OP_SUM, t, n->rank, n->shape, 1, &x, n->n_attr,
+                                   n->attr);
+    if (!tci_rfactor_cut(a, sum, &chunks) || chunks.padded) {
+        return NULL;
+    }
+    tci_node *cut = tci_plan_split(a, sum);
+    tci_node *mean = tci_rfactor_mean(a, cut, tci_dim_div(tci_node_count(x), tci_node_count(sum)));
+    if (!tci_rfactor_is_spread(a->s, off->in[1], mean, n)) {
+        return NULL;
+    }
+    tci_dim parts = tci_dim_div(tci_node_count(cut->in[0]), tci_node_count(cut));
+    tci_str_printf(a->orders,
+                   "sum of (x - mean) squared: %lld parts, each with a mean of its own\n",
+                   (long long)tci_dim_known(parts));
+    return tci_rfactor_devsq_by_chunks(a, sum, &chunks);
 }
 
 /* The SUM of x over the axes of fold n, of its class. */
@@ -464,6 +552,10 @@ TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)
         made = tci_rfactor_reproducible(a, n);
     } else {
         made = tci_rfactor_cut_powers(a, n);
+        made = made ? made : tci_rfactor_cut_squares(a, n);
+        if (!made && tci_rfactor_cut(a, n, &(tci_rfactor_chunks){0})) {
+            made = tci_plan_factored_sum(a, n);
+        }
         made = made ? made : tci_plan_split(a, n);
     }
     return made ? made : n;

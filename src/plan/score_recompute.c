@@ -18,6 +18,10 @@
  * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
  * values, so they have the same bits.
  *
+ * On a GPU fused attention has a class of its own (STEPS), so it must not depend on who else reads
+ * the scores. A taker of powers whose set does not fit, because a pair is an output or has other
+ * users, gets copies of all that its weights are made of, if these are a set that fits.
+ *
  * Beside a GPU's matrix unit registers hold the sums of all takers of a kernel. Where these are too
  * many for them, as those of keys and of values in wide heads, each taker is a kernel.
  *
@@ -324,7 +328,7 @@ static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
     for (int e = 0; e < set->n_ends; e++) {
         const tci_scores_end *of = &set->ends[e];
         if (!of->folds && of->summed == end->summed && of->level == end->level) {
-            columns += tci_backward_columns_of(tci_scores_width(set, of));
+            columns += tci_attn_grad_columns_of(tci_scores_width(set, of));
             n++;
         }
     }
@@ -392,14 +396,19 @@ static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. */
-static bool tci_scores_is_worth(const tci_scores_set *set)
+/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. On a
+ * machine of blocks powers too: fused attention has a class of its own, so what it is follows from
+ * the graph, not from what shares its groups. */
+static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
 {
     int products = 0;
+    bool powers = false;
     for (int i = 0; i < set->n_pairs; i++) {
         products += set->pairs[i]->op == TCI_OP_CONTRACT;
+        powers = powers || set->pairs[i]->op == TCI_OP_EXP;
     }
-    return set->n_kernels > 1 || products > 1;
+    return set->n_kernels > 1 || products > 1 ||
+           (powers && !p->bands && p->a->machine.block_threads > 0);
 }
 
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
@@ -451,7 +460,7 @@ static void tci_scores_find(tci_scores *p)
             tci_scores_levels(p, &set, level);
             tci_scores_find_kernels(p, &set);
         }
-        set.fits = set.fits && (!p->out || tci_scores_is_worth(&set));
+        set.fits = set.fits && (!p->out || tci_scores_is_worth(p, &set));
         if (set.fits) {
             tci_scores_find_needs(p, &set);
         }
@@ -692,6 +701,130 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
     return any;
 }
 
+/* ---- scores of one taker ---- */
+
+/* What the copies of a taker's weights are made with. */
+typedef struct tci_scores_own {
+    const tci_scores *p;
+    const tci_node *like; /* the weights, whose shape pairs have */
+    const tci_table *now; /* what stands for nodes that are not copied */
+    tci_table made;       /* of a node its copy, or what stands for it */
+    bool powers;          /* an exponential is among them */
+} tci_scores_own;
+
+/* Pair n, a contraction, over an operand seen through RESHAPEs to its shape, one more than any copy
+ * before. */
+static tci_node *tci_scores_own_product(tci_scores_own *o, tci_node *n)
+{
+    tci_graph *g = o->p->a->g;
+    int32_t *copies = tci_table_at(o->p->copies, n);
+    tci_node *in[2] = {tci_table_get(o->now, n->in[0]), tci_table_get(o->now, n->in[1])};
+    ++*copies;
+    for (int i = 0; i < *copies; i++) {
+        in[1] = tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)in[1]->dtype, in[1]->rank, in[1]->shape,
+                               1, &in[1], 0, NULL);
+    }
+    return tci_contract_of(g, n, (tc_dtype)n->dtype, in);
+}
+
+/* The copy of n, which weights are made of: of pairs, folds of pairs, and what is made of folds in
+ * few steps; of anything else what stands for it. */
+static tci_node *tci_scores_own_of(tci_scores_own *o, tci_node *n, int depth)
+{
+    tci_node *const *found = tci_table_find(&o->made, n);
+    if (found && *found) {
+        return *found;
+    }
+    const tci_scores *p = o->p;
+    const tci_node *x = n->n_in > 0 ? n->in[0] : n;
+    bool pair = tci_scores_of(p, n)->is_made && tci_scores_same_shape(n, o->like);
+    bool fold = tci_op_is_reduce(n->op) && tci_scores_of(p, x)->is_made &&
+                tci_scores_same_shape(x, o->like);
+    bool row = !pair && !fold && depth < TCI_SCORES_ROW &&
+               tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_POINTWISE);
+    tci_node *made = tci_table_get(o->now, n);
+    if (pair && n->op == TCI_OP_CONTRACT) {
+        made = tci_scores_own_product(o, n);
+    } else if ((pair || fold || row) && depth < TCI_SCORES_NODES) {
+        tci_table in = tci_table_in(p->a->s, sizeof(tci_node *));
+        bool other = false;
+        for (int i = 0; i < n->n_in; i++) {
+            tci_node *of = tci_scores_own_of(o, n->in[i], row ? depth + 1 : 0);
+            other = other || of != tci_table_get(o->now, n->in[i]);
+            tci_table_put(&in, n->in[i], of);
+        }
+        o->powers = o->powers || (other && n->op == TCI_OP_EXP);
+        made = other ? tci_scores_like(p, n, tci_graph_rebuild(p->a->s, p->a->g, n, &in)) : made;
+    }
+    tci_table_put(&o->made, n, made);
+    return made;
+}
+
+/* True if a set that does not fit has operand x of a contraction as a pair. */
+static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
+{
+    const int number = tci_scores_of(p, x)->set;
+    return tci_scores_of(p, x)->is_made && number > 0 && !p->sets[number - 1].fits;
+}
+
+/* A taker over copies of what its weights are made of. NULL: it keeps those that it has. */
+static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
+{
+    bool may = n->op == TCI_OP_CONTRACT && (!p->given || tci_table_has(p->given, n));
+    for (int i = 0; i < 2 && may; i++) {
+        tci_scores_own own = {p, n->in[i], now, tci_table_in(p->a->s, sizeof(tci_node *)), false};
+        if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i])) {
+            continue;
+        }
+        tci_node *in[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
+        in[i] = tci_scores_own_of(&own, n->in[i], 0);
+        if (own.powers) {
+            tci_node *made = tci_contract_of(p->a->g, n, (tc_dtype)n->dtype, in);
+            tci_table_put(p->copied, n, made);
+            return made;
+        }
+    }
+    return NULL;
+}
+
+/* Gives takers of attention scores of their own where others read them too. */
+static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
+{
+    tci_scratch *s = p->a->s;
+    const tci_node_list list = p->list;
+    tci_node **before = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
+    tci_table given = tci_table_in(s, sizeof(bool));
+    for (int pass = 0; pass < 2; pass++) {
+        tci_table copied = tci_table_in(s, sizeof(tci_node *));
+        tci_table copies = tci_table_in(s, sizeof(int32_t));
+        const tci_scores_set *set;
+        bool all = true;
+        p->given = pass > 0 ? &given : NULL;
+        p->copied = &copied;
+        p->copies = &copies;
+        if (!tci_scores_rewrite(p, tci_scores_of_taker, roots, n_roots)) {
+            return;
+        }
+        tci_scores_look(p, roots, n_roots);
+        for (int i = 0; i < list.n; i++) {
+            tci_node *const *found = tci_table_find(&copied, list.items[i]);
+            const tci_node *made = found ? *found : NULL;
+            const tci_scores_fact *fact = made ? tci_table_find(&p->facts, made) : NULL;
+            bool there = fact && p->list.items[fact->at] == made;
+            bool fits = there && tci_scores_end_of(p, made, &set);
+            all = all && (!made || fits);
+            fits = fits && tci_table_add(&given, list.items[i]);
+        }
+        if (all) {
+            return;
+        }
+        for (int i = 0; i < n_roots; i++) {
+            roots[i] = before[i];
+        }
+        tci_scores_look(p, roots, n_roots);
+    }
+}
+
 /* ---- the graph with copies ---- */
 
 /* Is n made of folds, one value for each of their rows? */
@@ -908,8 +1041,8 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
 
 TCI_FN bool tci_scores_taken(tci_machine m)
 {
-    bool takes = m.block_threads > 0 ? !m.no_exchange : m.has_work || m.vector_bytes == 0;
-    return takes && !m.reproducible && !m.apart;
+    bool processor = (m.has_work || m.vector_bytes == 0) && !m.apart;
+    return (m.block_threads > 0 ? !m.no_exchange : processor) && !m.reproducible;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
@@ -922,6 +1055,9 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_scores p = {.a = a, .refused = refused, .out = out};
     tci_scores_look(&p, roots, n_roots);
+    if (a->machine.block_threads > 0) {
+        tci_scores_part(&p, roots, n_roots);
+    }
     for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {
         if (tci_scores_rewrite(&p, rules[i], roots, n_roots)) {
             tci_scores_look(&p, roots, n_roots);

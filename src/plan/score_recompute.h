@@ -55,6 +55,9 @@ typedef struct tci_scores {
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
+    const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
+    tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
+    tci_table *copies;       /* of a contraction of scores: how many copies there are (int32_t) */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)

@@ -1,4 +1,4 @@
-/* plan/shapes.c - facts of shapes that several passes ask: axes across a reshape.
+/* plan/shapes.c - facts of shapes that several passes ask: axes across a reshape, extent of a leaf.
  *
  * In: a node. Out: numbers; nothing is changed. */
 #include "group.h"
@@ -17,4 +17,18 @@ TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)
         there = tci_dim_mul(there, from->shape[i]);
     }
     return -1;
+}
+
+/* Elements from the lowest to the highest that a leaf's strides reach. */
+TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n)
+{
+    if (tci_node_count(n) == 0 || !n->strides) {
+        return tci_node_count(n);
+    }
+    int64_t extent = 1;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t stride = tci_dim_known(n->strides[i]);
+        extent += (stride < 0 ? -stride : stride) * (tci_dim_known(n->shape[i]) - 1);
+    }
+    return extent;
 }

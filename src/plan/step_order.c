@@ -15,7 +15,7 @@
  * that may be done, one that the earliest start waits for; a start as soon as it may be done, and a
  * step that waits for a collective when nothing else is left. So a layer's weight gradient comes
  * before the data gradients that its bucket does not need, and buckets travel while those are
- * computed. */
+ * computed. Updates come last. */
 #include "group.h"
 
 typedef enum tci_step_order_rule {
@@ -40,6 +40,7 @@ typedef struct tci_step_order_step {
     int32_t waits;              /* ... of steps that are not done yet */
     int32_t met;                /* the last walk that came here */
     int32_t deadline;           /* the first start that waits for it, or none */
+    bool updates;               /* it writes the new value of a parameter */
 } tci_step_order_step;
 
 typedef struct tci_step_order_buffer {
@@ -271,6 +272,11 @@ static tci_step_order tci_step_order_make(tci_scratch *s, const tci_plan *p)
     tci_step_order_order_starts(&q);
     for (int i = 0; i < p->n_assigns; i++) {
         tci_step_order_update_last(&q, &p->assigns[i]);
+        const tci_step_order_buffer *out =
+            &q.buffers[tci_plan_port(p, TCI_BUF_OUTPUT, p->assigns[i].output)];
+        for (int k = 0; k < out->n_writers; k++) {
+            q.steps[out->writers[k]].updates = true;
+        }
     }
     for (int t = 0; t < p->n_steps; t++) {
         q.most_touches = TCI_MAX(q.most_touches, q.steps[t].n_touches);
@@ -333,12 +339,17 @@ static int64_t tci_step_order_ahead(tci_step_order *q, int t, int depth)
     return best;
 }
 
-/* Lower comes first: starts, then what the earliest of them waits for; last what waits itself. */
+/* Lower comes first: starts, then what the earliest of them waits for; what waits itself; last
+ * updates that no start waits for: behind all waits they may write over parameters, as nothing can
+ * fail any more (run/program.c). */
 static int64_t tci_step_order_rank(const tci_step_order *q, int t)
 {
     const tci_comm_step *c = tci_plan_comm(q->p, t);
-    int64_t deadline = q->steps[t].deadline;
-    return !c ? deadline : c->phase == TCI_COMM_START ? -1 : (int64_t)INT32_MAX + 1 + c->number;
+    const int64_t none = INT32_MAX, deadline = q->steps[t].deadline;
+    if (!c) {
+        return q->steps[t].updates && deadline == none ? 3 * none : deadline;
+    }
+    return c->phase == TCI_COMM_START ? -1 : none + 1 + c->number;
 }
 
 /* As tci_step_order_choose, by deadlines. */

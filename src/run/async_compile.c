@@ -6,7 +6,8 @@
  * nodes, as their context may change or end meanwhile. The code goes to the caches; the program
  * is made from that and from the interpreted one, and is published by one store, so a run has
  * the one or the other. Programs of equal keys share a job. A large program has two tiers: code
- * from a quick build is published first, then the usual one (options.quick_build).
+ * from a quick build is published first, then the usual one (options.quick_build). With
+ * options.background a job is a work item of the host's threads instead.
  *
  * Rule for bits: all forms have the bits of the same program compiled at once, and those agree
  * but for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
@@ -29,9 +30,23 @@
 /* Nodes of a program from which on a quick build comes first: seconds of compilers. */
 enum { TCI_LATER_QUICK_NODES = 150 };
 
-typedef struct tci_later_job {
-    struct tci_later_job *next;
-    tci_scratch s; /* of the copy, and of all that follows */
+typedef enum tci_later_place {
+    TCI_LATER_QUEUED, /* for tc's thread */
+    TCI_LATER_HOSTED, /* the host has its work item, and has not begun it */
+    TCI_LATER_RUNNING
+} tci_later_place;
+
+typedef struct tci_later_job tci_later_job;
+/* A work item of the host's (options.background), which owns it until it is done. */
+typedef struct tci_later_item {
+    tci_later_job *job; /* under the lock; NULL: there is nothing to do any more */
+} tci_later_item;
+
+struct tci_later_job {
+    tci_later_job *next;
+    tci_later_place place;
+    tci_later_item *item; /* of a HOSTED job */
+    tci_scratch s;        /* of the copy, and of all that follows */
     const uint8_t *key;
     size_t key_bytes;   /* of the request, in s */
     tc_options options; /* strings in s */
@@ -45,26 +60,23 @@ typedef struct tci_later_job {
     int n_nodes;      /* of the request */
     tci_later *first; /* programs that wait for it */
     int cancel;       /* atomic: looked at by the compile */
-} tci_later_job;
+};
 
 static struct tci_later_process {
     tci_mutex lock;
-    tci_cond ended;         /* of a compile */
-    tci_later_job *first;   /* to be done, in order */
-    tci_later_job *current; /* is being done */
+    tci_cond ended;       /* of a compile */
+    tci_later_job *first; /* to be done or being done, in order */
     pthread_t thread;
     bool has_thread, is_idle; /* idle: the thread ends, or has ended */
 } tci_later_process = {.lock = TCI_MUTEX_INIT, .ended = TCI_COND_INIT};
 
-/* The thread is not in the child: what it was doing is to be done again. */
+/* No other thread is in the child: what they were doing, or were given, is to be done again. */
 static void tci_later_after_fork(void)
 {
     static const tci_cond none = TCI_COND_INIT;
-    tci_later_job *current = tci_later_process.current;
-    if (current) {
-        current->next = tci_later_process.first;
-        tci_later_process.first = current;
-        tci_later_process.current = NULL;
+    for (tci_later_job *j = tci_later_process.first; j; j = j->next) {
+        j->place = TCI_LATER_QUEUED;
+        j->item = NULL;
     }
     tci_later_process.has_thread = false;
     tci_later_process.ended = none;
@@ -231,6 +243,19 @@ static tc_status tci_later_swap(tci_later *l, tci_code *code)
     return status;
 }
 
+/* Takes the job out of the list; under the lock. */
+static void tci_later_unlist(tci_later_job *j)
+{
+    tci_later_job **at = &tci_later_process.first;
+    while (*at != j) {
+        at = &(*at)->next;
+    }
+    *at = j->next;
+    if (j->item) {
+        j->item->job = NULL;
+    }
+}
+
 /* Every program that waits for the job gets its native form. Under the lock. */
 static void tci_later_deliver(tci_later_job *j, const tci_later_result *result)
 {
@@ -285,8 +310,8 @@ static void tci_later_do(tci_later_job *j)
         result.status = TC_ERR_CANCELLED;
     }
     bool says = result.status && result.status != TC_ERR_CANCELLED;
+    tci_later_unlist(j);
     tci_later_deliver(j, &result);
-    tci_later_process.current = NULL;
     tci_later_unlock();
     if (says) {
         tci_log(&j->options, "compile", "in the background: %s: %.300s; the interpreter goes on",
@@ -306,10 +331,12 @@ static void *tci_later_main(void *none)
     for (;;) {
         tci_later_lock();
         tci_later_job *j = tci_later_process.first;
+        while (j && j->place != TCI_LATER_QUEUED) {
+            j = j->next;
+        }
         tci_later_process.is_idle = j == NULL;
         if (j) {
-            tci_later_process.first = j->next;
-            tci_later_process.current = j;
+            j->place = TCI_LATER_RUNNING;
         }
         tci_later_unlock();
         if (!j) {
@@ -336,6 +363,51 @@ static bool tci_later_start_thread(void)
                                                   NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return tci_later_process.has_thread;
+}
+
+/* ---- the host's threads ---- */
+
+/* What a work item does, on a thread of the host's. */
+static void tci_later_work(void *arg)
+{
+    tci_later_item *item = arg;
+    tci_later_lock();
+    tci_later_job *j = item->job;
+    if (j) {
+        j->place = TCI_LATER_RUNNING;
+        j->item = NULL;
+    }
+    tci_later_unlock();
+    tci_heap_free(item);
+    if (j) {
+        tci_fpenv caller = tci_fpenv_enter();
+        int cancel = tci_os_no_cancel();
+        tci_later_do(j);
+        tci_os_may_cancel(cancel);
+        tci_fpenv_leave(caller);
+    }
+}
+
+/* The host does not take it, or there is no item: tc's thread does the job. */
+static void tci_later_do_ourselves(tci_later_item *item)
+{
+    tci_later_result failed = {TC_ERR_MEMORY, NULL, {0}};
+    tci_later_lock();
+    tci_later_job *j = item->job;
+    if (j) {
+        j->place = TCI_LATER_QUEUED;
+        j->item = NULL;
+    }
+    bool lost = j && !tci_later_start_thread();
+    if (lost) {
+        tci_later_unlist(j);
+        tci_later_deliver(j, &failed);
+    }
+    tci_later_unlock();
+    tci_heap_free(item);
+    if (lost) {
+        tci_later_free_job(j);
+    }
 }
 
 /* ---- programs ---- */
@@ -365,10 +437,7 @@ static bool tci_later_is_of(const tci_later_job *j, const tci_request *r)
 /* The job of the request's key; under the lock. */
 static tci_later_job *tci_later_find(const tci_request *r)
 {
-    tci_later_job *current = tci_later_process.current, *j = tci_later_process.first;
-    if (current && tci_later_is_of(current, r)) {
-        return current;
-    }
+    tci_later_job *j = tci_later_process.first;
     while (j && !tci_later_is_of(j, r)) {
         j = j->next;
     }
@@ -394,7 +463,7 @@ static bool tci_later_join(tci_later *l, const tci_request *r, tci_later_job **m
         l->next = j->first;
         j->first = l;
     }
-    return !j || tci_later_start_thread();
+    return !j || j->place != TCI_LATER_QUEUED || tci_later_start_thread();
 }
 
 /* Takes l out of its job's list; under the lock. */
@@ -420,10 +489,22 @@ static void tci_later_free(tci_later *l)
     tci_heap_free(l);
 }
 
+/* The work item of a job that the host is to do; NULL: tc's thread does it. */
+static tci_later_item *tci_later_make_item(tci_later_job *j, const tc_options *o)
+{
+    j->item = o->background ? tci_heap_get(sizeof(*j->item)) : NULL;
+    if (j->item) {
+        j->item->job = j;
+        j->place = TCI_LATER_HOSTED;
+    }
+    return j->item;
+}
+
 TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_options *o)
 {
     tci_later *l = tci_heap_get(sizeof(*l));
     tci_later_job *made = NULL;
+    tci_later_item *item = NULL;
     if (!l) {
         return; /* it is interpreted for ever, as where there is no compiler */
     }
@@ -436,6 +517,7 @@ TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_option
     tci_later_unlock();
     if (joined && !l->job && l->state == TCI_LATER_WAITING) {
         made = tci_later_make_job(r, o);
+        item = made ? tci_later_make_item(made, o) : NULL;
         tci_later_lock();
         joined = made && tci_later_join(l, r, &made);
         if (!joined) {
@@ -443,8 +525,11 @@ TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_option
         }
         tci_later_unlock();
     }
-    if (made) {
+    if (made) { /* another thread was first */
         tci_later_free_job(made);
+        tci_heap_free(item);
+    } else if (item && !o->background(o->background_user, tci_later_work, item)) {
+        tci_later_do_ourselves(item);
     }
 }
 
@@ -471,15 +556,11 @@ TCI_FN bool tci_later_wait(tci_later *l, int64_t ms)
  * freed. */
 static tci_later_job *tci_later_drop(tci_later_job *j)
 {
-    if (j == tci_later_process.current) {
+    if (j->place == TCI_LATER_RUNNING) {
         __atomic_store_n(&j->cancel, 1, __ATOMIC_RELAXED);
         return NULL;
     }
-    tci_later_job **at = &tci_later_process.first;
-    while (*at != j) {
-        at = &(*at)->next;
-    }
-    *at = j->next;
+    tci_later_unlist(j);
     return j;
 }
 
@@ -511,17 +592,31 @@ TCI_FN void tci_later_rest(void)
     tci_later_unlock();
 }
 
+/* Jobs that nobody began are cancelled and put into *gone; the others end as soon as they can. Under
+ * the lock. */
+static void tci_later_cancel_all(tci_later_job **gone)
+{
+    tci_later_result cancelled = {TC_ERR_CANCELLED, NULL, {0}};
+    for (tci_later_job *j = tci_later_process.first, *next; j; j = next) {
+        next = j->next;
+        if (j->place == TCI_LATER_RUNNING) {
+            __atomic_store_n(&j->cancel, 1, __ATOMIC_RELAXED);
+        } else {
+            tci_later_unlist(j);
+            tci_later_deliver(j, &cancelled);
+            j->next = *gone;
+            *gone = j;
+        }
+    }
+}
+
 TCI_FN void tci_later_shutdown(void)
 {
+    tci_later_job *gone = NULL;
     tci_later_lock();
-    tci_later_job *list = tci_later_process.first;
-    tci_later_result cancelled = {TC_ERR_CANCELLED, NULL, {0}};
-    tci_later_process.first = NULL;
-    for (tci_later_job *j = list; j; j = j->next) {
-        tci_later_deliver(j, &cancelled);
-    }
-    if (tci_later_process.current) {
-        __atomic_store_n(&tci_later_process.current->cancel, 1, __ATOMIC_RELAXED);
+    tci_later_cancel_all(&gone);
+    while (tci_later_process.first) { /* on tc's thread or the host's */
+        pthread_cond_wait(&tci_later_process.ended, &tci_later_process.lock);
     }
     bool has_thread = tci_later_process.has_thread;
     tci_later_process.has_thread = false;
@@ -529,9 +624,9 @@ TCI_FN void tci_later_shutdown(void)
     if (has_thread) {
         pthread_join(tci_later_process.thread, NULL);
     }
-    while (list) {
-        tci_later_job *next = list->next;
-        tci_later_free_job(list);
-        list = next;
+    while (gone) {
+        tci_later_job *next = gone->next;
+        tci_later_free_job(gone);
+        gone = next;
     }
 }

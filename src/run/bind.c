@@ -48,9 +48,9 @@ TCI_FN void tci_bind_fixed(tc_call *c)
 TCI_FN void tci_bind_kept(tc_call *c)
 {
     const tc_program *f = c->program;
-    char *memory = tci_kept_memory(c);
     for (int i = 0; i < f->n_kept_binds; i++) {
-        c->slots[f->kept_binds[i].slot] = memory + f->kept_binds[i].offset;
+        const tci_kept_bind *b = &f->kept_binds[i];
+        c->slots[b->slot] = (char *)tci_kept_memory(c, b->unit) + b->offset;
     }
     if (c->device) {
         c->device->is_current = false;
@@ -68,9 +68,12 @@ TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port)
 static void tci_bind_drop_sequence(tc_call *c)
 {
     const tc_backend *device = c->program->code->device;
-    if (c->device->sequence) {
-        device->sequence_free(device->user, c->device->sequence);
-        c->device->sequence = NULL;
+    void **recorded[2] = {&c->device->sequence, &c->device->updates};
+    for (int i = 0; i < 2; i++) {
+        if (*recorded[i]) {
+            device->sequence_free(device->user, *recorded[i]);
+            *recorded[i] = NULL;
+        }
     }
     for (int i = 0; c->device->loops && i < c->program->code->n_repeats; i++) {
         tci_walk_loop *loop = &c->device->loops[i];

@@ -21,6 +21,10 @@ typedef struct tci_collective_mark {
     uint16_t file, op; /* of tci_collectives.files */
 } tci_collective_mark;
 
+/* True if the operation of a start begins with that of the next step. */
+TCI_FN bool tci_collective_is_held(const tc_program *f, const tci_run_step *step,
+                                   const tc_comm *comm);
+
 struct tci_collectives {
     tci_collective *items;
     int n;
@@ -32,8 +36,9 @@ struct tci_collectives {
     int n_files, cap_files;
     tci_hash graph;
     bool has_pairs;              /* sends and receives, in which ranks differ */
+    tc_comm_job *held;           /* of the run under way: begin with the next one (job.with) */
     int64_t exposed_ns, done_ns; /* time in steps of collectives, of all runs; end of the last */
-    int64_t n_runs;
+    int64_t n_runs, n_profiled;  /* n_profiled: of a device, whose times exposed_ns has */
     uint64_t agreed[64];
     int n_agreed; /* operations that were compared, the last so many */
 };

@@ -246,6 +246,7 @@ TCI_FN tc_status tci_collectives_begin(tc_call *c)
     tc_status status = TC_OK;
     int n = 0;
     c->broke = TC_OK;
+    l->held = NULL;
     while (n < l->n_comms && !status) {
         status = tci_comm_claim(l->comms[n], why);
         n += !status;
@@ -366,6 +367,32 @@ static tc_comm_job tci_collective_job(const tc_call *c, const tci_collective *it
                          .name = tci_comm_verb_name(s->verb)};
 }
 
+static bool tci_collective_can_join(const tci_custom_call *call)
+{
+    return call && call->comm.phase == TCI_COMM_START && !tci_comm_verb_is_pair(call->comm.verb) &&
+           call->comm.verb != TC_COMM_BARRIER;
+}
+
+TCI_FN bool tci_collective_is_held(const tc_program *f, const tci_run_step *step,
+                                   const tc_comm *comm)
+{
+    const tci_code *code = f->code;
+    const int next = (int)(step - f->steps) + 1;
+    return comm->engine->groups && !code->n_repeats && next < code->n_steps &&
+           next != code->n_init && tci_collective_can_join(step->call) &&
+           tci_collective_can_join(step[1].call) && step[1].call->comm.comm == comm->number;
+}
+
+/* Puts the operation to those that are held. True: it is, too, and so does not begin yet. */
+static bool tci_collective_join(const tc_call *c, tci_collective *item, const tci_run_step *step)
+{
+    tci_collectives *l = c->program->collectives;
+    const bool held = tci_collective_is_held(c->program, step, item->comm);
+    item->job.with = l->held;
+    l->held = held ? &item->job : NULL;
+    return held;
+}
+
 static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tci_run_step *step,
                                       bool near)
 {
@@ -377,6 +404,9 @@ static tc_status tci_collective_start(tc_call *c, tci_collective *item, const tc
     tc_status status = device && !near ? tci_collective_fetch(device, item, call, slots[0]) : TC_OK;
     if (status) {
         return tci_collective_judge(c, item, status, "its operand could not be copied to the host");
+    }
+    if (tci_collective_join(c, item, step)) {
+        return TC_OK;
     }
     status = item->comm->engine->start(item->comm->state, &item->job, why);
     return tci_collective_judge(c, item, status, why);
@@ -455,31 +485,97 @@ TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, t
     bool starts = step->call->comm.phase == TCI_COMM_START;
     if (starts) {
         item->job = tci_collective_job(c, item, step, true);
+        tci_collective_join(c, item, step);
     }
     launch->node = item->comm->engine->node;
     launch->comm = item->comm->state;
     launch->job = starts ? &item->job : NULL;
 }
 
+/* Launches of collectives as nodes of a device's graph. */
+typedef struct tci_collective_nodes {
+    tci_scratch *s;
+    tc_launch *launches;
+    int32_t *into;  /* the launch whose node stands for each */
+    int32_t *met;   /* the last launch that was found to come after it, and one more */
+    int32_t last;   /* start so far; -1: none */
+    int32_t behind; /* the last kernel that it comes after, or -1 */
+} tci_collective_nodes;
+
+static void tci_collective_add_after(tci_collective_nodes *q, int32_t *after, int i, int32_t before)
+{
+    tc_launch *launch = &q->launches[i];
+    const int32_t of = q->into[before];
+    if (of != i && q->met[of] != i + 1) {
+        q->met[of] = i + 1;
+        after[launch->n_after++] = of;
+    }
+}
+
+/* An operation that is held has no node of its own: what stands for it is launch i. */
+static tc_launch *tci_collective_find_held(tci_collective_nodes *q, int i)
+{
+    const tc_comm_job *job = q->launches[i].job;
+    if (!q->launches[i].node || !job || !job->with) {
+        return NULL;
+    }
+    for (int k = i - 1; k >= 0 && q->into[k] == q->last; k--) {
+        q->into[k] = i;
+    }
+    return &q->launches[q->last];
+}
+
+/* What launch i comes after, each once. Of a start also the start before it. Kernels behind a start
+ * in the program's order come after the last kernel that it waits for: they are for the time in
+ * which it travels, so they must not delay it. */
+static void tci_collective_find_after(tci_collective_nodes *q, int i)
+{
+    tc_launch *launch = &q->launches[i], *held = tci_collective_find_held(q, i);
+    const int32_t *before = launch->after;
+    const int n = launch->n_after;
+    int32_t *after = TCI_NEW_ARRAY(q->s, int32_t, n + (held ? held->n_after : 0) + 1), latest = -1;
+    launch->n_after = 0;
+    launch->after = after;
+    for (int k = 0; k < n; k++) {
+        tci_collective_add_after(q, after, i, before[k]);
+    }
+    for (int k = 0; held && k < held->n_after; k++) {
+        tci_collective_add_after(q, after, i, held->after[k]);
+    }
+    for (int k = 0; k < launch->n_after; k++) {
+        latest = q->launches[after[k]].node ? latest : TCI_MAX(latest, after[k]);
+    }
+    if (!launch->node && latest < q->behind) {
+        tci_collective_add_after(q, after, i, q->behind);
+    }
+    if (!launch->node || !launch->job) {
+        return;
+    }
+    if (!held && q->last >= 0) {
+        tci_collective_add_after(q, after, i, q->last);
+    }
+    if (held) {
+        held->task_end = held->task_begin;
+        held->n_after = 0;
+    }
+    q->behind = TCI_MAX(q->behind, latest);
+    q->last = i;
+}
+
 TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n)
 {
-    int32_t last = -1;
+    tci_collective_nodes q = {.s = s, .launches = launches, .last = -1, .behind = -1};
+    q.into = TCI_NEW_ARRAY(s, int32_t, n + 1);
+    q.met = TCI_NEW_ARRAY(s, int32_t, n + 1);
     for (int32_t i = 0; i < n; i++) {
+        q.into[i] = i;
+        tci_collective_find_after(&q, i);
         tc_launch *launch = &launches[i];
-        if (!launch->node || !launch->job) {
-            continue;
+        if (launch->node && !launch->job && launch->n_after == 1) { /* a wait is no node */
+            q.into[i] = launch->after[0];
+            launch->task_end = launch->task_begin;
+            launch->n_after = 0;
         }
-        bool listed = last < 0;
-        int32_t *after = TCI_NEW_ARRAY(s, int32_t, launch->n_after + 1);
-        for (int k = 0; k < launch->n_after; k++) {
-            after[k] = launch->after[k];
-            listed = listed || after[k] == last;
-        }
-        if (!listed) {
-            after[launch->n_after++] = last;
-        }
-        launch->after = after;
-        last = i;
     }
 }
 
@@ -489,6 +585,9 @@ static void tci_collective_note(tc_call *c, tci_collective *item, const tci_run_
 {
     tci_collectives *l = c->program->collectives;
     const int64_t end_ns = tci_os_now_ns();
+    if (c->program->code->device) {
+        return; /* the device tells (debug/device_spans.c) */
+    }
     l->exposed_ns += end_ns - begin_ns;
     if (step->call->comm.phase == TCI_COMM_START) {
         item->begin_ns = begin_ns;

@@ -6,7 +6,8 @@
  *
  * The one idea: two clocks. Kernels move the first; a start begins its operation when both the
  * kernels before it and the operation before it are done, and moves the second; a wait moves the
- * first up to the end of its operation, and that is exposed time. */
+ * first up to the end of its operation, and that is exposed time. So is what kernels lose while an
+ * operation is in flight: a share of their speed, which is the link's. */
 #include "comm_model.h"
 
 #include <math.h>
@@ -72,36 +73,74 @@ static double tci_comm_model_bytes(const tci_custom_call *call, int now, int the
     return call->comm.verb == TC_COMM_ALL_GATHER ? bytes * now / then : bytes;
 }
 
-/* One walk; ends has the end of each operation. */
-static void tci_comm_model_walk(const tc_program *f, const tc_cluster *machine, int64_t of,
-                                int ranks, double *ends, tci_comm_model *m)
+typedef struct tci_comm_walk {
+    const tc_program *f;
+    const tc_cluster *machine; /* or NULL */
+    int64_t of;
+    int ranks;
+    double *ends; /* of each operation */
+    double link;  /* when all operations so far are done */
+    double busy;  /* what kernels lose until then */
+    double bytes; /* of a group, which begins with its last step, */
+    int n_held;   /* and its steps so far */
+    tci_comm_model *m;
+} tci_comm_walk;
+
+/* A kernel of so many ns, a part of which is next to an operation. */
+static void tci_comm_walk_kernel(tci_comm_walk *w, double ns)
 {
-    const tci_code *code = f->code;
-    const double slow = machine && machine->compute > 0 ? machine->compute : 1;
-    double link = 0;
+    tci_comm_model *m = w->m;
+    const double both = TCI_MAX(w->link - m->step_ns, 0), speed = 1 - TCI_MIN(w->busy, 0.99);
+    const double lost = TCI_MIN(ns / speed, both) * (1 - speed);
+    m->compute_ns += ns;
+    m->slowed_ns += lost;
+    m->exposed_ns += lost;
+    m->step_ns += ns + lost;
+}
+
+/* Operations that begin together are one of all their bytes. */
+static void tci_comm_walk_start(tci_comm_walk *w, int t)
+{
+    const tci_custom_call *call = w->f->code->kernels[w->f->code->steps[t].kernel].call;
+    const tc_comm *comm = w->f->collectives->items[call->comm.number].comm;
+    const tc_cluster own = {.inner = comm->link};
+    const tc_cluster *machine = w->machine ? w->machine : &own;
+    const int p = w->ranks > 0 && (!w->of || w->of == comm->number) ? w->ranks : comm->size;
+    tci_comm_model *m = w->m;
+    w->bytes += tci_comm_model_bytes(call, comm->size, p);
+    w->n_held++;
+    m->n++;
+    if (tci_collective_is_held(w->f, &w->f->steps[t], comm)) {
+        return;
+    }
+    double ns = tci_comm_cost_ns((tc_comm_verb)call->comm.verb, w->bytes, p, machine);
+    w->link = TCI_MAX(w->link, m->step_ns) + ns;
+    w->busy = machine->inner.busy;
+    m->comm_ns += ns;
+    m->bytes += w->bytes;
+    m->n_groups++;
+    for (int i = t - w->n_held + 1; i <= t; i++) {
+        w->ends[w->f->steps[i].call->comm.number] = w->link;
+    }
+    w->bytes = 0;
+    w->n_held = 0;
+}
+
+static void tci_comm_model_walk(tci_comm_walk *w)
+{
+    const tci_code *code = w->f->code;
+    const double slow = w->machine && w->machine->compute > 0 ? w->machine->compute : 1;
+    tci_comm_model *m = w->m;
     for (int t = code->n_init; t < code->n_steps; t++) {
         const tci_code_kernel *k = &code->kernels[code->steps[t].kernel];
-        const tci_custom_call *call = k->call;
-        if (!call || !call->comm.phase) {
-            double ns = (double)tci_code_rounds(code, t) * tci_summary_model_ns(k) * slow;
-            m->step_ns += ns;
-            m->compute_ns += ns;
-            continue;
-        }
-        const tc_comm *comm = f->collectives->items[call->comm.number].comm;
-        const tc_cluster own = {.inner = comm->link};
-        const int p = ranks > 0 && (!of || of == comm->number) ? ranks : comm->size;
-        double *end = &ends[call->comm.number], bytes = tci_comm_model_bytes(call, comm->size, p);
-        double ns = tci_comm_cost_ns((tc_comm_verb)call->comm.verb, bytes, p,
-                                     machine ? machine : &own);
-        if (call->comm.phase == TCI_COMM_START) {
-            *end = link = TCI_MAX(link, m->step_ns) + ns;
-            m->comm_ns += ns;
-            m->bytes += bytes;
-            m->n++;
-        } else if (*end > m->step_ns) {
-            m->exposed_ns += *end - m->step_ns;
-            m->step_ns = *end;
+        if (!k->call || !k->call->comm.phase) {
+            tci_comm_walk_kernel(w,
+                                 (double)tci_code_rounds(code, t) * tci_summary_model_ns(k) * slow);
+        } else if (k->call->comm.phase == TCI_COMM_START) {
+            tci_comm_walk_start(w, t);
+        } else if (w->ends[k->call->comm.number] > m->step_ns) {
+            m->exposed_ns += w->ends[k->call->comm.number] - m->step_ns;
+            m->step_ns = w->ends[k->call->comm.number];
         }
     }
 }
@@ -113,13 +152,13 @@ TCI_FN bool tci_comm_model_of(const tc_program *f, const tc_cluster *machine, in
     double *ends = tci_heap_get(sizeof(*ends) * (size_t)(n + 1));
     *m = (tci_comm_model){.n = 0};
     if (ends) {
-        tci_comm_model_walk(f, machine, of, ranks, ends, m);
+        tci_comm_walk w = {f, machine, of, ranks, ends, .m = m};
+        tci_comm_model_walk(&w);
     }
     tci_heap_free(ends);
     return ends != NULL;
 }
 
-#ifndef TC_NO_DEBUG
 TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
 {
     const tci_collectives *l = f->collectives;
@@ -128,16 +167,20 @@ TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
         return;
     }
     const tc_comm *first = l->comms[0];
-    tci_str_printf(out,
-                   "communication: %d collectives, %.1f KiB from each rank; by the model "
-                   "%.1f us, of which %.1f us exposed (links %s: %.1f us, %.1f GB/s)",
-                   m.n, m.bytes / 1024, m.comm_ns / 1e3, m.exposed_ns / 1e3,
-                   first->link_measured ? "measured" : "assumed", first->link.latency_us,
-                   first->link.gb_per_s);
-    if (l->n_runs && !f->code->device) {
-        tci_str_printf(out, "; measured %.1f us exposed a run, of %lld runs",
-                       (double)l->exposed_ns / 1e3 / (double)l->n_runs, (long long)l->n_runs);
+    tci_str_printf(
+        out,
+        "communication: %d collectives in %d operations, %.1f KiB from each rank; by the "
+        "model %.1f us, of which %.1f us exposed: %.1f us kernels wait, %.1f us they are "
+        "slower (links %s: %.1f us, %.1f GB/s, kernels lose %.2f)",
+        m.n, m.n_groups, m.bytes / 1024, m.comm_ns / 1e3, m.exposed_ns / 1e3,
+        (m.exposed_ns - m.slowed_ns) / 1e3, m.slowed_ns / 1e3,
+        first->link_measured ? "measured" : "assumed", first->link.latency_us, first->link.gb_per_s,
+        first->link.busy);
+    const int64_t runs = f->code->device ? l->n_profiled : l->n_runs;
+    if (runs) {
+        tci_str_printf(out, "; measured: kernels wait %.1f us a run, of %lld %sruns",
+                       (double)l->exposed_ns / 1e3 / (double)runs, (long long)runs,
+                       f->code->device ? "profiled " : "");
     }
     tci_str_add(out, "\n");
 }
-#endif

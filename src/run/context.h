@@ -106,10 +106,10 @@ typedef struct tci_collectives tci_collectives; /* run/collective.c */
 
 /* What the init list of a program computed; counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
-/* slots[slot] of a call is so many bytes into that. */
+/* slots[slot] of a call is so many bytes into the memory of a unit. */
 typedef struct tci_kept_bind {
     int64_t offset;
-    int32_t slot;
+    int32_t slot, unit; /* of the init list (tci_code.units) */
 } tci_kept_bind;
 
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
@@ -206,11 +206,14 @@ struct tc_program {
     uint32_t cc;      /* options.cc of a checked program, the same way */
     size_t key_graph; /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
-    int n_slots;                            /* operand pointers of all steps */
-    int64_t work_bytes;                     /* work memory of each thread, the most of any step */
-    int max_threads; /* of any step: how many fault words and workspaces a call has */
+    uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
+    int n_slots;             /* operand pointers of all steps */
+    int64_t work_bytes;      /* work memory of each thread, the most of any step */
+    int max_threads;         /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
-    bool only_launches;           /* is all that the list has, and the host does them */
+    bool only_launches; /* is all that the list has, and the host does them */
+    int commit; /* with collectives: the first step that writes over a parameter. On a device it
+                   waits until the host knows that all collectives went well */
     tci_collectives *collectives; /* NULL: none; of an instance, those of its family */
     bool has_collectives;         /* they are its own */
     bool agreed;                  /* all ranks were found to have this program */
@@ -268,6 +271,7 @@ struct tci_device_call {
     int n_ports;
     bool is_current; /* the call's slots hold what is bound */
     void *sequence;  /* recorded launches, or NULL */
+    void *updates;   /* those from tc_program.commit on, or NULL */
     int runs;        /* with operands where they are now: 0, 1, or 2 for more */
     /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
     struct tci_walk_loop *loops;
@@ -421,7 +425,14 @@ TCI_FN bool tci_kept_is_current(const tc_call *c);
 TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
 /* It is computed: from now on other calls take it. c->kept may be another one then, as good. */
 TCI_FN void tci_kept_publish(tc_call *c);
-TCI_FN void *tci_kept_memory(const tc_call *c);
+/* The memory of a unit of the init list, and whether this call is to compute it: not before that is
+ * published. */
+TCI_FN void *tci_kept_memory(const tc_call *c, int unit);
+TCI_FN bool tci_kept_wants(const tc_call *c, int unit);
+/* Copies all that is kept, as the code's buffers are placed: kept_bytes. */
+TCI_FN void tci_kept_copy(const tc_call *c, void *bytes);
+/* Bytes of what programs keep, in the process: what several share is counted once. */
+TCI_FN int64_t tci_kept_total(void);
 /* f, which runs on the host and has not run yet, keeps these bytes: what its init list makes of the
  * captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
  * TC_ERR_MEMORY. */

@@ -349,6 +349,9 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
+    c->units = from->units;
+    c->n_units = from->n_units;
+    c->kept_places = from->kept_places;
     c->n_user_inputs = from->n_user_inputs;
     c->n_user_outputs = from->n_user_outputs;
     c->aliases = from->aliases;

@@ -320,7 +320,17 @@ static tc_status tci_walk_launch_one(tc_call *c, int i)
     return step->call ? tci_walk_call(c, step) : device->launch(device->user, &launch);
 }
 
-/* While a profile records: one by one, each timed by the device. */
+/* A run of a profile, on the host's track. */
+static void tci_walk_watched(const tc_call *c, int begin, int64_t begin_ns)
+{
+    if (tci_profile_watch() & TCI_PROFILE_RECORDS) {
+        tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
+                        tci_os_now_ns());
+    }
+}
+
+/* While a profile records: one by one, each timed by the device. Their shares of recorded runs are
+ * not those of a first run, which loads code. */
 static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int end)
 {
     tci_device_spans spans;
@@ -329,14 +339,33 @@ static tc_status tci_walk_watch_there(tc_call *c, void *queue, int begin, int en
     if (!tci_device_spans_begin(&spans, c->program, queue, end - begin)) {
         return TC_ERR_MEMORY;
     }
+    spans.shares = spans.track && c->device && c->device->runs > 1 &&
+                   begin >= c->program->code->n_init;
     for (int i = begin; i < end && !status; i++) {
         const tci_run_step *step = &c->program->steps[i];
         tc_launch launch = tci_device_launch(c, i);
-        status = step->call ? tci_walk_call(c, step) : tci_device_spans_launch(&spans, i, &launch);
+        bool joins = step->call && step->call->comm.phase;
+        status = joins        ? tci_device_spans_call(&spans, i, c, tci_walk_call)
+                 : step->call ? tci_walk_call(c, step)
+                              : tci_device_spans_launch(&spans, i, &launch);
     }
-    tc_status ended = tci_device_spans_end(&spans);
-    tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
-                    tci_os_now_ns());
+    tc_status ended = tci_device_spans_end(&spans, true);
+    tci_walk_watched(c, begin, begin_ns);
+    return status ? status : ended;
+}
+
+/* The replay of a recorded run, timed as one span. */
+static tc_status tci_walk_watch_replay(tc_call *c, void *sequence, void *queue, int begin,
+                                       bool waits)
+{
+    tci_device_spans spans;
+    int64_t begin_ns = tci_os_now_ns();
+    if (!tci_device_spans_begin(&spans, c->program, queue, 1)) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_device_spans_replay(&spans, sequence);
+    tc_status ended = tci_device_spans_end(&spans, waits || status);
+    tci_walk_watched(c, begin, begin_ns);
     return status ? status : ended;
 }
 
@@ -423,7 +452,7 @@ static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
     t->n = n;
 }
 
-static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end)
+static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int end, void **to)
 {
     const tci_code *code = c->program->code;
     int64_t n = tci_walk_recorded(c, begin, end), n_buffers = 0;
@@ -444,10 +473,10 @@ static tc_status tci_walk_record_in(tci_scratch *s, tc_call *c, int begin, int e
         tci_deps_launches(s, c, begin, tape.launches, tape.n);
         tci_collectives_chain(s, tape.launches, tape.n);
     }
-    return code->device->record(code->device->user, tape.launches, tape.n, &c->device->sequence);
+    return code->device->record(code->device->user, tape.launches, tape.n, to);
 }
 
-static tc_status tci_walk_record(tc_call *c, int begin, int end)
+static tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
 {
     tci_scratch s;
     tci_scratch_init(&s);
@@ -455,7 +484,7 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end)
         tci_scratch_free(&s);
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_walk_record_in(&s, c, begin, end);
+    tc_status status = tci_walk_record_in(&s, c, begin, end, to);
     tci_scratch_free(&s);
     return status;
 }
@@ -785,11 +814,31 @@ static bool tci_walk_is_apart(const tc_call *c, const tci_run *r)
 static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int end)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = c->device->sequence ? TC_OK : tci_walk_record(c, begin, end);
-    if (status || !tci_walk_is_apart(c, r)) {
-        return status ? status : device->replay(device->user, c->device->sequence);
+    void *queue = tci_walk_is_apart(c, r) ? r->queues[TCI_QUEUE_WORK] : NULL;
+    void **sequence = begin == c->program->commit ? &c->device->updates : &c->device->sequence;
+    tc_status status = *sequence ? TC_OK : tci_walk_record(c, begin, end, sequence);
+    if (status) {
+        return status;
     }
-    return device->queues->replay(device->user, r->queues[TCI_QUEUE_WORK], c->device->sequence);
+    if (TCI_UNLIKELY(tci_device_spans_wanted())) {
+        return tci_walk_watch_replay(c, *sequence, queue, begin, !r->splits);
+    }
+    return queue ? device->queues->replay(device->user, queue, *sequence)
+                 : device->replay(device->user, *sequence);
+}
+
+/* One by one, each launch timed; from the second run on its times are the shares of recorded runs.
+ */
+static tc_status tci_walk_launch_watched(tc_call *c, const tci_run *r, int begin, int end)
+{
+    tc_status status = tci_walk_is_apart(c, r)
+                           ? tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end)
+                           : tci_walk_launch_rounds(c, begin, end);
+    bool is_whole = end == c->program->code->n_steps;
+    if (!status && is_whole && c->device->runs > 1 && !c->program->options.check) {
+        tci_profile_shares_end(c->program);
+    }
+    return status;
 }
 
 static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, int end)
@@ -798,23 +847,37 @@ static tc_status tci_walk_launch_all(tc_call *c, const tci_run *r, int begin, in
     const tci_code *code = c->program->code;
     tc_status status = TC_OK;
     bool again = !code->n_repeats || c->device->runs > 0;
-    c->device->runs = TCI_MIN(c->device->runs + 1, 2);
+    c->device->runs = TCI_MIN(c->device->runs + (begin != c->program->commit), 2);
     bool watched = tci_device_spans_wanted();
-    bool records = c->program->options.record >= 0 && !watched && !c->program->options.check;
-    if (again && records && tci_walk_recorded(c, begin, end) > 0) {
+    bool records = c->program->options.record >= 0 && !c->program->options.check;
+    if (again && records && !(watched && tci_device_spans_one_by_one(c->program)) &&
+        tci_walk_recorded(c, begin, end) > 0) {
         return tci_walk_replay(c, r, begin, end);
+    }
+    if (watched) {
+        return tci_walk_launch_watched(c, r, begin, end);
     }
     if (!tci_walk_is_apart(c, r)) {
         return tci_walk_launch_rounds(c, begin, end);
-    }
-    if (watched) {
-        return tci_walk_watch_there(c, r->queues[TCI_QUEUE_WORK], begin, end);
     }
     for (int i = begin; i < end && !status; i++) {
         tc_launch launch = tci_device_launch(c, i);
         status = device->queues->launch(device->user, r->queues[TCI_QUEUE_WORK], &launch);
     }
     return status;
+}
+
+/* With collectives updates follow when these went well, as a rank that is gone must leave old
+ * values. */
+static tc_status tci_walk_launch_parts(tc_call *c, const tci_run *r, int begin, int end)
+{
+    const int commit = TCI_MIN(TCI_MAX(c->program->commit, begin), end);
+    if (!c->program->collectives) {
+        return tci_walk_launch_all(c, r, begin, end);
+    }
+    tc_status status = tci_walk_launch_all(c, r, begin, commit);
+    status = status ? status : tci_collectives_finish(c);
+    return status || commit == end ? status : tci_walk_launch_all(c, r, commit, end);
 }
 
 /* What was written over is newest on the device once that is queued. */
@@ -843,7 +906,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
         void *work = r->queues[TCI_QUEUE_WORK];
         bool crosses = r->splits && !tci_walk_is_apart(c, r);
         status = crosses ? tci_walk_order(c, TCI_LIST_EVENTS, work, NULL) : TC_OK;
-        status = status ? status : tci_walk_launch_all(c, r, begin, end);
+        status = status ? status : tci_walk_launch_parts(c, r, begin, end);
         if (!status && crosses) {
             status = tci_walk_order(c, TCI_LIST_EVENTS + 1, NULL, work);
         }
@@ -865,9 +928,6 @@ static tc_status tci_walk_launch_there(tc_call *c, tci_run *r, int begin, int en
     if (!status) {
         status = tci_walk_claimed(c, r, begin, end);
         tci_param_unclaim(c);
-    }
-    if (!status && c->program->collectives) {
-        status = tci_collectives_finish(c);
     }
     return status;
 }
@@ -1041,6 +1101,26 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
+/* A row of the init list; of its launches those of units that nobody computed yet. */
+static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = TC_OK;
+    if (row->kind != TCI_LIST_LAUNCH) {
+        return tci_walk_row(c, r, row);
+    }
+    for (int u = 0; u < code->n_units && !status; u++) {
+        const tci_code_unit *unit = &code->units[u];
+        for (int i = 0; i < unit->n_steps && tci_kept_wants(c, u) && !status; i++) {
+            tci_list_step launch = *row;
+            launch.begin = unit->steps[i];
+            launch.end = launch.begin + 1;
+            status = tci_walk_row(c, r, &launch);
+        }
+    }
+    return status;
+}
+
 /* c->kept is what the init list makes of the captured memory as it was noted. */
 static tc_status tci_walk_keep(tc_call *c, tci_run *r)
 {
@@ -1060,7 +1140,9 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
         if (c->device) {
             tci_bind_refresh(c);
         }
-        status = tci_walk_rows(c, &here, 0, code->n_init_list);
+        for (int i = 0; i < code->n_init_list && !status; i++) {
+            status = tci_walk_init_row(c, &here, &code->list[i]);
+        }
         if (!status && code->device) { /* other queues use it */
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }
@@ -1148,6 +1230,19 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     return status;
 }
 
+/* The list; with options.check the inputs are copied first, for the text of a failure. */
+static tc_status tci_walk_checked_list(tc_call *c, tci_run *r)
+{
+    tc_status status = TC_OK;
+    if (TCI_UNLIKELY(c->program->options.check)) {
+        status = tci_checker_begin(c, r);
+    }
+    if (status == TC_ERR_MEMORY) {
+        return tci_call_refuse(c, status, "out of memory: copies of the inputs");
+    }
+    return status ? status : tci_walk_list(c, r);
+}
+
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
 {
     tc_status status = TC_OK;
@@ -1159,15 +1254,11 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {
-            status = tci_walk_list(c, r);
+            status = tci_walk_checked_list(c, r);
             tci_collectives_end(c, status);
         }
-    } else if (TCI_UNLIKELY(c->program->options.check)) {
-        status = tci_checker_begin(c, r)
-                     ? tci_walk_list(c, r)
-                     : tci_call_refuse(c, TC_ERR_MEMORY, "out of memory: copies of the inputs");
     } else {
-        status = tci_walk_list(c, r);
+        status = tci_walk_checked_list(c, r);
     }
     tci_fpenv_leave(saved);
     return status;

@@ -1,30 +1,230 @@
-/* run/init_cache.c - results of a program's init section, cached from run to run.
+/* run/init_cache.c - results of a program's init section, cached from run to run and shared between
+ * programs.
  *
  * In: a call whose program has an init list, and the versions of the captured memory that the list
- * reads, as the run at hand finds them. Out: memory with what the list makes of that.
+ * reads, as the run at hand finds them. Out: memory with what each unit of the list
+ * (compile/code.h) makes of that.
  *
  * The one idea: what is kept does not change once it is there; when captured memory changes,
  * another takes its place. So runs that go on at the time keep what they began with, and a call
- * that finds the versions it knows takes no lock. Where a call is the only one to hold what is
- * outdated, that memory is used again. Callers that meet when there is nothing each compute it, and
- * all but the first drop theirs.
+ * that finds the versions it knows takes no lock. Where nobody else holds what is outdated, that
+ * memory is used again. Callers that meet when there is nothing each compute it, and all but the
+ * first drop theirs.
  *
- * Counts and tc_program.kept change under the lock of the keeper: the program itself, or the family
- * of an instance, as all its instances compute the same. */
+ * A unit is found by its key: the kernels and their operands, the captured storages and their
+ * versions, the values of numbers. So programs over the same weights (two lengths of one model)
+ * pack them once. A unit lives as long as a program or call holds it; each of these holds the
+ * storages too, so an address in a key cannot be that of other memory.
+ *
+ * Counts of tci_kept and tc_program.kept change under the lock of the keeper: the program itself,
+ * or the family of an instance, as all its instances compute the same. Units and their counts
+ * change under the lock of the store, which is the inner one. */
 #include <string.h>
 
 #include "../base/alloc.h"
 #include "context.h"
 #include "device_memory.h"
 
-struct tci_kept {
-    int32_t refs;
-    bool is_ready;            /* computed, from these */
-    const tc_backend *device; /* whose memory it is; NULL: the host's */
+typedef struct tci_kept_unit {
+    struct tci_kept_unit *next; /* of the same bucket */
+    int32_t refs;               /* of tci_kept */
+    bool is_listed;             /* others may find it: it is computed */
+    const tc_backend *device;   /* whose memory it is; NULL: the host's */
     void *memory;
     int64_t bytes;
+    uint64_t hash;
+    void *key;
+    size_t key_bytes;
+} tci_kept_unit;
+
+struct tci_kept {
+    int32_t refs;
+    bool is_ready; /* computed, from these: */
+    int n_units;
+    tci_kept_unit **units;
     uint64_t versions[];
 };
+
+enum { TCI_KEPT_BUCKETS = 1024 };
+static struct tci_kept_store {
+    tci_mutex lock;
+    int64_t bytes; /* of all units, listed or not */
+    tci_kept_unit *buckets[TCI_KEPT_BUCKETS];
+} tci_kept_store = {.lock = TCI_MUTEX_INIT};
+
+/* ---- units ---- */
+
+static void tci_kept_lock(void)
+{
+    tci_os_keep_over_fork(&tci_kept_store.lock, NULL);
+    pthread_mutex_lock(&tci_kept_store.lock);
+}
+
+static void tci_kept_unlock(void)
+{
+    pthread_mutex_unlock(&tci_kept_store.lock);
+}
+
+static tci_kept_unit **tci_kept_bucket(uint64_t hash)
+{
+    return &tci_kept_store.buckets[hash % TCI_KEPT_BUCKETS];
+}
+
+/* Under the lock of the store, as what follows. NULL: there is none. */
+static tci_kept_unit *tci_kept_find(const tci_kept_unit *like)
+{
+    tci_kept_unit *u = *tci_kept_bucket(like->hash);
+    while (u && (u->hash != like->hash || u->key_bytes != like->key_bytes ||
+                 memcmp(u->key, like->key, like->key_bytes) != 0)) {
+        u = u->next;
+    }
+    return u;
+}
+
+static void tci_kept_unlist(tci_kept_unit *u)
+{
+    tci_kept_unit **at = tci_kept_bucket(u->hash);
+    while (u->is_listed && *at != u) {
+        at = &(*at)->next;
+    }
+    if (u->is_listed) {
+        *at = u->next;
+        u->is_listed = false;
+    }
+}
+
+static void tci_kept_list(tci_kept_unit *u)
+{
+    tci_kept_unit **at = tci_kept_bucket(u->hash);
+    u->next = *at;
+    *at = u;
+    u->is_listed = true;
+}
+
+/* Frees a unit that is in no list and that nobody holds. Without the lock. */
+static void tci_kept_free_unit(tci_kept_unit *u)
+{
+    if (u->memory && u->device) {
+        tci_device_memory_free(u->device, u->memory, u->bytes);
+    } else if (u->memory) {
+        tci_heap_free_aligned(u->memory);
+    }
+    tci_heap_free(u->key);
+    tci_heap_free(u);
+}
+
+static void tci_kept_release(tci_kept_unit *u)
+{
+    tci_kept_lock();
+    bool last = --u->refs == 0;
+    if (last) {
+        tci_kept_unlist(u);
+        tci_kept_store.bytes -= u->memory ? u->bytes : 0;
+    }
+    tci_kept_unlock();
+    if (last) {
+        tci_kept_free_unit(u);
+    }
+}
+
+TCI_FN int64_t tci_kept_total(void)
+{
+    tci_kept_lock();
+    int64_t bytes = tci_kept_store.bytes;
+    tci_kept_unlock();
+    return bytes;
+}
+
+/* ---- keys ---- */
+
+/* The version of a captured leaf among those that were noted, or that of now. */
+static uint64_t tci_kept_version(const tc_program *f, const uint64_t *versions, int32_t leaf)
+{
+    for (int i = 0; i < f->n_once && versions; i++) {
+        if (f->once[i] == leaf) {
+            return versions[i];
+        }
+    }
+    return __atomic_load_n(&f->captured[leaf]->version, __ATOMIC_ACQUIRE);
+}
+
+/* A unit without memory, held once. NULL: no memory. */
+static tci_kept_unit *tci_kept_make_unit(const tc_program *f, const uint64_t *versions, int unit)
+{
+    const tci_code_unit *from = &f->code->units[unit];
+    const tc_backend *device = f->code->device;
+    size_t n = (size_t)from->n_identity;
+    size_t bytes = n + (3 * (size_t)from->n_leaves + (size_t)from->n_literals) * sizeof(uint64_t);
+    tci_kept_unit *u = tci_heap_get(sizeof(*u));
+    char *key = u ? tci_heap_get(TCI_MAX(bytes, (size_t)1)) : NULL;
+    if (!key) {
+        tci_heap_free(u);
+        return NULL;
+    }
+    *u = (tci_kept_unit){.refs = 1,
+                         .device = device && device->alloc ? device : NULL,
+                         .bytes = TCI_MAX(from->bytes, (int64_t)1),
+                         .key = key,
+                         .key_bytes = bytes};
+    memcpy(key, from->identity ? from->identity : "", n);
+    key += n;
+    for (int i = 0; i < from->n_leaves; i++, key += 3 * sizeof(uint64_t)) {
+        int32_t leaf = from->leaves[i];
+        uint64_t words[3] = {(uint64_t)(uintptr_t)f->captured[leaf],
+                             (uint64_t)(uintptr_t)f->captured_data[leaf],
+                             tci_kept_version(f, versions, leaf)};
+        memcpy(key, words, sizeof(words));
+    }
+    for (int i = 0; i < from->n_literals; i++, key += sizeof(uint64_t)) {
+        memcpy(key, &f->literals[from->literals[i]], sizeof(uint64_t));
+    }
+    u->hash = tci_hash_bytes(u->key, bytes).lo;
+    return u;
+}
+
+/* The listed unit like u, which goes then, or u. Under no lock. */
+static tci_kept_unit *tci_kept_take_listed(tci_kept_unit *u, bool lists)
+{
+    tci_kept_lock();
+    tci_kept_unit *there = tci_kept_find(u);
+    if (there) {
+        there->refs++;
+        tci_kept_store.bytes -= u->memory ? u->bytes : 0;
+    } else if (lists) {
+        tci_kept_list(u);
+    }
+    tci_kept_unlock();
+    if (there) {
+        tci_kept_free_unit(u);
+    }
+    return there ? there : u;
+}
+
+/* u takes over the memory of an outdated unit that nobody else holds. */
+static void tci_kept_reuse(tci_kept_unit *u, tci_kept_unit *old)
+{
+    tci_kept_lock();
+    if (old->refs == 1 && old->memory && old->bytes == u->bytes && old->device == u->device) {
+        tci_kept_unlist(old);
+        u->memory = old->memory;
+        old->memory = NULL;
+    }
+    tci_kept_unlock();
+}
+
+static bool tci_kept_get_memory(tci_kept_unit *u)
+{
+    if (!u->memory) {
+        u->memory = u->device ? tci_device_memory_get(u->device, u->bytes)
+                              : tci_heap_get_aligned((size_t)u->bytes);
+        tci_kept_lock();
+        tci_kept_store.bytes += u->memory ? u->bytes : 0;
+        tci_kept_unlock();
+    }
+    return u->memory != NULL;
+}
+
+/* ---- all units of a program ---- */
 
 static bool tci_kept_fits(const tci_kept *k, const tc_call *c)
 {
@@ -45,39 +245,61 @@ TCI_FN bool tci_kept_is_current(const tc_call *c)
     return tci_kept_fits(c->kept, c);
 }
 
-TCI_FN void *tci_kept_memory(const tc_call *c)
+TCI_FN void *tci_kept_memory(const tc_call *c, int unit)
 {
-    return c->kept->memory;
+    return c->kept->units[unit]->memory;
+}
+
+TCI_FN bool tci_kept_wants(const tc_call *c, int unit)
+{
+    return !c->kept->is_ready && !c->kept->units[unit]->is_listed;
 }
 
 static void tci_kept_destroy(tci_kept *k)
 {
-    if (k->device) {
-        tci_device_memory_free(k->device, k->memory, k->bytes);
-    } else {
-        tci_heap_free_aligned(k->memory);
+    for (int i = 0; k && i < k->n_units; i++) {
+        tci_kept_release(k->units[i]);
     }
     tci_heap_free(k);
 }
 
-static tci_kept *tci_kept_make(const tc_program *f)
+/* Units that are listed are computed; the others have memory to be computed in. old: outdated, held
+ * by nobody else; or NULL. NULL: no memory. */
+static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, const tci_kept *old)
 {
-    const tc_backend *device = f->code->device;
-    tci_kept *k = tci_heap_get(sizeof(*k) + sizeof(k->versions[0]) * (size_t)f->n_captured);
-    if (!k) {
-        return NULL;
+    size_t words = sizeof(uint64_t) * (size_t)f->n_captured;
+    tci_kept *k = tci_heap_get(sizeof(*k) + words + sizeof(void *) * (size_t)f->code->n_units);
+    bool made = k != NULL;
+    if (made) {
+        k->refs = 1;
+        k->units = (tci_kept_unit **)(void *)((char *)(k + 1) + words);
     }
-    k->refs = 1;
-    k->device = device && device->alloc ? device : NULL;
-    int64_t bytes = TCI_MAX(f->code->kept_bytes, (int64_t)1);
-    k->memory = k->device ? tci_device_memory_get(device, bytes)
-                          : tci_heap_get_aligned((size_t)bytes);
-    k->bytes = bytes;
-    if (!k->memory) {
-        tci_heap_free(k);
-        k = NULL;
+    for (int i = 0; i < f->code->n_units && made; i++) {
+        tci_kept_unit *u = tci_kept_make_unit(f, versions, i);
+        made = u != NULL;
+        if (made) {
+            u = f->code->units[i].is_shared ? tci_kept_take_listed(u, false) : u;
+            k->units[k->n_units++] = u;
+            if (!u->is_listed && old) {
+                tci_kept_reuse(u, old->units[i]);
+            }
+            made = tci_kept_get_memory(u);
+        }
     }
-    return k;
+    if (!made) {
+        tci_kept_destroy(k);
+    }
+    return made ? k : NULL;
+}
+
+/* What was computed is there for other programs too; or theirs is taken, as good. */
+static void tci_kept_list_all(tci_kept *k, const tc_program *f)
+{
+    for (int i = 0; i < k->n_units; i++) {
+        if (!k->units[i]->is_listed && f->code->units[i].is_shared) {
+            k->units[i] = tci_kept_take_listed(k->units[i], true);
+        }
+    }
 }
 
 /* The caller holds the lock. Returns what nobody holds any more, to be destroyed without it. */
@@ -89,7 +311,7 @@ static tci_kept *tci_kept_let_go(tci_kept *k)
 TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
 {
     tc_program *keeper = c->program->keeper;
-    tci_kept *mine = c->kept, *dropped = NULL;
+    tci_kept *mine = c->kept, *old = NULL;
     pthread_mutex_lock(keeper->lock);
     *ready = tci_kept_fits(keeper->kept, c);
     c->kept = NULL;
@@ -99,16 +321,11 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
     } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* nobody else reads it */
         keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
         mine->refs = 1;
-        mine->is_ready = false;
-        c->kept = mine;
-        mine = NULL;
     }
-    dropped = tci_kept_let_go(mine);
+    old = tci_kept_let_go(mine);
     pthread_mutex_unlock(keeper->lock);
-    if (dropped) {
-        tci_kept_destroy(dropped);
-    }
-    c->kept = c->kept ? c->kept : tci_kept_make(c->program);
+    c->kept = c->kept ? c->kept : tci_kept_make(c->program, c->versions, old);
+    tci_kept_destroy(old);
     return c->kept ? TC_OK : TC_ERR_MEMORY;
 }
 
@@ -117,6 +334,7 @@ TCI_FN void tci_kept_publish(tc_call *c)
     tc_program *keeper = c->program->keeper;
     tci_kept *mine = c->kept, *dropped;
     memcpy(mine->versions, c->versions, sizeof(*c->versions) * (size_t)c->program->n_once);
+    tci_kept_list_all(mine, c->program);
     pthread_mutex_lock(keeper->lock);
     if (tci_kept_fits(keeper->kept, c)) {
         c->kept = keeper->kept;
@@ -128,9 +346,7 @@ TCI_FN void tci_kept_publish(tc_call *c)
     }
     c->kept->refs++;
     pthread_mutex_unlock(keeper->lock);
-    if (dropped) {
-        tci_kept_destroy(dropped);
-    }
+    tci_kept_destroy(dropped);
 }
 
 TCI_FN void tci_kept_drop(tc_call *c)
@@ -142,9 +358,29 @@ TCI_FN void tci_kept_drop(tc_call *c)
         pthread_mutex_unlock(c->program->keeper->lock);
         c->kept = NULL;
     }
-    if (dropped) {
-        tci_kept_destroy(dropped);
+    tci_kept_destroy(dropped);
+}
+
+/* ---- files ---- */
+
+/* Copies between the units and one block, where the code's buffers are as it places them. */
+static void tci_kept_move(const tci_code *c, const tci_kept *k, char *bytes, bool out)
+{
+    for (int i = 0; i < c->n_buffers && c->kept_places; i++) {
+        const tci_code_buffer *b = &c->buffers[i];
+        const tci_kept_place *place = &c->kept_places[i];
+        if (b->kind == TCI_BUF_KEPT && (out || !k->units[place->unit]->is_listed)) {
+            char *own = (char *)k->units[place->unit]->memory + place->offset;
+            size_t n = (size_t)tci_dim_known(b->bytes);
+            memcpy(out ? bytes + b->offset : own, out ? own : bytes + b->offset, n);
+        }
     }
+}
+
+TCI_FN void tci_kept_copy(const tc_call *c, void *bytes)
+{
+    memset(bytes, 0, (size_t)c->program->code->kept_bytes);
+    tci_kept_move(c->program->code, c->kept, bytes, true);
 }
 
 TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n)
@@ -152,14 +388,15 @@ TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n)
     if (n != f->code->kept_bytes || (f->code->device && f->code->device->alloc)) {
         return TC_ERR_IO;
     }
-    f->kept = tci_kept_make(f);
+    f->kept = tci_kept_make(f, NULL, NULL);
     if (!f->kept) {
         return TC_ERR_MEMORY;
     }
-    memcpy(f->kept->memory, bytes, (size_t)n);
+    tci_kept_move(f->code, f->kept, (char *)(uintptr_t)bytes, false);
     for (int i = 0; i < f->n_captured; i++) {
         f->kept->versions[i] = f->captured[0]->version;
     }
+    tci_kept_list_all(f->kept, f);
     f->kept->is_ready = true;
     return TC_OK;
 }

@@ -172,16 +172,23 @@ static void tci_program_list_ports(tc_program *f, const tci_request *r, const tc
  * there new values are kept apart, unless a run that meets an index outside computes old ones. */
 static bool tci_program_is_simple(const tc_program *f)
 {
-    bool holds = (!f->faults || f->code->intact) && !f->collectives;
+    bool holds = !f->faults || f->code->intact;
     return holds && !f->options.check &&
            (f->code->device ? f->code->device->alloc != NULL : f->options.parallel_for == NULL);
 }
 
-/* A run may be cancelled before any step of a repetition: none may follow the first launch that
- * writes the new value. The slots of launches ascend. */
+/* A run may be cancelled before any step of a repetition, and fail in any of a collective: none may
+ * follow the first launch that writes the new value. The slots of launches ascend. */
 static bool tci_program_is_last(const tc_program *f, int effect)
 {
     int end = 0;
+    if (f->collectives && (f->code->n_symbols || f->code->n_repeats)) { /* instances are asked */
+        return false;
+    }
+    for (int i = 0; i < f->code->n_steps && f->collectives; i++) {
+        const tci_custom_call *call = f->steps[i].call;
+        end = call && call->comm.phase ? i + 1 : end;
+    }
     for (int i = 0; i < f->code->n_repeats; i++) {
         end = TCI_MAX(end, f->code->repeats[i].last);
     }
@@ -240,6 +247,24 @@ static void tci_program_list_params(tc_program *f)
     }
 }
 
+/* The first step that writes over an old value. */
+static int tci_program_first_over(const tc_program *f)
+{
+    int first = f->code->n_steps;
+    for (int i = 0; i < f->n_param_binds; i++) {
+        const tci_run_bind *b = &f->param_binds[i];
+        const int effect = b->arg - f->n_params;
+        if (effect >= 0 && f->effects[effect].over_old) {
+            int step = f->code->n_steps - 1;
+            while (step > 0 && f->steps[step].first_slot > b->slot) {
+                step--;
+            }
+            first = TCI_MIN(first, step);
+        }
+    }
+    return first;
+}
+
 /* It is known whether anything faults. */
 static void tci_program_place_effects(tc_program *f)
 {
@@ -248,6 +273,7 @@ static void tci_program_place_effects(tc_program *f)
         e->bytes = tci_dim_known(f->code->outputs[f->n_outputs + i].bytes);
         e->over_old = tci_program_over_old(f, f->n_outputs + i, e->captured);
     }
+    f->commit = f->collectives ? tci_program_first_over(f) : f->code->n_steps;
 }
 
 /* ---- what a run does ---- */
@@ -320,7 +346,9 @@ static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, int64
                                   bool is_init)
 {
     if (b->kind == TCI_BUF_KEPT) {
-        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){b->offset + offset, f->n_slots};
+        const tci_kept_place *place = &f->code->kept_places[b - f->code->buffers];
+        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){place->offset + offset, f->n_slots,
+                                                           place->unit};
     }
     bool known = !is_init || b->kind != TCI_BUF_INPUT;
     for (int i = 0; i < f->n_once && !known; i++) {

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "hot_sizes.h"
 
 /* ---- readers ---- */
 
@@ -120,9 +121,10 @@ TCI_FN tci_variant *tci_variants_find(tci_variants *v, const tci_signature *sig)
     return NULL;
 }
 
-TCI_FN void tci_variants_hit(tci_variant *x)
+TCI_FN bool tci_variants_hit(tci_variant *x)
 {
-    __atomic_add_fetch(&x->lanes[tci_variants_lane()].hits, 1, __ATOMIC_RELAXED);
+    uint64_t n = __atomic_add_fetch(&x->lanes[tci_variants_lane()].hits, 1, __ATOMIC_RELAXED);
+    return x->symbolic && n % TCI_VARIANTS_SAMPLE == 0;
 }
 
 TCI_FN int64_t tci_variants_hits(const tci_variant *x)
@@ -470,6 +472,10 @@ TCI_FN void tci_variants_free(tci_variants *v)
         tci_variant_list *l = v->table->slots[s];
         for (int i = 0; l && i < l->n; i++) {
             tci_variants_free_one(l->items[i]);
+        }
+        if (l && l->kind->hot) {
+            tci_variants_free_one(l->kind->hot->candidate);
+            tci_heap_free(l->kind->hot);
         }
         if (l) {
             tci_heap_free(l->kind);

@@ -8,7 +8,12 @@
 
 #include "context.h"
 
-enum { TCI_VARIANTS_LANES = 16 }; /* counters that threads share out among themselves */
+enum {
+    TCI_VARIANTS_LANES = 16, /* counters that threads share out among themselves */
+    /* One call in so many of a lane samples its sizes: a prime, so that callers that take turns are
+     * all sampled */
+    TCI_VARIANTS_SAMPLE = 61
+};
 
 /* What a call is asked for. */
 typedef struct tci_signature {
@@ -30,10 +35,11 @@ typedef struct tci_variant_kind {
     int8_t *dtypes;
     int32_t *ranks; /* per input */
     /* What was learned of the sizes, for the writer: per axis of all inputs in order */
-    int64_t *least, *most; /* of the sizes asked for so far */
-    int32_t *like;         /* the first axis that had the same size each time */
-    int attempt;           /* the first that may succeed (api/generalize.h) */
-    bool limited;          /* max_variants was reached, and the log said so */
+    int64_t *least, *most;     /* of the sizes asked for so far */
+    int32_t *like;             /* the first axis that had the same size each time */
+    int attempt;               /* the first that may succeed (api/generalize.h) */
+    bool limited;              /* max_variants was reached, and the log said so */
+    struct tci_hot_sizes *hot; /* which sizes keep coming (run/hot_sizes.h), or NULL */
 } tci_variant_kind;
 
 /* The sizes that a specialization serves: axis a in [least, most], and equal to the axis that
@@ -51,8 +57,10 @@ typedef struct tci_variant {
     char *padded;              /* atomic: memory of padded buffers, idle; or NULL */
     int64_t id, compile_ns;
     bool symbolic, interpreted;
-    bool interim; /* interpreted as the stance was so, */
-    bool beyond;  /* or as there were enough others */
+    bool interim;        /* interpreted as the stance was so, */
+    bool beyond;         /* or as there were enough others */
+    bool hot;            /* of sizes that kept coming; */
+    int64_t hits_before; /* its hits when the window of samples began */
     struct {
         uint64_t hits, space[7];
     } lanes[TCI_VARIANTS_LANES]; /* atomic */
@@ -100,8 +108,8 @@ TCI_FN void tci_variants_leave(tci_variants *v, uint32_t ticket);
 /* The specialization that serves the signature, or NULL. Every input has a list of sizes if its
  * rank says so. */
 TCI_FN tci_variant *tci_variants_find(tci_variants *v, const tci_signature *sig);
-/* Counts a run. */
-TCI_FN void tci_variants_hit(tci_variant *x);
+/* Counts a run. True now and then, of a symbolic one: the owner looks at the sizes that came. */
+TCI_FN bool tci_variants_hit(tci_variant *x);
 
 /* ---- writers: under the owner's lock ---- */
 /* The list of the signature's kind, made if there is none. NULL: no memory. */

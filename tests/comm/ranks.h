@@ -48,12 +48,12 @@ TCT_UNUSED static pid_t ranks_start(int rank, int size, int64_t timeout_ms, rank
     tc_status status = tc_comm_from_env_with(&o, &comm);
     if (status) {
         printf("rank %d: %s\n", rank, tc_comm_error(NULL));
-        _exit(3);
+        tct_exit(3);
     }
     f(comm);
     tc_comm_free(comm);
     fflush(NULL);
-    _exit(tct_failures > 0);
+    tct_exit(tct_failures > 0);
 }
 
 /* All ranks, until they end. True: all of them held. */

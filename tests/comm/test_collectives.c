@@ -24,6 +24,37 @@ TEST(each_collective_of_one_rank)
     CHECK(ranks_run(1, 5000, verbs_check));
 }
 
+/* ---- options.check ---- */
+
+/* -1 becomes NaN in a kernel after the sum of all ranks, in every rank alike. */
+static void check_kernels(tc_comm *comm)
+{
+    float x[8], y[8];
+    tc_ctx *ctx = verbs_begin(false);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 8), sum = tc_comm_all_reduce(comm, in, TC_COMM_SUM);
+    tc_tensor out = tc_sqrt(tc_sub(sum, 2));
+    tc_options o = {.check = TC_CHECK_NAN | TC_CHECK_NO_FILE};
+    tc_program *f = NULL;
+    REQUIRE(tc_compile_fn(TC_TENSORS(in), TC_TENSORS(out), &o, &f) == TC_OK);
+    for (int nan = 0; nan < 2; nan++) {
+        for (int i = 0; i < 8; i++) {
+            x[i] = nan && i == 5 ? 0 : 1 + (float)i;
+        }
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(y, 8))),
+                     nan ? TC_ERR_CHECK : TC_OK);
+        CHECK(nan || (y[0] == 0 && y[1] == sqrtf(2)));
+    }
+    CHECK_HAS(tc_error(f), "element 5 of operand 1 is");
+    CHECK_HAS(tc_error(f), "test_collectives.c:");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(kernels_among_collectives_are_checked)
+{
+    CHECK(ranks_run(2, 20000, check_kernels));
+}
+
 /* ---- gradients ---- */
 
 /* What each rank makes of x of all ranks, as a loss. */

@@ -1,7 +1,7 @@
 /* tests/comm/test_data_parallel.c - training on several ranks: the same bits as one process that
  * computes all ranks' shares, with buckets of any size, and with sharded optimizer state; where
  * collectives stand among the steps. */
-#include "tc_comm.h"
+#include "inside.h"
 
 #include "tc_test.h"
 
@@ -229,6 +229,76 @@ TEST(buckets_start_while_gradients_are_computed_and_are_waited_for_late)
     char command[700];
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     CHECK_EQ_INT(system(command), 0);
+}
+
+/* Behind the last wait nothing can fail, so updates need no second copy of the parameters. */
+static void in_place(tc_comm *comm)
+{
+    tc_ctx *ctx = verbs_begin(false);
+    tc_program *f = NULL;
+    tc_tensor p[PARAMS], g[PARAMS], effects[TC_EFFECTS(PARAMS)];
+    int n = 0, last_wait = 0;
+    make_params(ctx, p);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, ROWS, WIDTH);
+    CHECK_EQ_INT(tc_grad(loss_of(in, p), p, PARAMS, g), TC_OK);
+    CHECK_EQ_INT(tc_all_reduce_grads(comm, g, PARAMS, &(tc_buckets){.bytes = 2400}, g), TC_OK);
+    CHECK_EQ_INT(tc_sgd(p, g, PARAMS, 0.01, NULL, effects, &n), TC_OK);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(in), (tc_tensors){effects, n}, NULL, &f), TC_OK);
+    for (int i = 0; i < f->code->n_steps; i++) {
+        last_wait = f->steps[i].call ? i : last_wait;
+    }
+    CHECK(last_wait > 0 && f->commit > last_wait && f->commit < f->code->n_steps);
+    for (int i = 0; i < f->n_effects; i++) {
+        CHECK(f->effects[i].over_old);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(updates_are_written_over_parameters_behind_the_last_collective)
+{
+    CHECK(ranks_run(RANKS, 20000, in_place));
+}
+
+/* Places in `order` of a gradient: the parameters' sizes in the order of the collectives. */
+static void order_of(int64_t bytes, bool groups, int64_t *sizes, int *n)
+{
+    static tc_comm_engine engine;
+    tc_comm *base = NULL;
+    REQUIRE(tc_comm_from_env(&base) == TC_OK);
+    engine = *base->engine;
+    engine.groups = groups;
+    base->engine = &engine;
+    tc_ctx *ctx = verbs_begin(false);
+    tc_tensor p[4] = {tc_param(ctx, NULL, TC_F32, 300, 8), tc_param(ctx, NULL, TC_F32, 8, 8),
+                      tc_param(ctx, NULL, TC_F32, 8, 9), tc_param(ctx, NULL, TC_F32, 9, 10)},
+              g[4], x = tc_input(ctx, "x", TC_F32, 2, 300);
+    tc_tensor y = tc_matmul(tc_tanh(tc_matmul(x, p[0])), p[1]);
+    y = tc_matmul(tc_tanh(tc_matmul(tc_tanh(y), p[2])), p[3]);
+    CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), p, 4, g), TC_OK);
+    CHECK_EQ_INT(tc_all_reduce_grads(base, g, 4, &(tc_buckets){.bytes = bytes}, g), TC_OK);
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), (tc_tensors){g, 4}, NULL, &f), TC_OK);
+    *n = 0;
+    for (int i = 0; i < f->code->n_steps; i++) {
+        const tci_custom_call *call = f->steps[i].call;
+        if (call && call->comm.phase == TCI_COMM_START) {
+            sizes[(*n)++] = call->arrays[0].n;
+        }
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_comm_free(base);
+}
+
+TEST(a_large_gradient_that_is_ready_last_travels_while_others_are_computed)
+{
+    int64_t sizes[8];
+    int n = 0;
+    order_of(600, false, sizes, &n); /* what is ready before the large one follows it */
+    CHECK(n == 3 && sizes[0] == 90 && sizes[1] == 2400 && sizes[2] == 72 + 64);
+    order_of(1 << 20, true, sizes, &n); /* one bucket, which is not copied */
+    CHECK(n == 4 && sizes[0] == 90 && sizes[3] == 2400);
 }
 
 TEST(lists_that_do_not_fit)

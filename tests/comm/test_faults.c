@@ -126,7 +126,7 @@ static void gone(tc_comm *comm)
     } else if (tc_comm_rank(comm) == 1 && gone_how == 1) {
         raise(SIGSTOP);
     } else if (tc_comm_rank(comm) == 1) {
-        _exit(0);
+        tct_exit(0);
     }
     int64_t begin = now_ms();
     CHECK_EQ_INT(reduce(f, 1000), TC_ERR_COMM);
@@ -238,7 +238,7 @@ static void keeps_parameters(tc_comm *comm)
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(step), NULL, &f), TC_OK);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4)), (tc_bufs){NULL, 0}), TC_OK);
     if (tc_comm_rank(comm) == 1) {
-        _exit(0);
+        tct_exit(0);
     }
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4)), (tc_bufs){NULL, 0}), TC_ERR_COMM);
     CHECK_EQ_INT(tc_read(p, now, 4), TC_OK);
@@ -299,7 +299,7 @@ static void forks(tc_comm *comm)
         bool refused = reduce(f, 10) == TC_ERR_COMM && says(tc_error(f), "fork");
         tc_program_free(f);
         tc_comm_free(comm);
-        _exit(!refused);
+        tct_exit(!refused);
     }
     int state = 0;
     waitpid(pid, &state, 0);

@@ -25,14 +25,14 @@ __attribute__((constructor)) static void be_a_rank(void)
     if (tc_comm_from_env(&comm)) {
         printf("%s\n", tc_comm_error(NULL));
         fflush(NULL);
-        _exit(3);
+        tct_exit(3);
     }
     CHECK(!strcmp(tc_comm_engine_name(comm), "mpi"));
     CHECK_EQ_INT(tc_comm_size(comm), atoi(wanted));
     verbs_check(comm);
     tc_comm_free(comm);
     fflush(NULL);
-    _exit(tct_failures > 0);
+    tct_exit(tct_failures > 0);
 }
 
 /* mpirun of that name with n ranks of this program; -1: it is not installed. */

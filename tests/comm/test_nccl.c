@@ -36,13 +36,13 @@ static void on_gpus(tc_comm *base)
     int rank = tc_comm_rank(base);
     see_one_gpu(rank);
     if (tc_cuda_alloc_on(0, 64, &memory) != TC_OK) {
-        _exit(NO_GPUS);
+        tct_exit(NO_GPUS);
     }
     tc_cuda_free(memory);
     const tc_comm_options o = {.timeout_ms = 20000};
     if (tc_comm_nccl(base, 0, &o, &comm)) {
         printf("rank %d: %s\n", rank, tc_comm_error(NULL));
-        _exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
+        tct_exit(strstr(tc_comm_error(NULL), "cannot be opened") ? NO_GPUS : 3);
     }
     verbs_check(comm);
     tc_ctx *ctx = verbs_begin(true); /* in the order of ranks */
@@ -69,7 +69,7 @@ static void on_gpus_until(tc_comm *base)
     see_one_gpu(rank);
     const tc_comm_options o = {.timeout_ms = 3000};
     if (tc_comm_nccl(base, 0, &o, &comm)) {
-        _exit(NO_GPUS);
+        tct_exit(NO_GPUS);
     }
     tc_ctx *ctx = verbs_begin(false);
     float in[4] = {1, 2, 3, 4}, out[4];
@@ -204,6 +204,11 @@ static int count_query(void *stream)
 {
     return stream && __atomic_load_n(&counted_busy, __ATOMIC_RELAXED) ? 600 : 0;
 }
+static int count_make(void **stream, unsigned flags, int priority)
+{
+    CHECK(priority < 0); /* before kernels */
+    return fake_cuStreamCreate(stream, flags);
+}
 static int count_capture(void *stream, int mode)
 {
     return mode != 2 || count('[', stream);
@@ -231,11 +236,12 @@ static int count_free(void *graph)
     return graph != &counted_graph;
 }
 
-static const tci_nccl_api counting = {count_id,       count_init,   count_destroy, count_abort,
-                                      count_async,    count_begin,  count_end,     count_reduce,
-                                      count_reduce,   count_gather, count_cast,    count_send,
-                                      count_recv,     count_error,  count_query,   count_capture,
-                                      count_captured, count_child,  count_empty,   count_free};
+static const tci_nccl_api counting = {count_id,     count_init,    count_destroy,  count_abort,
+                                      count_async,  count_begin,   count_end,      count_reduce,
+                                      count_reduce, count_gather,  count_cast,     count_send,
+                                      count_recv,   count_error,   NULL,           count_query,
+                                      count_make,   count_capture, count_captured, count_child,
+                                      count_empty,  count_free};
 
 static tc_comm *counting_comm(int64_t timeout_ms)
 {
@@ -307,10 +313,60 @@ TEST(sends_and_receives_are_one_group)
     tc_comm_free(comm);
 }
 
+TEST(operations_that_begin_together_are_one_group)
+{
+    tc_comm *comm = counting_comm(1000);
+    char why[TC_COMM_WHY] = "", graph[64];
+    float in[4] = {1, 2, 3, 4}, out[4] = {0}, other[4] = {0};
+    void *node = NULL;
+    tc_comm_job first = job_of(TC_COMM_ALL_REDUCE, in, out);
+    tc_comm_job second = job_of(TC_COMM_ALL_GATHER, in, other);
+    CHECK(comm->engine->groups);
+    second.with = &first;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &second, why), TC_OK);
+    CHECK(!strcmp(counted, "(gr)") && out[3] == 4 && other[3] == 4);
+    CHECK_EQ_INT(comm->engine->node(comm->state, &second, graph, NULL, 0, &node), TC_OK);
+    CHECK(!strcmp(counted, "(gr)[(gr)]c"));
+    first.dtype = TC_I16; /* the mistake of one fails all */
+    CHECK_EQ_INT(comm->engine->start(comm->state, &second, why), TC_ERR_COMM);
+    CHECK(strstr(why, "i16") != NULL);
+    tc_comm_free(comm);
+}
+
 static tc_status comm_node(void *comm, tc_comm_job *job, void *graph, void *const *after, size_t n,
                            void **node)
 {
     return comm || job || graph || after || n || node ? TC_OK : TC_ERR_INTERNAL;
+}
+
+/* Launches 0 and 1 compute what 2 and 3 send as one operation, 4 and 5 wait; 6 reads the result of
+ * 2, and 7 nothing of theirs. */
+TEST(a_group_is_one_node_and_kernels_behind_it_do_not_come_before)
+{
+    static const int32_t a0[] = {0}, a1[] = {1}, a2[] = {2}, a3[] = {3}, a4[] = {4};
+    float in[4], out[4];
+    tc_comm_job jobs[2] = {job_of(TC_COMM_ALL_REDUCE, in, out),
+                           job_of(TC_COMM_ALL_REDUCE, in, out)};
+    tc_launch l[8] = {{.n_buffers = 0}};
+    const int32_t *after[8] = {NULL, NULL, a0, a1, a2, a3, a4, NULL};
+    jobs[1].with = &jobs[0];
+    for (int i = 0; i < 8; i++) {
+        l[i].task_end = 1;
+        l[i].after = after[i];
+        l[i].n_after = after[i] != NULL;
+        l[i].node = i >= 2 && i < 6 ? comm_node : NULL;
+    }
+    l[2].job = &jobs[0];
+    l[3].job = &jobs[1];
+    tci_scratch s;
+    tci_scratch_init(&s);
+    tci_collectives_chain(&s, l, 8);
+    CHECK(l[2].task_end == 0 && l[4].task_end == 0 && l[5].task_end == 0); /* no nodes */
+    CHECK(l[3].task_end == 1 && l[3].n_after == 2);
+    CHECK(l[3].after[0] + l[3].after[1] == 1); /* 0 and 1 */
+    CHECK(l[6].n_after == 2 && l[6].after[0] == 3 && l[6].after[1] == 1);
+    CHECK(l[7].n_after == 1 && l[7].after[0] == 1);
+    tci_scratch_free(&s);
 }
 
 TEST(recorded_operations_are_nodes_one_after_the_other)

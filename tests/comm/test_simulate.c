@@ -70,6 +70,25 @@ TEST(kernels_between_start_and_wait_hide_communication)
     tc_comm_free(comm);
 }
 
+TEST(kernels_next_to_communication_lose_a_share_of_their_speed)
+{
+    tc_comm *comm = NULL;
+    tc_simulation s, free_of_it;
+    REQUIRE(tc_comm_from_env(&comm) == TC_OK);
+    tc_ctx *ctx = verbs_begin(false);
+    tc_program *f = reducing(ctx, comm, true);
+    const tc_cluster m = {.inner = {0, 1e3, 0.25}, .compute = 1000};
+    const tc_cluster none = {.inner = {0, 1e3}, .compute = 1000};
+    CHECK_EQ_INT(tc_simulate(f, &m, NULL, 8, &s), TC_OK);
+    CHECK_EQ_INT(tc_simulate(f, &none, NULL, 8, &free_of_it), TC_OK);
+    CHECK(free_of_it.slowed_us == 0 && free_of_it.exposed_us == 0);
+    CHECK(near_to(s.slowed_us, 0.25 * s.comm_us)); /* the kernel is longer than the operation */
+    CHECK(near_to(s.exposed_us, s.slowed_us) && near_to(s.step_us, s.compute_us + s.slowed_us));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+}
+
 static const char *read_all_of(FILE *from)
 {
     static char text[1 << 18];
@@ -95,10 +114,11 @@ static void measured(tc_comm *comm)
     CHECK_EQ_INT(tc_profile_end(p), TC_OK);
     FILE *said = tmpfile();
     CHECK_EQ_INT(tc_explain(f, said), TC_OK);
-    const char *told = read_all_of(said), *line = strstr(told, "communication: 1 collectives, "
-                                                               "4096.0 KiB from each rank");
+    const char *told = read_all_of(said), *line = strstr(told, "communication: 1 collectives in "
+                                                               "1 operations, 4096.0 KiB from each "
+                                                               "rank");
     CHECK(line && strstr(line, "(links measured: "));
-    CHECK(line && strstr(line, "us exposed a run, of 1 runs"));
+    CHECK(line && strstr(line, "measured: kernels wait ") && strstr(line, "us a run, of 1 runs"));
     close(mkstemp(path));
     unlink(path);
     CHECK_EQ_INT(tc_profile_write(p, path), TC_OK);

@@ -108,6 +108,65 @@ TEST(what_is_computed_once_comes_from_disk)
     end();
 }
 
+/* Programs of two lengths over one weight: also where they come from disk, one module each. */
+TEST(weights_are_packed_once_for_programs_of_two_lengths)
+{
+    enum { SIDE = 128, LONG = 48, SHORT = 40 };
+    static float w[SIDE * SIDE], in[LONG * SIDE], out[LONG * SIDE];
+    begin();
+    tc_options o = default_options();
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        w[i] = (float)(i % 7 - 3);
+    }
+    for (int i = 0; i < LONG * SIDE; i++) {
+        in[i] = (float)(i % 5 - 2);
+    }
+    for (int round = 0; round < 2; round++) {
+        tc_ctx *ctx;
+        tc_program *f[2];
+        tc_program_info info;
+        tc_shutdown();
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor weight = tc_param(ctx, w, TC_F32, SIDE, SIDE);
+        for (int i = 0; i < 2; i++) {
+            tc_tensor x = tc_input(ctx, "x", TC_F32, i ? SHORT : LONG, SIDE);
+            REQUIRE(tc_compile(tc_matmul(x, tc_transpose(weight, 0, 1)), &f[i]) == TC_OK);
+        }
+        CHECK_EQ_INT(tc_program_get_info(f[0], &info), TC_OK);
+        if (!info.n_once) {
+            SKIP("no weights are packed on this machine");
+        }
+        CHECK_EQ_INT(info.from_disk, round);
+        for (int i = 0; i < 4; i++) {
+            int rows = i % 2 ? SHORT : LONG;
+            CHECK_EQ_INT(tc_run(f[i % 2], TC_BUFS(TC_BUF(in, rows * SIDE)),
+                                TC_BUFS(TC_BUF(out, rows * SIDE))),
+                         TC_OK);
+            int values = i == 2 ? 2 : 1; /* f[1] holds that of the old weight until it runs */
+            CHECK_EQ_INT(stats_now(ctx).kept_bytes, values * info.kept_bytes);
+            for (int at = 0; at < rows * SIDE; at += 11) {
+                float sum = 0; /* whole numbers: exact in any order */
+                for (int k = 0; k < SIDE; k++) {
+                    sum += in[at / SIDE * SIDE + k] * w[at % SIDE * SIDE + k];
+                }
+                CHECK(out[at] == sum);
+            }
+            if (i == 1) {
+                w[0] += 1;
+                CHECK_EQ_INT(tc_param_write(weight, w, SIDE * SIDE), TC_OK);
+                tc_program_free(f[0]); /* its code may go, what it packed serves the other */
+                tc_tensor x = tc_input(ctx, "x", TC_F32, LONG, SIDE);
+                REQUIRE(tc_compile(tc_matmul(x, tc_transpose(weight, 0, 1)), &f[0]) == TC_OK);
+            }
+        }
+        tc_program_free(f[0]);
+        tc_program_free(f[1]);
+        CHECK_EQ_INT(stats_now(ctx).kept_bytes, 0);
+        tc_ctx_free(ctx);
+    }
+    end();
+}
+
 TEST(no_disk_cache_leaves_no_file)
 {
     begin();
@@ -393,7 +452,7 @@ TEST(a_full_disk_does_no_harm)
         outcome r = attempt(&o, 0, true);
         bool good = r.status == TC_OK && r.correct && !strcmp(r.backend, "interp");
         outcome again = attempt(&o, 0, false);
-        _exit(good && again.correct && again.used.memory_hits == 1 ? 0 : 1);
+        tct_exit(good && again.correct && again.used.memory_hits == 1 ? 0 : 1);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);

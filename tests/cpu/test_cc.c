@@ -250,7 +250,7 @@ TEST(the_next_compile_removes_what_a_killed_one_left)
             tc_options o = default_options();
             o.cc = in_dir("killer");
             (void)attempt(&o, 0, true);
-            _exit(0);
+            tct_exit(0);
         }
         CHECK_EQ_INT(waitpid(child, &ended, 0), child);
         CHECK(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);

@@ -227,7 +227,7 @@ static void add_prims(tc_dtype t, int lanes)
             }
         } else if (p == TCI_P_BITS || p == TCI_P_TOINT) {
             int bytes = tci_dtype_get(t)->bytes;
-            c.to = tci_dtype_is_float(t)        ? tci_cd_sint(bytes)
+            c.to = tci_dtype_is_float(t)        ? tci_c_dialect_sint(bytes)
                    : t == TC_I32 || t == TC_U32 ? TC_F32
                                                 : TC_F64;
             if (t != TC_BOOL && bytes >= 4) {

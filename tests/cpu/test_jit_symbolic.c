@@ -1,9 +1,11 @@
 /* tests/cpu/test_jit_symbolic.c - functions that specialize themselves where sizes may be symbols:
  * how many programs there are, and that their results are right. */
+#define _GNU_SOURCE
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "tc_test.h"
 
@@ -255,15 +257,223 @@ TEST(output_sizes_of_symbolic_programs_follow_the_inputs)
     tc_jit_free(fn);
 }
 
+/* ---- sizes that keep coming ---- */
+
+/* x [n] -> x + 1, with more work where n is a symbol (or a number), so that which form is faster
+ * does not depend on the machine. */
+enum { WORK = 40 };
+typedef struct worker {
+    bool fixed_works; /* the fixed form is the slow one */
+    tc_tensor param;
+    int n_symbolic, n_fixed; /* times that build was called */
+} worker;
+
+static tc_status build_work(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                            void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out;
+    worker *w = user;
+    bool symbolic = tc_size(in[0], 0) > MOST || tc_size(in[0], 0) < 0;
+    *(symbolic ? &w->n_symbolic : &w->n_fixed) += 1;
+    out[0] = tc_add(in[0], 1);
+    tc_tensor more = in[0];
+    for (int i = 0; i < WORK && symbolic != w->fixed_works; i++) {
+        more = tc_sin(more);
+    }
+    out[0] = tc_add(out[0], tc_mul(tc_sum(tc_mul(more, 0), TC_AXES(0), false), 0));
+    if (w->param.ctx) {
+        out[1] = tc_assign(w->param, tc_add(w->param, 1));
+    }
+    return TC_OK;
+}
+
+typedef struct hot_log {
+    int served, refused, cold;
+} hot_log;
+
+static void hear_hot(void *user, const char *topic, const char *text)
+{
+    hot_log *h = user;
+    (void)topic;
+    h->served += strstr(text, "f32[600] kept coming: a program of these sizes serves") != NULL;
+    h->refused += strstr(text, "is not worth its place") != NULL;
+    h->cold += strstr(text, "is dropped, as they no longer do") != NULL;
+}
+
+static tc_jit *make_worker(worker *w, hot_log *h, tc_jit_options options)
+{
+    static tc_options o;
+    o = (tc_options){.backend = "cpu",
+                     .threads = 1,
+                     .no_disk_cache = true,
+                     .log = hear_hot,
+                     .log_user = h};
+    tc_jit *fn;
+    options.options = &o;
+    REQUIRE_OK(tc_jit_make(build_work, w, &options, &fn));
+    return fn;
+}
+
+static void run_work(tc_jit *fn, int n, int times)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = (float)i;
+    }
+    for (int t = 0; t < times; t++) {
+        y[0] = y[n - 1] = 0;
+        REQUIRE_OK(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, n)), TC_BUFS(TC_BUF(y, n))));
+        CHECK(y[0] == 1 && y[n - 1] == (float)n);
+    }
+}
+
+static int count_hot(tc_jit *fn, int64_t *hits)
+{
+    tc_jit_variant list[16];
+    int n = tc_jit_list(fn, list, 16), hot = 0;
+    for (int i = 0; i < n; i++) {
+        hot += list[i].hot;
+        *hits = list[i].hot ? list[i].hits : *hits;
+    }
+    return hot;
+}
+
+static bool report_has(tc_jit *fn, const char *text, bool json)
+{
+    static char all[1 << 16];
+    FILE *f = tmpfile();
+    REQUIRE(f != NULL);
+    (json ? tc_recompile_report_json : tc_recompile_report)(tc_jit_ctx(fn), f);
+    rewind(f);
+    all[fread(all, 1, sizeof(all) - 1, f)] = 0;
+    fclose(f);
+    return strstr(all, text) != NULL;
+}
+
+TEST(sizes_that_keep_coming_get_a_program_of_their_own_if_it_is_faster)
+{
+    worker w = {0};
+    hot_log h = {0};
+    int64_t hits = 0;
+    tc_jit *fn = make_worker(&w, &h, (tc_jit_options){0});
+    run_work(fn, 5, 1);
+    run_work(fn, 600, 400);
+    CHECK_EQ_INT(count_hot(fn, &hits), 0); /* not yet */
+    for (int i = 0; i < 200; i++) {
+        run_work(fn, 700 + i % 50, 1); /* these do not keep coming */
+        run_work(fn, 600, 1);
+    }
+    CHECK_EQ_INT(count_hot(fn, &hits), 1);
+    CHECK_EQ_INT(h.served, 1);
+    CHECK_EQ_INT(w.n_fixed, 2);
+    int64_t before = hits;
+    run_work(fn, 600, 100);
+    count_hot(fn, &hits);
+    CHECK_EQ_INT(hits - before, 100);
+    CHECK(report_has(fn, "sizes that kept coming, ", false) && !report_has(fn, "not kept", false));
+    CHECK(report_has(fn, "\"hot\": true, \"speed\": ", true));
+    for (int i = 0; i < 9000; i++) { /* it grows cold */
+        run_work(fn, 701 + i % 50, 1);
+    }
+    CHECK_EQ_INT(count_hot(fn, &hits), 0);
+    CHECK_EQ_INT(h.cold, 1);
+    CHECK_EQ_INT(w.n_symbolic, 1);
+    tc_jit_free(fn);
+}
+
+TEST(a_fixed_form_that_is_no_faster_is_not_kept_and_not_tried_for_ever)
+{
+    worker w = {.fixed_works = true};
+    hot_log h = {0};
+    int64_t hits = 0;
+    tc_jit *fn = make_worker(&w, &h, (tc_jit_options){.max_hot = 2});
+    run_work(fn, 5, 1);
+    for (int n = 600; n < 605; n++) {
+        run_work(fn, n, 1000);
+    }
+    CHECK_EQ_INT(count_hot(fn, &hits), 0);
+    CHECK_EQ_INT(h.refused, 2);
+    CHECK_EQ_INT(w.n_fixed, 3);
+    CHECK(report_has(fn, "as fast as with symbols, not kept; ", false));
+    tc_jit_free(fn);
+}
+
+TEST(programs_for_sizes_that_keep_coming_are_bounded)
+{
+    worker w = {0};
+    hot_log h = {0};
+    int64_t hits = 0;
+    tc_jit *fn = make_worker(&w, &h, (tc_jit_options){.max_hot = 2, .max_variants = 1});
+    run_work(fn, 5, 1);
+    for (int n = 600; n < 604; n++) {
+        run_work(fn, n, 1000);
+    }
+    CHECK_EQ_INT(count_hot(fn, &hits), 2);
+    tc_jit_free(fn);
+    fn = make_worker(&w, &h, (tc_jit_options){.max_hot = -1});
+    run_work(fn, 5, 1);
+    run_work(fn, 600, 1000);
+    CHECK_EQ_INT(count_hot(fn, &hits), 0);
+    tc_jit_free(fn);
+    fn = make_worker(&w, &h, (tc_jit_options){0});
+    run_work(fn, 5, 1);
+    run_work(fn, 600, 10);
+    tc_jit_stance(fn, TC_STANCE_FAIL);
+    run_work(fn, 600, 1000);
+    CHECK_EQ_INT(count_hot(fn, &hits), 0);
+    tc_jit_stance(fn, TC_STANCE_COMPILE);
+    run_work(fn, 600, 1000);
+    CHECK_EQ_INT(count_hot(fn, &hits), 1);
+    tc_jit_free(fn);
+}
+
+TEST(the_program_for_sizes_that_keep_coming_is_made_in_the_background_under_later)
+{
+    worker w = {0};
+    hot_log h = {0};
+    int64_t hits = 0;
+    tc_jit *fn = make_worker(&w, &h, (tc_jit_options){0});
+    run_work(fn, 5, 1);
+    run_work(fn, 600, 10);
+    tc_jit_stance(fn, TC_STANCE_LATER);
+    int runs = 0;
+    for (; runs < 200000 && !count_hot(fn, &hits); runs += 61) {
+        run_work(fn, 600, 61);
+        usleep(2000); /* the compiler has a lower priority */
+    }
+    CHECK_MSG(count_hot(fn, &hits) == 1, "after %d runs", runs);
+    CHECK_EQ_INT(h.served, 1);
+    tc_jit_free(fn);
+}
+
+TEST(a_function_that_changes_parameters_is_not_run_twice)
+{
+    worker w = {0};
+    hot_log h = {0};
+    int64_t hits = 0;
+    float *at = x + MOST / 2, zero = 0, value = 0;
+    tc_jit *fn = make_worker(&w, &h, (tc_jit_options){.n_outputs = 2});
+    w.param = tc_param(tc_jit_ctx(fn), &zero, TC_F32, 1);
+    for (int i = 0; i < 1001; i++) {
+        int n = i ? 600 : 5;
+        tc_status status = tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(at, n)), TC_BUFS(TC_BUF(y, n)));
+        CHECK_MSG(!status, "%s", tc_error(fn));
+    }
+    REQUIRE_OK(tc_read(w.param, &value, 1));
+    CHECK_MSG(value == 1001, "%g", (double)value);
+    CHECK_EQ_INT(count_hot(fn, &hits), 0);
+    tc_jit_free(fn);
+}
+
 /* ---- threads ---- */
 
-enum { THREADS = 32, ROUNDS = 40 };
+enum { THREADS = 32, ROUNDS = 80 };
 
 typedef struct runner {
     pthread_t thread;
     tc_jit *fn;
     unsigned state;
     int wrong;
+    bool hot; /* every other call is of one size, and programs are dropped rarely */
 } runner;
 
 static void *run_sizes_and_drop(void *arg)
@@ -271,7 +481,7 @@ static void *run_sizes_and_drop(void *arg)
     runner *r = arg;
     float a[64], b[64], sum[64];
     for (int round = 0; round < ROUNDS; round++) {
-        int n = (int)(next_random(&r->state) % 64);
+        int n = r->hot && round % 2 ? 40 : (int)(next_random(&r->state) % 64);
         for (int i = 0; i < n; i++) {
             a[i] = (float)(i * round);
             b[i] = (float)round;
@@ -284,20 +494,20 @@ static void *run_sizes_and_drop(void *arg)
         for (int i = 0; i < n; i++) {
             r->wrong += sum[i] != a[i] + b[i];
         }
-        if (next_random(&r->state) % 16 == 0) {
+        if (next_random(&r->state) % (r->hot ? 512 : 16) == 0) {
             tc_jit_drop(r->fn, -1);
         }
     }
     return NULL;
 }
 
-TEST(threads_run_any_sizes_while_programs_are_dropped)
+static void run_threads(const char *backend, bool hot)
 {
-    tc_jit *fn = make(build_sum, NULL, "interp");
+    tc_jit *fn = make(build_sum, NULL, backend);
     static runner runners[THREADS];
     int wrong = 0;
     for (int i = 0; i < THREADS; i++) {
-        runners[i] = (runner){.fn = fn, .state = (unsigned)i + 1};
+        runners[i] = (runner){.fn = fn, .state = (unsigned)i + 1, .hot = hot};
         REQUIRE(pthread_create(&runners[i].thread, NULL, run_sizes_and_drop, &runners[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -306,6 +516,16 @@ TEST(threads_run_any_sizes_while_programs_are_dropped)
     }
     CHECK_MSG(!wrong, "%d are wrong", wrong);
     tc_jit_free(fn);
+}
+
+TEST(threads_run_any_sizes_while_programs_are_dropped)
+{
+    run_threads("interp", false);
+}
+
+TEST(threads_run_sizes_that_keep_coming_while_programs_are_dropped)
+{
+    run_threads("cpu", true);
 }
 
 TEST_MAIN

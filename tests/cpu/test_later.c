@@ -18,7 +18,7 @@
 enum { N = 513 };
 static float in[N], out[N], before[N];
 
-enum { COMPILERS = 16 };
+enum { COMPILERS = 32 };
 static char compilers[COMPILERS][64];
 static int n_compilers;
 
@@ -346,6 +346,150 @@ TEST(a_callback_is_told_how_far_a_compile_is)
         CHECK(t.n[TC_PHASE_PLAN] == 1 && t.n[TC_PHASE_SOURCE] == 1 && t.n[TC_PHASE_COMPILE] == 2);
         CHECK_EQ_INT(t.n[fails ? TC_PHASE_FAILED : TC_PHASE_DONE], 1);
         tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* ---- the host's threads ---- */
+
+enum { ITEMS = 8 };
+typedef struct host {
+    bool refuses;
+    int n;
+    void (*work[ITEMS])(void *item);
+    void *items[ITEMS];
+} host;
+
+static bool take_item(void *user, void (*work)(void *item), void *item)
+{
+    host *h = user;
+    if (h->refuses) {
+        return false;
+    }
+    h->work[h->n] = work;
+    h->items[h->n++] = item;
+    return true;
+}
+
+typedef struct worker {
+    pthread_t thread;
+    host *h;
+    int i;
+} worker;
+
+static void *do_item(void *arg)
+{
+    worker *w = arg;
+    w->h->work[w->i](w->h->items[w->i]);
+    return NULL;
+}
+
+static tc_ctx *make_hosted(host *h, const char *cc)
+{
+    tc_options o = {.cc = cc,
+                    .backend = "cpu",
+                    .no_disk_cache = true,
+                    .threads = 1,
+                    .stance = TC_STANCE_LATER,
+                    .background = take_item,
+                    .background_user = h};
+    tc_ctx *ctx;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    return ctx;
+}
+
+TEST(threads_of_the_host_compile_side_by_side)
+{
+    host h = {0};
+    tc_ctx *ctx = make_hosted(&h, make_compiler("0.2", real_compiler()));
+    tc_program *f[3];
+    worker workers[3];
+    static float first[3][N];
+    fill();
+    for (int i = 0; i < 3; i++) {
+        REQUIRE_OK(tc_compile(make_graph(ctx, 40 + i), &f[i]));
+        REQUIRE_OK(run(f[i], 40 + i));
+        memcpy(first[i], out, sizeof(out));
+    }
+    tc_program *same;
+    REQUIRE_OK(tc_compile(make_graph(ctx, 40), &same)); /* shares the item of its key */
+    CHECK_EQ_INT(h.n, 3);
+    CHECK_EQ_INT(tc_program_wait(f[0], 100), TC_ERR_BUSY); /* nobody does it */
+    for (int i = 0; i < 3; i++) {
+        workers[i] = (worker){.h = &h, .i = i};
+        REQUIRE(!pthread_create(&workers[i].thread, NULL, do_item, &workers[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(workers[i].thread, NULL);
+        CHECK(tc_program_ready(f[i]));
+        CHECK_STR(backend_of(f[i]), "cpu");
+        memset(out, 0, sizeof(out));
+        REQUIRE_OK(run(f[i], 40 + i));
+        CHECK(!memcmp(out, first[i], sizeof(float) * (size_t)(N - 40 - i)));
+        tc_program_free(f[i]);
+    }
+    CHECK_STR(backend_of(same), "cpu");
+    tc_program_free(same);
+    tc_ctx_free(ctx);
+}
+
+TEST(what_the_host_refuses_is_compiled_by_the_thread_of_tc)
+{
+    host h = {.refuses = true};
+    tc_ctx *ctx = make_hosted(&h, make_compiler("0", real_compiler()));
+    tc_program *f;
+    REQUIRE_OK(tc_compile(make_graph(ctx, 44), &f));
+    CHECK_EQ_INT(tc_program_wait(f, -1), TC_OK);
+    CHECK_STR(backend_of(f), "cpu");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(items_of_cancelled_compiles_do_nothing)
+{
+    host h = {0};
+    tc_ctx *ctx = make_hosted(&h, "/no/such/compiler");
+    tc_program *f, *g;
+    REQUIRE_OK(tc_compile(make_graph(ctx, 45), &f));
+    REQUIRE_OK(tc_compile(make_graph(ctx, 46), &g));
+    CHECK_EQ_INT(h.n, 2);
+    tc_program_cancel(f);
+    CHECK_EQ_INT(tc_program_wait(f, 0), TC_ERR_CANCELLED);
+    h.work[0](h.items[0]);
+    CHECK_EQ_INT(tc_program_wait(g, 0), TC_ERR_BUSY);
+    tc_shutdown();
+    CHECK_EQ_INT(tc_program_wait(g, 0), TC_ERR_CANCELLED);
+    h.work[1](h.items[1]);
+    CHECK_STR(backend_of(g), "interp");
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_compile_has_as_many_compilers_as_the_options_say)
+{
+    enum { PROGRAMS = 40 };
+    for (int compilers = 0; compilers < 2; compilers++) {
+        told t = {.in_order = true};
+        tc_options o = {.cc = make_compiler("0", "exit 1"),
+                        .backend = "cpu",
+                        .no_disk_cache = true,
+                        .fallback = TC_FALLBACK_REFUSE,
+                        .compilers = compilers,
+                        .progress = tell,
+                        .progress_user = &t};
+        tc_ctx *ctx;
+        tc_job jobs[PROGRAMS] = {{{NULL, 0}, {NULL, 0}, NULL, TC_OK}};
+        tc_program *f[PROGRAMS];
+        tc_tensor x[PROGRAMS], y[PROGRAMS];
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        for (int i = 0; i < PROGRAMS; i++) {
+            x[i] = tc_input(ctx, "x", TC_F32, 60 + i);
+            y[i] = tc_softmax(tc_add(tc_mul(tc_sin(x[i]), 0.37), tc_erf(x[i])), -1);
+            jobs[i] = (tc_job){{&x[i], 1}, {&y[i], 1}, &f[i], TC_OK};
+        }
+        CHECK_EQ_INT(tc_compile_many(jobs, PROGRAMS, NULL), TC_ERR_COMPILER);
+        CHECK(compilers ? t.last.files == 1 : t.last.files > 1 || tci_os_cpu_count() == 1);
         tc_ctx_free(ctx);
     }
 }

@@ -126,11 +126,11 @@ static void in_child_with_mounts(int (*body)(void))
     pid_t child = fork();
     if (child == 0) {
         if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
-            _exit(NO_MOUNTS);
+            tct_exit(NO_MOUNTS);
         }
         int result = body();
         fflush(stdout);
-        _exit(result || tct_failures);
+        tct_exit(result || tct_failures);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == NO_MOUNTS) {
@@ -253,13 +253,13 @@ TEST(a_read_only_place_is_only_read)
         if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
             mount(seeded, seeded, NULL, MS_BIND, NULL) ||
             mount(NULL, seeded, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)) {
-            _exit(0);
+            tct_exit(0);
         }
         outcome known = attempt(&o, 0, true);
         outcome other = attempt(&o, 1, true);
         bool good = known.correct && known.used.disk_hits == 1 && other.correct &&
                     !strcmp(other.backend, "cpu") && other.used.compiler_runs == 1;
-        _exit(!good);
+        tct_exit(!good);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);

@@ -7,7 +7,10 @@
 #include "json.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { LENGTH = 64, KERNELS = 50 };
@@ -281,21 +284,22 @@ TEST(the_backward_pass_flows_from_the_forward_pass)
     end();
 }
 
-TEST(memory_is_bounded_and_what_is_dropped_is_counted)
+TEST(of_ten_million_records_the_oldest_are_dropped_and_counted)
 {
+    enum { MANY = 10000000 };
     begin();
     tc_ctx *ctx = context(1);
     tc_program *f = chain(ctx, "endless");
     tc_profile *p;
     char text[20000] = "";
     REQUIRE(tc_profile_begin(&(tc_profile_options){.megabytes = 1}, &p) == TC_OK);
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < MANY; i++) {
         tc_mark_begin("spin");
         tc_mark_end();
     }
     run(f);
     CHECK_EQ_INT(tc_profile_end(p), TC_OK);
-    CHECK(p->dropped > 50000);
+    CHECK_EQ_INT(p->dropped + p->threads[0].n, MANY + KERNELS + 1);
     CHECK(p->threads[0].n * (int64_t)sizeof(tci_record) <= 1 << 20);
     FILE *file = tmpfile();
     REQUIRE(file != NULL);
@@ -346,6 +350,227 @@ TEST(mistakes_are_told_and_the_run_goes_on)
     free(written.data);
     tc_profile_free(p);
     tc_profile_free(NULL);
+    end();
+}
+
+/* A disk without room: the file that was there stays, nothing else is left, and runs go on. */
+static int on_a_full_disk(void)
+{
+    tc_ctx *ctx;
+    tc_profile *p;
+    tc_options o = default_options();
+    struct rlimit few = {4096, 4096};
+    o.trace = in_dir("trace.json");
+    if (tc_ctx_make(&ctx, &o)) {
+        return 2;
+    }
+    tc_program *f = chain(ctx, "train");
+    tc_shutdown(); /* ends the trace */
+    if (tc_profile_begin(NULL, &p)) {
+        return 3;
+    }
+    run(f);
+    if (tc_profile_end(p) || tc_profile_write(p, in_dir("t.json"))) {
+        return 4;
+    }
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &few);
+    bool refused = tc_profile_write(p, in_dir("t.json")) == TC_ERR_IO &&
+                   tc_report(f, in_dir("p.html")) == TC_ERR_IO;
+    tc_profile_free(p);
+    run(f);
+    return refused && out[0] == in[0] ? 0 : 5;
+}
+
+TEST(a_full_disk_is_told_and_leaves_the_old_file)
+{
+    begin();
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        _exit(on_a_full_disk());
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    written = read_file(in_dir("t.json"));
+    written.data[written.n] = 0;
+    json *j = json_parse((char *)written.data);
+    CHECK(written.n > 4096 && j && json_get(j, "traceEvents"));
+    CHECK(access(in_dir("p.html"), F_OK) != 0);
+    json_free(j);
+    free(written.data);
+    end();
+}
+
+/* /proc takes no files, not even those of root. */
+TEST(a_folder_that_takes_no_files_stops_no_run)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_profile *p;
+    tc_options o = default_options();
+    o.trace = "/proc/tc-trace.json";
+    o.dump = "html,plan";
+    o.dump_dir = "/proc/tc-dump";
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f = chain(ctx, "train");
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK); /* the trace was not begun */
+    run(f);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(tc_profile_write(p, "/proc/t.json"), TC_ERR_IO);
+    CHECK_EQ_INT(tc_report(f, "/proc/p.html"), TC_ERR_IO);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* ---- TC_TRACE ---- */
+
+typedef void ending(tc_program *f);
+
+static void segfault(tc_program *f)
+{
+    (void)f;
+    *(volatile int *)(uintptr_t)16 = 1;
+}
+
+static void terminated(tc_program *f)
+{
+    (void)f;
+    kill(getpid(), SIGTERM);
+    pause();
+}
+
+static void *sends_again(void *none)
+{
+    (void)none;
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
+/* As timeout(1) does, and another thread gets the second one. */
+static void terminated_twice(tc_program *f)
+{
+    pthread_t other;
+    (void)f;
+    pthread_create(&other, NULL, sends_again, NULL);
+    raise(SIGTERM);
+}
+
+/* Another thread goes on running meanwhile. */
+static void aborted(tc_program *f)
+{
+    pthread_t other;
+    pthread_create(&other, NULL, many_runs, f);
+    abort();
+}
+
+static void killed(tc_program *f)
+{
+    (void)f;
+    raise(SIGKILL);
+}
+
+static void ends_well(tc_program *f)
+{
+    (void)f;
+    exit(0);
+}
+
+static void handled(int number)
+{
+    _exit(number == SIGTERM ? 7 : 8);
+}
+
+static void has_a_handler(tc_program *f)
+{
+    (void)f;
+    raise(SIGTERM);
+}
+
+/* A process that traces, runs twice and ends so. Its status. */
+static int traced_until(ending *end, void (*handler)(int))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        tc_ctx *ctx;
+        tc_options o = default_options();
+        o.trace = in_dir("crash.json");
+        o.threads = 1;
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGTERM, handler);
+        if (tc_ctx_make(&ctx, &o)) {
+            _exit(9);
+        }
+        tc_program *f = chain(ctx, "doomed");
+        run(f);
+        tc_mark_begin("last words");
+        run(f);
+        tc_mark_end();
+        end(f);
+        _exit(9);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void count_traced(int *kernels, int *marks)
+{
+    bytes text = read_file(in_dir("crash.json"));
+    text.data[text.n] = 0;
+    json *j = json_parse((char *)text.data);
+    REQUIRE(j != NULL);
+    const json *events = j->kind == JSON_OBJECT ? json_get(j, "traceEvents") : j;
+    *kernels = *marks = 0;
+    for (const json *e = events->first; e; e = e->next) {
+        *kernels += is(e, "kernel");
+        *marks += is(e, "mark") && !strcmp(string_of(e, "name"), "last words");
+    }
+    json_free(j);
+    free(text.data);
+}
+
+TEST(a_trace_is_whole_when_a_signal_ends_the_process)
+{
+    begin();
+    static const struct {
+        ending *end;
+        int by;
+    } rows[] = {{segfault, SIGSEGV},
+                {terminated, SIGTERM},
+                {terminated_twice, SIGTERM},
+                {aborted, SIGABRT},
+                {ends_well, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        int kernels, marks, status = traced_until(rows[i].end, SIG_DFL);
+        if (rows[i].by) {
+            CHECK(WIFSIGNALED(status) && WTERMSIG(status) == rows[i].by);
+        } else {
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        count_traced(&kernels, &marks);
+        CHECK(kernels >= 2 * KERNELS && marks == 1);
+    }
+    end();
+}
+
+/* A handler of the program's own stays, and SIGKILL leaves a list without events. */
+TEST(a_trace_takes_no_signal_from_the_program)
+{
+    begin();
+    int kernels, marks, status = traced_until(has_a_handler, handled);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    status = traced_until(has_a_handler, SIG_IGN);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+    status = traced_until(killed, SIG_DFL);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    count_traced(&kernels, &marks);
+    CHECK(kernels == 0);
     end();
 }
 

@@ -726,7 +726,9 @@ TEST(graphs_that_were_tampered_with_do_not_crash)
                                       : (uint8_t)tct_random_below(256);
             }
         }
-        n_loaded += tc_program_load(ctx, written(&b, &v), NULL, &g) == TC_OK;
+        tc_status status = tc_program_load(ctx, written(&b, &v), NULL, &g);
+        n_loaded += status == TC_OK;
+        CHECK_MSG(status != TC_ERR_INTERNAL, "%s", tc_error(ctx));
         tc_program_free(g);
         tci_code_release(memory);
     }

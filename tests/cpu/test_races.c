@@ -21,7 +21,7 @@ TEST(racing_processes_all_get_it_right)
         children[i] = fork();
         if (children[i] == 0) {
             outcome r = attempt(&o, 0, true);
-            _exit(r.status == TC_OK && r.correct && !strcmp(r.backend, "cpu") ? 0 : 1);
+            tct_exit(r.status == TC_OK && r.correct && !strcmp(r.backend, "cpu") ? 0 : 1);
         }
     }
     for (int i = 0; i < PROCESSES; i++) {
@@ -129,7 +129,7 @@ TEST(a_forked_child_runs_and_compiles)
         tc_program_free(f);
         tc_ctx_free(ctx);
         tc_shutdown();
-        _exit(!good);
+        tct_exit(!good);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);
@@ -169,7 +169,7 @@ TEST(a_child_forked_amid_compiles_is_not_stuck)
         pid_t child = fork();
         if (child == 0) {
             alarm(20);
-            _exit(!attempt(&o, i % 50, false).correct);
+            tct_exit(!attempt(&o, i % 50, false).correct);
         }
         CHECK_EQ_INT(waitpid(child, &ended, 0), child);
         CHECK_EQ_INT(ended, 0);

@@ -55,11 +55,82 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
         CHECK(json_get(s, "nodes")->n >= 1);
     }
     CHECK(back >= 1 && back < f->code->n_steps);
-    CHECK_HAS(json_get(json_get(j, "kernels")->first, "source")->string, "void tc_k_");
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        CHECK_HAS(json_get(k, "source")->string, json_get(k, "name")->string);
+        CHECK_HAS(json_get(k, "kernel")->string, "out");
+        CHECK_HAS(json_get(k, "loop")->string, "store");
+    }
     json_free(j);
     free(page.data);
     tc_program_free(f);
     tc_ctx_free(ctx);
+    end();
+}
+
+/* A program that changes parameters has all texts too. */
+TEST(a_page_of_a_training_step_has_loops)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    float w[2][8] = {{0}};
+    tc_tensor p[2], g[2], outs[3];
+    tc_program *f;
+    int n;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        p[i] = tc_param(ctx, w[i], TC_F32, 8);
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 8);
+    outs[0] = tc_sum(tc_square(tc_add(tc_mul(x, p[0]), p[1])), TC_ALL, false);
+    REQUIRE(tc_grad(outs[0], p, 2, g) == TC_OK);
+    REQUIRE(tc_sgd(p, g, 2, 0.1, NULL, outs + 1, &n) == TC_OK && n == 2);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS_N(outs, 3), NULL, &f) == TC_OK);
+    CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
+    bytes page = read_file(in_dir("p.html"));
+    json *j = data_of(&page);
+    REQUIRE(j != NULL);
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        CHECK_HAS(json_get(k, "loop")->string, "store");
+    }
+    json_free(j);
+    free(page.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* Neither the disk cache nor kernels built by another program hide how a kernel runs. */
+TEST(a_program_from_a_cache_has_the_texts_of_a_compiled_one)
+{
+    begin();
+    bytes pages[2];
+    for (int i = 0; i < 2; i++) {
+        tc_ctx *ctx;
+        tc_options o = default_options();
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_program *f = step(ctx);
+        CHECK_EQ_INT(f->from_disk, i);
+        CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
+        pages[i] = read_file(in_dir("p.html"));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        tc_shutdown();
+    }
+    json *a = data_of(&pages[0]), *b = data_of(&pages[1]);
+    REQUIRE(a && b);
+    const json *p = json_get(a, "kernels")->first, *q = json_get(b, "kernels")->first;
+    for (; p && q; p = p->next, q = q->next) {
+        static const char *const texts[] = {"name", "kernel", "loop", "source"};
+        for (int i = 0; i < 4; i++) {
+            CHECK_STR(json_get(p, texts[i])->string, json_get(q, texts[i])->string);
+        }
+    }
+    CHECK(!p && !q);
+    for (int i = 0; i < 2; i++) {
+        json_free(i ? b : a);
+        free(pages[i].data);
+    }
     end();
 }
 
@@ -173,9 +244,11 @@ TEST(a_click_in_a_browser_shows_nodes_lines_and_source)
     CHECK(json_get(j, "folded")->integer < f->code->n_steps);
     CHECK_HAS(json_get(j, "home")->string, "a step");
     CHECK_HAS(json_get(j, "home")->string, "compiler ");
+    CHECK_HAS(json_get(j, "home")->string, "tc_compile_fn: 1 program"); /* history */
     CHECK_HAS(json_get(j, "side")->string, "tc_k_");
     CHECK_HAS(json_get(j, "side")->string, "test_report.c:");
     CHECK_HAS(json_get(j, "side")->string, "void tc_k_");
+    CHECK_HAS(json_get(j, "side")->string, "store p"); /* the loop */
     CHECK_STR(json_get(j, "after")->string, json_get(j, "home")->string);
     json_free(j);
     tc_program_free(f);

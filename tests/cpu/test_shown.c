@@ -65,7 +65,7 @@ TEST(the_environment_asks_for_logs_dumps_and_traces)
         tc_options o = default_options();
         outcome r = attempt(&o, 0, true);
         tc_shutdown(); /* writes the trace, as exit would */
-        _exit(!r.correct);
+        tct_exit(!r.correct);
     }
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);
     CHECK_EQ_INT(ended, 0);

@@ -146,4 +146,106 @@ TEST(a_value_is_printed_when_a_run_reaches_it)
     end();
 }
 
+/* ---- the same within loops ---- */
+
+/* The sum of what came so far; the body prints it and wants its logarithm finite. */
+static tc_status watched(void *user, const tc_tensor *carry, const tc_tensor *x, tc_tensor *next,
+                         tc_tensor *y)
+{
+    *(int *)user = __LINE__ + 1;
+    y[0] = tc_assert_finite(tc_log(tc_print_value(tc_sub(carry[0], x[0]), "left")));
+    next[0] = tc_sub(carry[0], x[0]);
+    return TC_OK;
+}
+
+static tc_status halves(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    (void)user;
+    next[0] = tc_mul(carry[0], 0.5);
+    next[0] = tc_assert_all(next[0], tc_gt(next[0], 0.2), "above a fifth");
+    return TC_OK;
+}
+
+static tc_status while_large(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    (void)user;
+    *go = tc_gt(tc_sum(carry[0], TC_ALL, false), 0.3);
+    return TC_OK;
+}
+
+/* What f writes to stderr in a run. */
+static const char *said_by(tc_program *f, tc_bufs from, tc_bufs to, tc_status *status)
+{
+    static char text[8000];
+    fflush(stderr);
+    int fd = open(in_dir("stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0600), saved = dup(2);
+    dup2(fd, 2);
+    *status = tc_run(f, from, to);
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+    close(fd);
+    bytes b = read_file(in_dir("stderr"));
+    snprintf(text, sizeof(text), "%.*s", (int)b.n, (char *)b.data);
+    free(b.data);
+    return text;
+}
+
+TEST(values_of_each_round_are_printed_until_one_is_not_finite)
+{
+    begin();
+    for (int native = 0; native < 2; native++) {
+        tc_ctx *ctx = context(NULL);
+        tc_program *f;
+        tc_status status;
+        int line = 0, rounds = 0;
+        char want[100];
+        float one[6] = {1, 1, 1, 1, 1, 1}, logs[6];
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 6), y;
+        tc_tensor first = tc_full(ctx, 4, TC_F32, 1);
+        REQUIRE(!tc_scan(TC_TENSORS(first), TC_TENSORS(x), 0, false, watched, &line, NULL, &y, 1));
+        tc_options o = {.backend = native ? "cpu" : "interp"};
+        CHECK_MSG(!tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &f), "%s", tc_error(y));
+        const char *text = said_by(f, TC_BUFS(TC_BUF(one, 6)), TC_BUFS(TC_BUF(logs, 6)), &status);
+        CHECK_EQ_INT(status, TC_ERR_CHECK); /* in the round that leaves 0 */
+        snprintf(want, sizeof(want), "test_triage.c:%d: element 0 is infinite", line);
+        CHECK_HAS(tc_error(f), want);
+        for (const char *at = text; (at = strstr(at, "tc value left")); at++) {
+            rounds++;
+        }
+        CHECK(rounds >= 4);
+        CHECK_HAS(text, "f32 [1] 3");
+        one[3] = 0.5f;
+        one[4] = one[5] = 0.1f;
+        said_by(f, TC_BUFS(TC_BUF(one, 6)), TC_BUFS(TC_BUF(logs, 6)), &status);
+        CHECK_EQ_INT(status, TC_OK);
+        CHECK_CLOSE(logs[5], logf(0.3f), 1e-4);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    end();
+}
+
+TEST(a_condition_of_a_while_loop_ends_the_run)
+{
+    begin();
+    tc_ctx *ctx = context(NULL);
+    tc_program *f;
+    float from, to;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1), y;
+    REQUIRE(!tc_while(TC_TENSORS(x), 50, while_large, halves, NULL, &y));
+    CHECK_MSG(!tc_compile(y, &f), "%s", tc_error(y));
+    from = 1; /* 0.5, 0.25 */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&from, 1)), TC_BUFS(TC_BUF(&to, 1))), TC_OK);
+    CHECK(to == 0.25f);
+    from = 0.31f; /* 0.155 */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&from, 1)), TC_BUFS(TC_BUF(&to, 1))), TC_ERR_CHECK);
+    CHECK_HAS(tc_error(f), "above a fifth (test_triage.c:");
+    from = NAN; /* no round */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(&from, 1)), TC_BUFS(TC_BUF(&to, 1))), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 TEST_MAIN

@@ -321,7 +321,7 @@ static void emu_module_free(void *user, void *module)
     dlclose(module);
 }
 
-/* The arguments are laid out as tci_cuda_head and tci_cuda_matrix_head declare them; a tensor map
+/* The arguments are laid out as tci_cuda_head and tci_cuda_wgmma_head declare them; a tensor map
  * is an address and where its description is. False: there are too many. */
 static bool emu_pack(const emu_function *f, const tc_launch *launch, int64_t *args)
 {

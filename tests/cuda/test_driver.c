@@ -8,6 +8,7 @@
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
+#include "json.h"
 #include "tc_test.h"
 
 #include <pthread.h>
@@ -278,7 +279,7 @@ static int second_process(const char *path)
             setenv("TC_TEST_SAVED", path, 1);
         }
         execl("/proc/self/exe", "test_driver", (char *)NULL);
-        _exit(99);
+        tct_exit(99);
     }
     return waitpid(child, &ended, 0) == child ? ended : -1;
 }
@@ -405,7 +406,7 @@ TEST(a_forked_child_has_no_gpu_and_is_told)
         int ended = -1;
         pid_t child = fork();
         if (child == 0) {
-            _exit(in_child(ctx, work.f));
+            tct_exit(in_child(ctx, work.f));
         }
         CHECK_EQ_INT(waitpid(child, &ended, 0), child);
         CHECK_EQ_INT(ended, 0);
@@ -1068,9 +1069,108 @@ TEST(a_slab_that_is_not_there_is_told)
     CHECK(fake_pages == pages && fake_context_waits == waits + 1);
 }
 
-/* While a profile records, kernels are launched one by one between events, also of a program whose
- * launches were recorded before; then the graph is replayed again. */
-TEST(a_profile_times_each_kernel_on_the_device)
+/* ---- profiles ---- */
+
+typedef struct timeline {
+    char *text;
+    json *parsed;
+    const json *events;
+} timeline;
+
+static timeline timeline_of(const tc_profile *p)
+{
+    tci_str text = {0};
+    timeline t;
+    tci_profile_json(&text, p);
+    t.text = text.text;
+    t.parsed = json_parse(t.text);
+    REQUIRE(t.parsed != NULL);
+    t.events = json_get(t.parsed, "traceEvents");
+    REQUIRE(t.events != NULL);
+    return t;
+}
+
+static void timeline_free(timeline *t)
+{
+    json_free(t->parsed);
+    tci_heap_free(t->text);
+}
+
+static const char *string_of(const json *e, const char *key)
+{
+    const json *v = json_get(e, key);
+    return v && v->kind == JSON_STRING ? v->string : "";
+}
+
+static double number_of(const json *e, const char *key)
+{
+    const json *v = json_get(e, key);
+    return v ? v->number : NAN;
+}
+
+static bool is_event(const json *e, const char *category, const char *phase)
+{
+    return !strcmp(string_of(e, "cat"), category) && !strcmp(string_of(e, "ph"), phase);
+}
+
+static int count_events(const timeline *t, const char *category, const char *phase)
+{
+    int n = 0;
+    for (const json *e = t->events->first; e; e = e->next) {
+        n += is_event(e, category, phase);
+    }
+    return n;
+}
+
+/* Each flow that begins at a launch ends once, at the begin of what a device ran. */
+static void check_flows(const timeline *t)
+{
+    for (const json *s = t->events->first; s; s = s->next) {
+        if (!is_event(s, "launch", "s")) {
+            continue;
+        }
+        int ends = 0;
+        for (const json *f = t->events->first; f; f = f->next) {
+            bool ends_here = is_event(f, "launch", "f") &&
+                             !strcmp(string_of(f, "id"), string_of(s, "id"));
+            ends += ends_here;
+            int spans = 0;
+            for (const json *e = t->events->first; ends_here && e; e = e->next) {
+                spans += (is_event(e, "device", "X") || is_event(e, "graph", "X")) &&
+                         number_of(e, "ts") == number_of(f, "ts") &&
+                         number_of(e, "tid") == number_of(f, "tid");
+            }
+            CHECK(!ends_here || spans == 1);
+        }
+        CHECK_EQ_INT(ends, 1);
+    }
+}
+
+/* Time of the shares that are drawn in a recorded run, one after the other. */
+static double shares_in(const timeline *t, const json *graph, int *n)
+{
+    double at = number_of(graph, "ts"), sum = 0;
+    *n = 0;
+    for (const json *e = graph->next; e; e = e->next) {
+        if (is_event(e, "graph", "X")) {
+            break;
+        }
+        if (is_event(e, "share", "X")) {
+            CHECK(number_of(e, "tid") == number_of(graph, "tid"));
+            CHECK(fabs(number_of(e, "ts") - at) < 0.01);
+            at = number_of(e, "ts") + number_of(e, "dur");
+            sum += number_of(e, "dur");
+            ++*n;
+        }
+    }
+    CHECK(t->parsed && at <= number_of(graph, "ts") + number_of(graph, "dur") + 0.001);
+    return sum;
+}
+
+/* While a profile records, the first run of a program is launched one by one between events; later
+ * ones are replayed, each as one span of the device's time, in which the kernels have the shares of
+ * that run. */
+TEST(a_profile_draws_recorded_runs_by_the_shares_of_an_unrecorded_one)
 {
     NEED_NVRTC();
     tc_ctx *ctx = context("profile");
@@ -1083,32 +1183,179 @@ TEST(a_profile_times_each_kernel_on_the_device)
     tc_profile *p;
     int graphs = fake_graph_launches, launches = fake_launches, events = fake_n_events;
     REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
-    CHECK_EQ_INT(run(f), TC_OK);
-    CHECK_EQ_INT(run(f), TC_OK);
-    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
-    CHECK_EQ_INT(fake_graph_launches, graphs);
-    CHECK_EQ_INT(fake_launches, launches + 20);
-    CHECK_EQ_INT(fake_n_events, events);
-    int device = 0, host = 0;
-    for (int64_t i = 0; i < p->threads[0].n; i++) {
-        const tci_record *r = &p->threads[0].records[i];
-        device += r->kind == TCI_RECORD_DEVICE && r->flow && r->end_ns > r->begin_ns;
-        host += r->kind == TCI_RECORD_LAUNCH && r->flow;
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(run(f), TC_OK);
     }
-    CHECK_EQ_INT(device, 20);
-    CHECK_EQ_INT(host, 20);
-    tci_str text = {0};
-    tci_profile_json(&text, p);
-    CHECK_HAS(tci_str_text(&text), "\"cat\":\"device\",\"ph\":\"X\",\"pid\":2");
-    CHECK_HAS(tci_str_text(&text), "\"cat\":\"launch\",\"ph\":\"f\",\"bp\":\"e\"");
-    tci_str_free(&text);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(fake_graph_launches, graphs + 2);
+    CHECK_EQ_INT(fake_launches, launches + 10);
+    CHECK_EQ_INT(fake_n_events, events);
+    timeline t = timeline_of(p);
+    CHECK_EQ_INT(count_events(&t, "device", "X"), 10);
+    CHECK_EQ_INT(count_events(&t, "graph", "X"), 2);
+    CHECK_EQ_INT(count_events(&t, "share", "X"), 20);
+    CHECK_EQ_INT(count_events(&t, "launch", "s"), 12);
+    check_flows(&t);
+    for (const json *e = t.events->first; e; e = e->next) {
+        if (is_event(e, "graph", "X")) {
+            int n;
+            double sum = shares_in(&t, e, &n);
+            CHECK_HAS(string_of(e, "name"), "recorded run");
+            CHECK(number_of(e, "dur") == 1000); /* one tick of the driver that counts */
+            CHECK(fabs(sum - 1000) < 0.1 && n == 10);
+        }
+    }
+    timeline_free(&t);
+    char text[8000] = "";
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_profile_table(p, file, TC_BY_TIME, -1), TC_OK);
+    fclose(file);
+    CHECK_HAS(text, "device idle between kernels");
+    int64_t calls = 0;
+    for (const char *line = text; (line = strchr(line, '\n')) && line[1];) {
+        const char *share = strchr(++line, '%');
+        calls += share && strstr(line, "tc_k_") ? strtol(share + 1, NULL, 10) : 0;
+    }
+    CHECK_EQ_INT(calls, 30);
     tc_profile_free(p);
     REQUIRE(tc_profile_begin(&(tc_profile_options){.no_device = true}, &p) == TC_OK);
     CHECK_EQ_INT(run(f), TC_OK);
-    CHECK_EQ_INT(fake_graph_launches, graphs + 1);
+    CHECK_EQ_INT(fake_graph_launches, graphs + 3);
     tc_profile_free(p);
     tc_program_free(f);
     tc_ctx_free(ctx);
+}
+
+/* A profile that begins before the first run takes no shares from it, since it loads code. */
+TEST(shares_are_not_those_of_a_first_run)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("profile-first");
+    REQUIRE(ctx != NULL);
+    tc_profile *p;
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    tc_program *f = chain(ctx, 1.5);
+    REQUIRE(f != NULL);
+    int graphs = fake_graph_launches, launches = fake_launches;
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ_INT(run(f), TC_OK);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(fake_graph_launches, graphs + 2);
+    CHECK_EQ_INT(fake_launches, launches + 20);
+    timeline t = timeline_of(p);
+    CHECK_EQ_INT(count_events(&t, "device", "X"), 20);
+    CHECK_EQ_INT(count_events(&t, "graph", "X"), 2);
+    timeline_free(&t);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Asynchronous runs of two queues are drawn on a track for each stream, also when the programs are
+ * gone before the profile ends; the host waits for none of them. */
+TEST(streams_have_tracks_of_their_own)
+{
+    NEED_NVRTC();
+    static float in[N * N], out[4][N * N];
+    tc_ctx *ctx = context("profile-streams");
+    REQUIRE(ctx != NULL);
+    tc_program *f[2] = {chain(ctx, 2.5), chain(ctx, 3.5)};
+    tc_queue *q[2];
+    tc_event *done[4];
+    tc_profile *p;
+    REQUIRE(f[0] && f[1]);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ_INT(run(f[i]), TC_OK);
+        REQUIRE(tc_queue_make(&q[i]) == TC_OK);
+    }
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ_INT(run(f[i]), TC_OK);
+    }
+    int graphs = fake_graph_launches;
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ_INT(tc_run_async(f[i % 2], q[i % 2], TC_BUFS(TC_BUF(in, N * N)),
+                                  TC_BUFS(TC_BUF(out[i], N * N)), &done[i]),
+                     TC_OK);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ_INT(tc_event_wait(done[i]), TC_OK);
+        tc_event_free(done[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        tc_program_free(f[i]);
+        tc_queue_free(q[i]);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    CHECK_EQ_INT(fake_graph_launches, graphs + 4);
+    timeline t = timeline_of(p);
+    double tids[4];
+    int n = 0, named = 0;
+    for (const json *e = t.events->first; e; e = e->next) {
+        if (is_event(e, "graph", "X") && n < 4) {
+            tids[n++] = number_of(e, "tid");
+        }
+        if (!strcmp(string_of(e, "name"), "thread_name") && number_of(e, "pid") == 2) {
+            const char *name = string_of(json_get(e, "args"), "name");
+            named += !strcmp(name, "cuda") || !strcmp(name, "cuda stream 1") ||
+                     !strcmp(name, "cuda stream 2");
+        }
+    }
+    CHECK_EQ_INT(n, 4);
+    CHECK_EQ_INT(named, 3);
+    int streams = 1;
+    for (int i = 1; i < n; i++) {
+        bool seen = false;
+        for (int k = 0; k < i; k++) {
+            seen = seen || tids[k] == tids[i];
+        }
+        streams += !seen;
+    }
+    CHECK_EQ_INT(streams, 2);
+    CHECK_EQ_INT(count_events(&t, "share", "X"), 40);
+    check_flows(&t);
+    timeline_free(&t);
+    tc_profile_free(p);
+    tc_ctx_free(ctx);
+}
+
+/* A signal ends a process in the middle of recorded runs: the trace has them. */
+TEST(a_trace_has_recorded_runs_after_a_signal)
+{
+    NEED_NVRTC();
+    char path[64], cache[64];
+    snprintf(path, sizeof(path), "%s/killed.json", folder);
+    snprintf(cache, sizeof(cache), "%s/killed", folder);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        tc_ctx *ctx;
+        tc_options o = {.backend = "cuda", .cache_dir = cache, .trace = path};
+        tc_program *f = tc_ctx_make(&ctx, &o) ? NULL : chain(ctx, 4.5);
+        for (int i = 0; f && i < 500; i++) {
+            run(f);
+        }
+        raise(SIGTERM);
+        _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    FILE *file = fopen(path, "r");
+    REQUIRE(file != NULL);
+    char *text = calloc(1, 1 << 24);
+    REQUIRE(text != NULL);
+    CHECK(fread(text, 1, (1 << 24) - 1, file) > 1000);
+    fclose(file);
+    json *j = json_parse(text);
+    REQUIRE(j && json_get(j, "traceEvents"));
+    timeline t = {text, j, json_get(j, "traceEvents")};
+    CHECK_EQ_INT(count_events(&t, "graph", "X"), 498);
+    CHECK_EQ_INT(count_events(&t, "share", "X"), 10 * TCI_TIMELINE_SHARED);
+    json_free(j);
+    free(text);
 }
 
 TEST(options_record_forbids_graphs)

@@ -11,6 +11,8 @@ enum { MOST_ELEMENTS = 40000, MOST_ELEMENTS_LARGE = 400000 };
 typedef struct program {
     uint64_t seed, state;
     bool large; /* sizes that blocks of threads share out, and halves */
+    bool fast;  /* to be computed by TC_MATH_FAST */
+    bool whole; /* no gradients: whether those of attention are fused depends on other groups */
     tc_ctx *ctx;
     tc_tensor values[MOST_VALUES], inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     void *data[MOST_INPUTS], *want[MOST_OUTPUTS], *got[MOST_OUTPUTS];
@@ -114,7 +116,7 @@ static tc_tensor mate(program *p, tc_tensor x)
     for (int i = 0; i < tc_rank(x); i++) {
         sizes[i] = below(p, 4) ? tc_size(x, i) : 1;
     }
-    for (int tries = 0; tries < 4; tries++) {
+    for (int tries = 0; tries < 4 && p->n_values > 0; tries++) {
         tc_tensor y = any(p);
         bool same = tc_rank(y) == tc_rank(x) && tc_dtype_of(y) == tc_dtype_of(x);
         for (int i = 0; i < tc_rank(x) && same; i++) {
@@ -329,6 +331,20 @@ static tc_tensor gradient(program *p, tc_tensor y)
     return y;
 }
 
+static void choose_outputs(program *p)
+{
+    int n = 1 + below(p, 3);
+    for (int i = 0; i < n; i++) {
+        tc_tensor y = i == 0 ? p->values[p->n_values - 1] : any(p);
+        y = p->whole || below(p, 3) ? y : gradient(p, y);
+        if (!tc_status_of(y)) {
+            p->want[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
+            p->got[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
+            p->outputs[p->n_outputs++] = y;
+        }
+    }
+}
+
 static void draw(program *p, tc_ctx *ctx, uint64_t seed, bool large)
 {
     memset(p, 0, sizeof(*p));
@@ -342,23 +358,137 @@ static void draw(program *p, tc_ctx *ctx, uint64_t seed, bool large)
         tc_tensor x = fresh || p->n_values == 0 ? source(p, &name) : changed(p, any(p), &name);
         keep(p, x, name);
         for (int k = below(p, 3); k > 0 && p->n_values > 0; k--) {
-            keep(p, changed(p, p->values[p->n_values - 1], &name), name);
+            x = changed(p, p->values[p->n_values - 1], &name);
+            keep(p, x, name);
         }
-        keep(p, summed(p, p->values[p->n_values - 1], &name), name);
+        x = summed(p, p->values[p->n_values - 1], &name);
+        keep(p, x, name);
         if (below(p, 2)) {
-            keep(p, changed(p, any(p), &name), name);
+            x = changed(p, any(p), &name);
+            keep(p, x, name);
         }
     }
-    int n = 1 + below(p, 3);
-    for (int i = 0; i < n; i++) {
-        tc_tensor y = i == 0 ? p->values[p->n_values - 1] : any(p);
-        y = below(p, 3) ? y : gradient(p, y);
-        if (!tc_status_of(y)) {
-            p->want[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
-            p->got[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
-            p->outputs[p->n_outputs++] = y;
+    choose_outputs(p);
+}
+
+/* ---- contractions that matrix units take ---- */
+
+static int64_t unit_size(program *p)
+{
+    static const int64_t sizes[] = {16, 32, 40, 48, 64, 96, 100, 128, 200, 256, 640};
+    return sizes[below(p, 11)];
+}
+
+static tc_dtype unit_dtype(program *p)
+{
+    static const tc_dtype dtypes[] = {TC_BF16, TC_BF16, TC_F16, TC_F32, TC_F32, TC_F64};
+    return dtypes[below(p, 6)];
+}
+
+/* x of a wider dtype, behind elementwise ops or movement. */
+static tc_tensor unit_changed(program *p, tc_tensor x)
+{
+    int64_t n = tc_size(x, 0);
+    switch (below(p, 9)) {
+    case 0: return tc_relu(x);
+    case 1: return tc_mul(x, 0.5);
+    case 2: return tc_add(x, mate(p, x));
+    case 3: return tc_flip(x, tc_rank(x) - 1);
+    case 4: return tc_where(tc_lt(x, 0.25), x, -0.125);
+    case 5: return n < 2 ? x : tc_roll(x, n / 2, 0);
+    default: return x;
+    }
+}
+
+/* Sizes [batch, rows, columns], batch 0: none; in memory so or the other way round. */
+static tc_tensor unit_factor(program *p, tc_dtype t, int64_t batch, int64_t rows, int64_t columns)
+{
+    bool turned = below(p, 3) == 0, narrowed = below(p, 5) == 0;
+    int rank = batch > 0 ? 3 : 2;
+    int64_t sizes[3] = {batch, turned ? columns : rows, turned ? rows : columns};
+    int64_t order[3] = {0, turned ? 2 : 1, turned ? 1 : 2};
+    for (int i = 0; i < 3 && batch == 0; i++) {
+        order[i] = i < 2 ? order[i + 1] - 1 : 0;
+    }
+    tc_tensor x = input(p, narrowed ? TC_F32 : t, rank, sizes + (batch == 0));
+    x = tc_cast(unit_changed(p, x), t);
+    x = turned ? tc_permute_at(x, rank, order, TC_HERE) : x;
+    return below(p, 4) ? x : unit_changed(p, x);
+}
+
+static tc_tensor unit_product(program *p)
+{
+    int64_t batch = below(p, 3) ? 0 : 1 + below(p, 4), m = unit_size(p), n = unit_size(p);
+    int64_t k = unit_size(p);
+    tc_dtype t = unit_dtype(p);
+    tc_tensor a = unit_factor(p, t, batch, m, k);
+    tc_tensor b = unit_factor(p, t, below(p, 2) ? batch : 0, k, n);
+    bool widens = (t == TC_BF16 || t == TC_F16) && below(p, 4) == 0;
+    return widens ? tc_matmul(tc_cast(a, TC_F32), tc_cast(b, TC_F32)) : tc_matmul(a, b);
+}
+
+static tc_tensor unit_convolved(program *p)
+{
+    static const int64_t channels[] = {8, 16, 32, 40, 64};
+    tc_dtype t = below(p, 4) ? TC_BF16 : TC_F32;
+    int64_t c = channels[below(p, 5)], o = channels[below(p, 5)], side = 7 + below(p, 10);
+    int64_t k = 1 + 2 * below(p, 2), stride = 1 + below(p, 2);
+    int64_t x[4] = {1 + below(p, 4), c, side, side}, w[4] = {o, c, k, k};
+    tc_tensor image = unit_changed(p, input(p, t, 4, x));
+    for (int i = 0; i < 3; i++) { /* of a value that is there, half the time */
+        tc_tensor y = p->n_values > 0 && below(p, 2) ? any(p) : TC_NONE;
+        if (tc_rank(y) == 4 && tc_size(y, 1) == c && tc_dtype_of(y) == t) {
+            image = y;
         }
     }
+    return tc_conv2d(image, input(p, t, 4, w), TC_NONE,
+                     &(tc_conv){.stride = {stride, stride}, .padding = {k / 2, k / 2}});
+}
+
+/* Attention, now and then with its weights as a value of their own. */
+static tc_tensor unit_attended(program *p)
+{
+    static const int64_t widths[] = {16, 32, 64, 80};
+    tc_dtype t = below(p, 3) ? TC_BF16 : TC_F32;
+    int64_t width = widths[below(p, 4)], keys = unit_size(p), rows = unit_size(p);
+    int64_t q[4] = {1 + below(p, 2), 1 + below(p, 3), rows, width};
+    int64_t k[4] = {q[0], q[1], keys, width};
+    tc_tensor queries = input(p, t, 4, q), of = input(p, t, 4, k), values = input(p, t, 4, k);
+    if (below(p, 2)) {
+        return tc_scaled_dot_product_attention(queries, of, values, TC_NONE, below(p, 2), 0);
+    }
+    tc_tensor scores = tc_mul(tc_matmul(queries, tc_transpose(of, 2, 3)), 0.125);
+    tc_tensor weights = tc_softmax(scores, -1);
+    if (p->n_values < MOST_VALUES && below(p, 2)) {
+        p->values[p->n_values++] = below(p, 2) ? weights : scores;
+    }
+    return tc_matmul(weights, values);
+}
+
+/* A program of such values alone, and of what is made of them. */
+static void draw_units(program *p, tc_ctx *ctx, uint64_t seed)
+{
+    memset(p, 0, sizeof(*p));
+    p->large = true;
+    p->seed = p->state = seed;
+    p->ctx = ctx;
+    p->fast = below(p, 3) == 0;
+    const char *name;
+    for (int parts = 1 + below(p, 3); parts > 0 || p->n_values == 0; parts--) {
+        int kind = below(p, 5);
+        tc_tensor x = kind < 3 ? unit_product(p) : kind < 4 ? unit_convolved(p) : unit_attended(p);
+        p->whole = p->whole || kind == 4;
+        keep(p, x, kind < 3 ? "product" : kind < 4 ? "conv" : "attention");
+        for (int k = below(p, 4); k > 0 && p->n_values > 0; k--) {
+            x = changed(p, p->values[p->n_values - 1], &name);
+            keep(p, x, name);
+        }
+        if (below(p, 2) && p->n_values > 0) {
+            x = summed(p, p->values[p->n_values - 1], &name);
+            keep(p, x, name);
+        }
+    }
+    choose_outputs(p);
 }
 
 static void drop(program *p)

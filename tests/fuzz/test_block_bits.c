@@ -11,7 +11,9 @@
 #include "same.h"
 #include "sums.h"
 
-enum { PROGRAMS = 100, PROGRAMS_SOAK = 1000 };
+extern int32_t tci_interp_unit_part; /* interp/reds.c */
+
+enum { PROGRAMS = 100, PROGRAMS_SOAK = 1000, UNITS = 40, UNITS_SOAK = 1000, UNIT_PART = 16 };
 
 /* ---- machines ---- */
 
@@ -126,7 +128,7 @@ enum { MACHINES = sizeof(machines) / sizeof(machines[0]) };
 
 static void register_machines(void)
 {
-    for (int i = 0; i < MACHINES; i++) {
+    for (int i = 0; i < MACHINES && !machines[i].own_dialect; i++) {
         machines[i].own_dialect = tci_cuda_words();
         REQUIRE(tc_register_backend(&machines[i]) == TC_OK);
     }
@@ -151,13 +153,13 @@ static void run_one(program *p, tc_program *f, int first, int n, void *const *ou
     CHECK_MSG(status == TC_OK, "TC_TEST_SEED=%llu: %s", (unsigned long long)p->seed, tc_error(f));
 }
 
-static void compare(const program *p, int i, const char *machine, const char *who)
+static void compare(const program *p, int i, const tc_options *o, const char *who)
 {
     tc_tensor y = p->outputs[i];
     int64_t at = same_until(tc_dtype_of(y), p->want[i], p->got[i], tc_count(y));
-    CHECK_MSG(at < 0, "TC_TEST_SEED=%llu: %s, %s: output %d differs at %lld of %lld (%s)",
-              (unsigned long long)p->seed, machine, who, i, (long long)at, (long long)tc_count(y),
-              p->text);
+    CHECK_MSG(at < 0, "TC_TEST_SEED=%llu: %s%s, %s: output %d differs at %lld of %lld (%s)",
+              (unsigned long long)p->seed, o->backend, p->fast ? " fast" : "", who, i,
+              (long long)at, (long long)tc_count(y), p->text);
 }
 
 /* Outputs [first, first + n) of p in one program. */
@@ -173,7 +175,7 @@ static void run_as(program *p, const tc_options *o, int first, int n, void *cons
         run_one(p, f, first, n, out);
     }
     for (int i = 0; i < n && f && out == p->got; i++) {
-        compare(p, first + i, o->backend, who);
+        compare(p, first + i, o, who);
     }
     tc_program_free(f);
 }
@@ -183,6 +185,8 @@ static void check_on(program *p, const char *machine)
     tc_options o = {.backend = machine,
                     .fallback = TC_FALLBACK_ALLOW,
                     .no_disk_cache = true,
+                    .verify = true,
+                    .math = p->fast ? TC_MATH_FAST : TC_MATH_EXACT,
                     .threads = 1};
     run_as(p, &o, 0, p->n_outputs, p->want, "with fusion");
     for (int i = 0; i < p->n_outputs && p->n_outputs > 1; i++) {
@@ -209,6 +213,27 @@ TEST(bits_depend_on_no_kernel_of_blocks_of_threads)
         drop(&p);
         tc_ctx_free(ctx);
     }
+}
+
+TEST(bits_of_matrix_units_depend_on_no_kernel)
+{
+    const char *one = getenv("TC_TEST_SEED");
+    int n = one ? 1 : tct_soak ? UNITS_SOAK : UNITS;
+    uint64_t first = one ? strtoull(one, NULL, 0) : tct_seed * 7000003;
+    static program p;
+    register_machines();
+    tci_interp_unit_part = UNIT_PART;
+    for (int at = 0; at < n; at++) {
+        tc_ctx *ctx;
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        draw_units(&p, ctx, first + (uint64_t)at);
+        for (int m = 0; m < MACHINES; m++) {
+            check_on(&p, machines[m].name);
+        }
+        drop(&p);
+        tc_ctx_free(ctx);
+    }
+    tci_interp_unit_part = 0;
 }
 
 TEST_MAIN

@@ -246,6 +246,21 @@ TEST(files_are_left_out)
                " ! $CC -Werror -DTC_NO_NAMES $I -include tc.h -fsyntax-only $T/a.c");
 }
 
+/* Programs run, and the calls that are left out say so; the object is 40 kB smaller at least. */
+TEST(debugging_is_left_out)
+{
+    CHECK_RUNS("$CC " FAST "-Wall -Wextra -Werror -DTC_NO_DEBUG $I -c tests/tc_impl.c "
+               "-o $T/none.o || exit 1;"
+               " nm $T/none.o | grep -E 'tci_(profile|timeline|report|minify|ring)_' && exit 1;"
+               " echo 'int main(void) { tc_ctx *c; tc_program *f; tc_profile *p; float x = 0, y; '"
+               "'if (tc_ctx_make(&c, 0) || tc_compile(tc_exp(tc_input(c, \"x\", TC_F32, 1)), &f)) '"
+               "'return 1; tc_mark_begin(\"a\"); tc_mark_end(); '"
+               "'return tc_run(f, TC_BUFS(TC_BUF(&x, 1)), TC_BUFS(TC_BUF(&y, 1))) || y != 1 || '"
+               "'tc_profile_begin(0, &p) != TC_ERR_UNSUPPORTED || '"
+               "'tc_report(f, \"r.html\") != TC_ERR_UNSUPPORTED; }' >$T/a.c;"
+               " $CC $I -include tc.h $T/a.c $T/none.o $L -o $T/a.out && $T/a.out");
+}
+
 /* Without tc_cpu.h nothing is native: the log, tc_explain and the error of who insists name it. */
 TEST(a_missing_cpu_header_is_named)
 {

@@ -238,6 +238,82 @@ TEST(whole_programs_print_what_is_shown)
     CHECK(n >= 1);
 }
 
+/* The program of docs/debugging.md that crashes, built as DIR/whole. False: it is not there. */
+static bool tct_build_crash(void)
+{
+    static char output[TCT_MAX_OUTPUT];
+    char path[128];
+    tct_build();
+    for (int i = 1; i < tct_n_blocks; i++) {
+        const tct_block *b = &tct_blocks[i];
+        if (strcmp(b->language, "c") != 0 || tct_is_fragment(b) || !strstr(b->text, "PROT_NONE")) {
+            continue;
+        }
+        snprintf(path, sizeof(path), "%s/whole.c", tct_dir);
+        FILE *f = fopen(path, "w");
+        REQUIRE(f);
+        fputs(b->text, f);
+        fclose(f);
+        return tct_shell(output,
+                         "%s -std=gnu11 -g -I%s -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/whole "
+                         "-lm -ldl -lpthread 2>&1",
+                         tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path,
+                         tct_dir, tct_dir) == 0;
+    }
+    return false;
+}
+
+TEST(gdb_stops_in_a_kernel_by_its_name)
+{
+    static char output[TCT_MAX_OUTPUT];
+    if (tct_shell(output, "gdb --version 2>&1")) {
+        SKIP("gdb is not found");
+    }
+    REQUIRE(tct_build_crash());
+    for (int i = 0; i < 2; i++) { /* the second time the cache has it */
+        tct_shell(
+            output,
+            "cd %s && TMPDIR=%s TC_KEEP=1 gdb -batch -ex run -ex bt --args ./whole plain 2>&1",
+            tct_dir, tct_dir);
+        if (strstr(output, "ptrace") || strstr(output, "Could not trace")) {
+            SKIP("gdb may not trace here");
+        }
+        CHECK_HAS(output, "received signal SIGSEGV");
+        CHECK_HAS(output, "tc_k_exp_sin_");
+        CHECK_HAS(output, "/tc_0.c:");
+        CHECK_HAS(output, "in main (");
+    }
+}
+
+TEST(perf_shows_kernels_by_their_names)
+{
+    static char output[TCT_MAX_OUTPUT];
+    static const char program[] =
+        "#include \"tc.h\"\nstatic float in[4096], out[4096];\nint main(void)\n{\ntc_ctx *ctx;\n"
+        "tc_program *f;\nif (tc_ctx_make(&ctx, NULL) || tc_compile(tc_tan(tc_input(ctx, \"x\", "
+        "TC_F32, 4096)), &f)) {\nreturn 1;\n}\nfor (int i = 0; i < 20000; i++) {\ntc_run(f, "
+        "TC_BUFS(TC_BUF(in, 4096)), TC_BUFS(TC_BUF(out, 4096)));\n}\nreturn 0;\n}\n";
+    char path[128];
+    tct_build();
+    snprintf(path, sizeof(path), "%s/perf.c", tct_dir);
+    FILE *f = fopen(path, "w");
+    REQUIRE(f);
+    fputs(program, f);
+    fclose(f);
+    REQUIRE(!tct_shell(output,
+                       "%s -std=gnu11 -I%s -DTC_DYNAMIC_SHAPES= %s %s/first.o -o %s/perf -lm -ldl "
+                       "-lpthread 2>&1",
+                       tct_env("TC_TEST_CC", "cc"), tct_env("TC_TEST_INCLUDE", "."), path, tct_dir,
+                       tct_dir));
+    if (tct_shell(output,
+                  "cd %s && TMPDIR=%s TC_KEEP=1 perf record -o perf.data ./perf >/dev/null 2>&1 && "
+                  "perf report --stdio -i perf.data 2>/dev/null | grep -v '^#' | head -40",
+                  tct_dir, tct_dir)) {
+        SKIP("perf does not record here");
+    }
+    CHECK_HAS(output, "tc_k_tan_");
+}
+
 TEST(first_program_prints_what_is_said)
 {
     static char output[TCT_MAX_OUTPUT], wanted[TCT_MAX_OUTPUT + 32];

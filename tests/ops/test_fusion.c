@@ -519,7 +519,7 @@ TEST(a_reader_joins_where_most_is_saved)
 }
 
 /* Whether r may join a value is not searched further where hundreds of kernels read that value:
- * the text says that, and not that another kernel lies between the two. */
+ * the text says that, and not that another kernel is between the two. */
 TEST(a_search_for_a_cycle_that_was_cut_short_is_called_so)
 {
     enum { MANY = 600 };

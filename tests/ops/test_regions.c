@@ -295,7 +295,7 @@ TEST(kernels_end_where_the_user_says)
     const int launches[] = {2, 2, 3};
     for (int way = 1; way <= 3; way++) {
         const char *text = steered(way, &n, got);
-        CHECK_HAS(text, "a barrier lies between them: what is behind it reads memory");
+        CHECK_HAS(text, "a barrier is between them: kernels after it read memory");
         CHECK_MSG(n == launches[way - 1], "way %d: %d launches", way, n);
         CHECK_MSG(!memcmp(want, got, sizeof(want)), "way %d", way);
     }

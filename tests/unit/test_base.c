@@ -574,6 +574,20 @@ static bool tct_opens(const char *path, tci_dir_use use, const char *why)
     return good;
 }
 
+/* True if files that this test makes have a group that is this user's alone. */
+static bool tct_has_own_group(void)
+{
+    tci_str passwd = {0}, group = {0};
+    struct stat st;
+    bool own = !stat(tct_path(""), &st) && tci_os_read_file("/etc/passwd", &passwd, NULL) &&
+               tci_os_read_file("/etc/group", &group, NULL) &&
+               tci_dir_group_is_private(tci_str_text(&passwd), tci_str_text(&group), geteuid(),
+                                        st.st_gid);
+    tci_str_free(&passwd);
+    tci_str_free(&group);
+    return own;
+}
+
 TEST(private_directories)
 {
     tct_make_dir();
@@ -586,8 +600,10 @@ TEST(private_directories)
     CHECK(stat(tct_path("a"), &st) == 0 && (st.st_mode & 0777) == 0700);
     CHECK(tct_opens(tct_path("a/b/../b/c"), TCI_DIR_CODE, NULL));
     CHECK(!tct_opens(tct_path("missing"), TCI_DIR_TEMPORARY, "missing"));
-    chmod(tct_path("a/b/c"), 0770);
+    chmod(tct_path("a/b/c"), 0772);
     CHECK(!tct_opens(tct_path("a/b/c"), TCI_DIR_CODE, "others may write"));
+    chmod(tct_path("a/b/c"), 0770);
+    CHECK(tct_opens(tct_path("a/b/c"), TCI_DIR_CODE, "others may write") == tct_has_own_group());
     chmod(tct_path("a/b/c"), 0500);
     REQUIRE(tci_dir_open(&d, tct_path("a/b/c"), TCI_DIR_CODE, NULL));
     CHECK(d.writable == (geteuid() == 0));
@@ -605,6 +621,32 @@ TEST(private_directories)
     tct_remove_dir();
 }
 
+TEST(a_group_is_private_if_nobody_else_is_in_it)
+{
+    static const struct {
+        const char *passwd, *group;
+        bool is;
+    } rows[] = {
+        {"root:x:0:0::/:\nada:x:1000:1000::/home/ada:/bin/sh\n", "ada:x:1000:\n", true},
+        {"ada:x:1000:1000:Ada:/home/ada:/bin/sh", "root:x:0:eve\nada:x:1000:ada", true},
+        {"ada:x:1000:1000::/home/ada:/bin/sh\n", "", true},
+        {"ada:x:1000:1000::/:\neve:x:1001:1000::/:\n", "ada:x:1000:\n", false},
+        {"ada:x:1000:1000::/:\n", "ada:x:1000:eve\n", false},
+        {"ada:x:1000:1000::/:\n", "ada:x:1000:ada,eve\n", false},
+        {"ada:x:1000:1000::/:\n", "ada:x:1000:\nstaff:x:1000:eve\n", false},
+        {"ada:x:1000:100::/:\n", "users:x:100:\nada:x:1000:\n", false},
+        {"ada:x:1000:1000::/:\n+::::::\n", "ada:x:1000:\n", false},
+        {"ada:x:1000:1000::/:\n", "ada:x:1000:\n+:::\n", false},
+        {"eve:x:1001:1001::/:\n", "eve:x:1001:\n", false},
+        {"ada:x:1000:1000\neve:x\n", "ada:x:1000", true},
+        {"", "", false},
+    };
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        CHECK_MSG(tci_dir_group_is_private(rows[i].passwd, rows[i].group, 1000, 1000) == rows[i].is,
+                  "row %d", i);
+    }
+}
+
 /* One level up is as good as the directory itself: who may write there may swap it. */
 TEST(directories_above_are_judged_too)
 {
@@ -620,10 +662,11 @@ TEST(directories_above_are_judged_too)
     REQUIRE(symlink("up/../up/in", tct_path("near")) == 0);
     for (int i = 0; i < TCI_COUNT(rows); i++) {
         chmod(tct_path("up"), rows[i].mode);
-        CHECK(tct_opens(tct_path("up/in"), TCI_DIR_CODE, "/up'") == rows[i].code);
-        CHECK(tct_opens(tct_path("link"), TCI_DIR_CODE, "/up'") == rows[i].code);
-        CHECK(tct_opens(tct_path("near"), TCI_DIR_CODE, "/up'") == rows[i].code);
-        CHECK(tct_opens(tct_path("up"), TCI_DIR_TEMPORARY, NULL) == rows[i].temporary);
+        bool own = tct_has_own_group() && !(rows[i].mode & S_IWOTH);
+        CHECK(tct_opens(tct_path("up/in"), TCI_DIR_CODE, "/up'") == (rows[i].code || own));
+        CHECK(tct_opens(tct_path("link"), TCI_DIR_CODE, "/up'") == (rows[i].code || own));
+        CHECK(tct_opens(tct_path("near"), TCI_DIR_CODE, "/up'") == (rows[i].code || own));
+        CHECK(tct_opens(tct_path("up"), TCI_DIR_TEMPORARY, NULL) == (rows[i].temporary || own));
         CHECK(tct_opens(tct_path("up/in"), TCI_DIR_NOTES, NULL));
     }
     chmod(tct_path("up"), 01777);

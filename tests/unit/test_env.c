@@ -124,7 +124,7 @@ static void printed(const char *name, char *text, size_t room)
         setenv(name, "1", 1);
         tc_ctx_make(&ctx, &o);
         tc_ctx_free(ctx);
-        _exit(0);
+        tct_exit(0);
     }
     close(ends[1]);
     size_t n = 0;

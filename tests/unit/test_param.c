@@ -418,7 +418,7 @@ TEST(a_forked_child_changes_parameters)
             alarm(20); /* a deadlock ends it */
             bool good = tc_run(j.f, NO_BUFS, NO_BUFS) == TC_OK &&
                         tc_read(tc_slice(p, 0, 0, 1, 1), now, 1) == TC_OK;
-            _exit(good ? 0 : 1);
+            tct_exit(good ? 0 : 1);
         }
         CHECK_EQ_INT(waitpid(child, &ended, 0), child);
         CHECK_EQ_INT(ended, 0);
@@ -446,7 +446,7 @@ TEST(a_child_waits_for_no_lock_of_an_event_that_is_done)
     pid_t child = fork();
     if (child == 0) {
         alarm(20); /* a deadlock ends it */
-        _exit(tc_event_wait(event) == TC_OK ? 0 : 1);
+        tct_exit(tc_event_wait(event) == TC_OK ? 0 : 1);
     }
     pthread_mutex_unlock(&event->lock);
     CHECK_EQ_INT(waitpid(child, &ended, 0), child);

@@ -316,7 +316,7 @@ TEST(a_forked_child_works_alone)
             bad += seen.times[i] != 1;
         }
         tci_pool_shutdown();
-        _exit(bad != 0);
+        tct_exit(bad != 0);
     }
     int code = -1;
     waitpid(child, &code, 0);

@@ -212,6 +212,21 @@ TEST(calls_that_wait_for_each_other_take_longer_than_their_operations)
     end();
 }
 
+/* Lanes that are two elements apart lie in two vectors, which are loaded and shuffled: 72 vectors of
+ * a line of 56 results are no 504 elements that are loaded one by one. And what is moved is not
+ * moved again for each of them. Measured: 1.8 times its traffic. */
+TEST(a_convolution_with_a_stride_of_two_gathers_no_lanes)
+{
+    begin();
+    const int64_t c = 96, h = 112;
+    tc_tensor y = tc_conv2d(INPUT(1, c, h, h), INPUT(c, 1, 3, 3), TC_NONE,
+                            &(tc_conv){.stride = {2, 2}, .padding = {1, 1}, .groups = c});
+    tci_plan *p = plan_for(tc_relu(y), processor);
+    REQUIRE(p && p->n_kernels == 2); /* the padded image, and the products */
+    CHECK_MSG(highest(p, processor) < 5, "%g", highest(p, processor));
+    end();
+}
+
 /* A tile of vectors leaves one column block that is short: the price is that of all blocks. */
 TEST(a_short_block_of_columns_is_not_taken_for_all)
 {

@@ -53,7 +53,7 @@ static tci_fusion *fuse(const graph *g, const tci_table *forced)
     tci_scores_kernels *none = TCI_NEW(&scratch, tci_scores_kernels);
     none->of = tci_table_in(&scratch, sizeof(int32_t));
     return tci_plan_fuse(&scratch, g->outputs, g->n, NULL, NULL, forced, NULL, NULL, none, NULL, 0,
-                         machine, &why);
+                         machine, NULL, &why);
 }
 
 /* ---- graphs ---- */
