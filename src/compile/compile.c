@@ -57,6 +57,28 @@ static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
     return lap_ns;
 }
 
+/* The job's code with what does not follow from a plan. */
+static tci_code *tci_compile_begin_code(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    job->code = tci_code_make();
+    tci_code *c = job->code;
+    if (!c) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
+    c->key = tci_code_need(&b->scratch, c, (int64_t)r->key_bytes, 1);
+    memcpy(c->key, r->key, r->key_bytes);
+    c->key_bytes = r->key_bytes;
+    c->hash = r->hash;
+    c->compiler = r->compiler;
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_code_need(&b->scratch, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
+    return c;
+}
+
 /* ---- stages of one request ---- */
 
 /* The request's graph for the stages that follow. */
