@@ -30,6 +30,7 @@
 #include "onnx/find_conv.c"
 #include "onnx/write.c"
 #include "onnx/export_conv.c"
+#include "onnx/export_scalar.c"
 #include "onnx/export_loop.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_text.c"

@@ -419,11 +419,14 @@ static bool tci_tvm_take(const tci_tvm_any *value, const tc_custom_array *to,
 {
     tci_tvm_tensor t;
     int64_t n = 1;
-    if (value->kind != TCI_TVM_TENSOR) {
-        snprintf(text, TC_GRAPH_TEXT, "an output is no tensor");
+    if (value->kind == TCI_TVM_DLTENSOR) { /* an input that is an output as it is */
+        memcpy(&t, value->of.pointer, sizeof(t));
+    } else if (value->kind == TCI_TVM_TENSOR) {
+        memcpy(&t, (const char *)value->of.object + TCI_TVM_HEAD, sizeof(t));
+    } else {
+        snprintf(text, TC_GRAPH_TEXT, "an output is no tensor, but of kind %d", (int)value->kind);
         return false;
     }
-    memcpy(&t, (const char *)value->of.object + TCI_TVM_HEAD, sizeof(t));
     for (int i = 0; i < t.rank; i++) {
         n *= t.sizes[i];
     }

@@ -14,22 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A model is of the oldest opset that has what it needs. */
-enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_IR = 10 };
+enum { TCI_OX_IR = 10 };
 
 /* ---- constants ---- */
-
-static const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value v)
-{
-    char bytes[8];
-    tci_value_store(dtype, bytes, v);
-    return tci_ow_tensor(&g->w, NULL, dtype, 0, NULL, bytes);
-}
-
-static const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v)
-{
-    return tci_ox_number(g, dtype, tci_value_cast((tci_value){.f = v}, TC_F64, dtype));
-}
 
 /* Floats to integers saturate in tc, and NaN gives 0; Cast of ONNX leaves that open. */
 static const char *tci_ox_cast_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
@@ -399,148 +386,6 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 
 /* ---- elementwise ops ---- */
 
-/* Of bool by its logic, which more engines have than Where of bool. */
-static const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
-{
-    tci_ow *w = &g->w;
-    return d != TC_BOOL ? TCI_OW(w, "Where", x[0], x[1], x[2])
-                        : TCI_OW(w, "Or", TCI_OW(w, "And", x[0], x[1]),
-                                 TCI_OW(w, "And", TCI_OW(w, "Not", x[0]), x[2]));
-}
-
-/* An order of two values: bool has one in tc, but not in ONNX. */
-static const char *tci_ox_ordered_out(tci_ox_out_graph *g, const char *op, tc_dtype d,
-                                      const char *const *x)
-{
-    const char *in[] = {x[0], x[1]};
-    for (int i = 0; i < 2 && d == TC_BOOL; i++) {
-        in[i] = tci_ox_to_dtype(g, x[i], TC_I32);
-    }
-    return tci_ow_op(&g->w, op, 2, in, 0, NULL);
-}
-
-/* BitShift is of unsigned integers and by less than their width: in u64. A negative value goes
- * right by way of its complement; too far a shift gives 0, or then -1. */
-static const char *tci_ox_shift_out(tci_ox_out_graph *g, tc_dtype d, bool left,
-                                    const char *const *x)
-{
-    tci_ow *w = &g->w;
-    const tci_ow_attr way = TCI_OW_TEXT("direction", left ? "LEFT" : "RIGHT");
-    const char *zero = tci_ox_float(g, d, 0), *width = tci_ox_float(g, d, 8 * tc_dtype_size(d));
-    const char *inside = TCI_OW(w, "Less", x[1], width), *a = x[0], *negative = NULL;
-    if (d >= TC_I8) {
-        inside = TCI_OW(w, "And", inside, TCI_OW(w, "GreaterOrEqual", x[1], zero));
-    }
-    if (d >= TC_I8 && !left) {
-        negative = TCI_OW(w, "Less", a, zero);
-        a = TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", a), a);
-    }
-    const char *by = TCI_OW(w, "Where", inside, x[1], zero);
-    const char *in[] = {tci_ox_to_dtype(g, a, TC_U64), tci_ox_to_dtype(g, by, TC_U64)};
-    const char *y = tci_ox_to_dtype(g, tci_ow_op(w, "BitShift", 2, in, 1, &way), d);
-    y = TCI_OW(w, "Where", inside, y, zero);
-    return negative ? TCI_OW(w, "Where", negative, TCI_OW(w, "BitwiseNot", y), y) : y;
-}
-
-static const char *tci_ox_i64(tci_ox_out_graph *g, int64_t v)
-{
-    return tci_ow_tensor(&g->w, NULL, TC_I64, 0, NULL, &v);
-}
-
-/* Of integers by repeated squaring in i64, since Pow of an engine may go through floats; of a
- * negative b the integer part of 1 / a^-b, 0 of 0. */
-static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
-{
-    tci_ow *w = &g->w;
-    const char *zero = tci_ox_i64(g, 0), *one = tci_ox_i64(g, 1), *two = tci_ox_i64(g, 2);
-    const char *minus = tci_ox_i64(g, -1), *a = tci_ox_to_dtype(g, x[0], TC_I64);
-    const char *b = tci_ox_to_dtype(g, x[1], TC_I64), *y = one, *square = a, *first_odd = NULL;
-    const char *rest = TCI_OW(w, "Abs", b);
-    for (int bits = 8 * tc_dtype_size(d) - (d >= TC_I8), i = 0; i < bits; i++) {
-        const char *odd = TCI_OW(w, "Equal", TCI_OW(w, "Mod", rest, two), one);
-        first_odd = first_odd ? first_odd : odd;
-        y = TCI_OW(w, "Where", odd, TCI_OW(w, "Mul", y, square), y);
-        square = TCI_OW(w, "Mul", square, square);
-        rest = TCI_OW(w, "Div", rest, two);
-    }
-    const char *below = TCI_OW(w, "Where", first_odd, minus, one);
-    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, minus), below, zero);
-    below = TCI_OW(w, "Where", TCI_OW(w, "Equal", a, one), one, below);
-    y = d < TC_I8 ? y : TCI_OW(w, "Where", TCI_OW(w, "Less", b, zero), below, y);
-    return tci_ox_to_dtype(g, y, d);
-}
-
-/* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
-static const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
-{
-    tci_ow *w = &g->w;
-    bool is_bool = d == TC_BOOL, floats = tci_ox_is_float(d);
-    switch (word) {
-    case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
-    case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
-    case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
-    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
-    case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
-    case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
-    case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);
-    case TCI_P_SQRT: return TCI_OW(w, "Sqrt", x[0]);
-    case TCI_P_FLOOR: return floats ? TCI_OW(w, "Floor", x[0]) : x[0];
-    case TCI_P_CEIL: return floats ? TCI_OW(w, "Ceil", x[0]) : x[0];
-    case TCI_P_RINT: return floats ? TCI_OW(w, "Round", x[0]) : x[0];
-    case TCI_P_TRUNC: {
-        const char *down = TCI_OW(w, "Floor", TCI_OW(w, "Abs", x[0]));
-        return floats ? TCI_OW(w, "Mul", TCI_OW(w, "Sign", x[0]), down) : x[0];
-    }
-    case TCI_P_EQ: return TCI_OW(w, "Equal", x[0], x[1]);
-    case TCI_P_LT: return tci_ox_ordered_out(g, "Less", d, x);
-    case TCI_P_LE: return tci_ox_ordered_out(g, "LessOrEqual", d, x);
-    case TCI_P_AND: return TCI_OW(w, is_bool ? "And" : "BitwiseAnd", x[0], x[1]);
-    case TCI_P_OR: return TCI_OW(w, is_bool ? "Or" : "BitwiseOr", x[0], x[1]);
-    case TCI_P_XOR: return TCI_OW(w, is_bool ? "Xor" : "BitwiseXor", x[0], x[1]);
-    case TCI_P_NOT: return TCI_OW(w, is_bool ? "Not" : "BitwiseNot", x[0]);
-    case TCI_P_SELECT: return tci_ox_where_out(g, d, x);
-    case TCI_P_EXP: return TCI_OW(w, "Exp", x[0]);
-    case TCI_P_LOG: return TCI_OW(w, "Log", x[0]);
-    case TCI_P_SIN: return TCI_OW(w, "Sin", x[0]);
-    case TCI_P_COS: return TCI_OW(w, "Cos", x[0]);
-    case TCI_P_TAN: return TCI_OW(w, "Tan", x[0]);
-    case TCI_P_TANH: return TCI_OW(w, "Tanh", x[0]);
-    case TCI_P_SINH: return TCI_OW(w, "Sinh", x[0]);
-    case TCI_P_COSH: return TCI_OW(w, "Cosh", x[0]);
-    case TCI_P_ERF: return TCI_OW(w, "Erf", x[0]);
-    case TCI_P_SIGMOID: return TCI_OW(w, "Sigmoid", x[0]);
-    case TCI_P_GELU: return TCI_OW(w, "Gelu", x[0]);
-    case TCI_P_POW: return floats ? TCI_OW(w, "Pow", x[0], x[1]) : tci_ox_powi_out(g, d, x);
-    case TCI_P_EXP2: return TCI_OW(w, "Pow", tci_ox_float(g, d, 2), x[0]);
-    case TCI_P_EXPM1: { /* (e^x + 1) tanh(x / 2), exact to some units where x is small */
-        const char *one = tci_ox_float(g, d, 1), *half = tci_ox_float(g, d, 0.5);
-        return TCI_OW(w, "Mul", TCI_OW(w, "Add", TCI_OW(w, "Exp", x[0]), one),
-                      TCI_OW(w, "Tanh", TCI_OW(w, "Mul", x[0], half)));
-    }
-    case TCI_P_LOG1P: { /* 2 atanh(x / (x + 2)) where x is small */
-        const char *one = tci_ox_float(g, d, 1), *two = tci_ox_float(g, d, 2);
-        const char *small = TCI_OW(w, "Less", TCI_OW(w, "Abs", x[0]), tci_ox_float(g, d, 0.5));
-        const char *ratio = TCI_OW(w, "Div", x[0], TCI_OW(w, "Add", x[0], two));
-        return TCI_OW(w, "Where", small, TCI_OW(w, "Mul", TCI_OW(w, "Atanh", ratio), two),
-                      TCI_OW(w, "Log", TCI_OW(w, "Add", x[0], one)));
-    }
-    case TCI_P_SHL:
-    case TCI_P_SHR: return tci_ox_shift_out(g, d, word == TCI_P_SHL, x);
-    case TCI_P_LOG2:
-        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 1.4426950408889634));
-    case TCI_P_LOG10:
-        return TCI_OW(w, "Mul", TCI_OW(w, "Log", x[0]), tci_ox_float(g, d, 0.4342944819032518));
-    case TCI_W_MAX:
-    case TCI_W_MIN: {
-        bool most = word == TCI_W_MAX;
-        return is_bool ? TCI_OW(w, most ? "Or" : "And", x[0], x[1])
-                       : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
-                                x[1]);
-    }
-    default: return NULL;
-    }
-}
-
 /* The value column of an elementwise row, in f32 of halves. */
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
@@ -675,7 +520,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_LITERAL ""
 #define TCI_OX_WAY_CONST ""
 #define TCI_OX_WAY_IOTA ""
-#define TCI_OX_WAY_RANDOM "random numbers are tc's own"
+#define TCI_OX_WAY_RANDOM ""
 #define TCI_OX_WAY_WHERE ""
 #define TCI_OX_WAY_CAST ""
 #define TCI_OX_WAY_BITCAST ""
@@ -770,6 +615,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: return tci_ox_number(g, (tc_dtype)n->dtype, n->value);
     case TCI_OP_IOTA: return tci_ox_iota_out(g, n);
+    case TCI_OP_RANDOM: return tci_ox_random_out(g, n, in);
     case TCI_OP_WHERE: return tci_ox_where_out(g, (tc_dtype)n->dtype, in);
     case TCI_OP_CAST: return tci_ox_cast_out(g, n, in[0]);
     case TCI_OP_RESHAPE: return tci_ox_reshape_out(g, n, in[0]);

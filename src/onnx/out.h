@@ -26,6 +26,20 @@ static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc
     return tci_ow_op(&g->w, "Cast", 1, &x, 1, &to);
 }
 
+/* A model is of the oldest opset that has what it needs. */
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26 };
+
+/* ---- export_scalar.c ---- */
+/* Constants, 0-d. */
+TCI_FN const char *tci_ox_number(tci_ox_out_graph *g, tc_dtype dtype, tci_value v);
+TCI_FN const char *tci_ox_float(tci_ox_out_graph *g, tc_dtype dtype, double v);
+/* The bits of a RANDOM: integers alone, so the values are tc's. */
+TCI_FN const char *tci_ox_random_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in);
+/* A choice of two values of dtype d. */
+TCI_FN const char *tci_ox_where_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x);
+/* A prim of a value column, or one of its words, over values of dtype d; NULL: it has no form. */
+TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x);
+
 /* ---- export_conv.c ---- */
 /* True if it can leave as Conv: sizes that are not merged may be symbolic. */
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);

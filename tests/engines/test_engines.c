@@ -82,6 +82,7 @@ static const struct {
     {"openvino", "min", "another result for NaN"},
     {"openvino", "gt", "another result for NaN"},
     {"openvino", "ge", "another result for NaN"},
+    {"tvm", "minimum", "another result for NaN"},
     {"openvino", "pow", "integer powers pass through f32"},
     {"openvino", "__rpow__", "integer powers pass through f32"},
 };
