@@ -7025,8 +7025,8 @@ TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
     const tci_node *x = n->in[0];
     const bool could = x->op == TCI_OP_MUL || x->op == TCI_OP_ADD || x->op == TCI_OP_SUB ||
                        x->op == TCI_OP_NEG;
-    if (a->machine.block_threads == 0 || n->op != TCI_OP_SUM || n->dtype != TC_F32 ||
-        x->dtype != TC_F32 || !could) {
+    if (a->machine.block_threads == 0 || a->machine.reproducible || n->op != TCI_OP_SUM ||
+        n->dtype != TC_F32 || x->dtype != TC_F32 || !could || !tci_rfactor_cuts(a, n)) {
         return NULL;
     }
     tci_node *made = tci_factored_sum(&f, n->in[0], TCI_FACTORED_DEPTH);

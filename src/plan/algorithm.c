@@ -105,7 +105,8 @@ static tci_node *tci_algo_node(const tci_algo *a, tci_node *n)
 {
     tci_node *made = NULL;
     if (tci_op_is_reduce(n->op) || tci_op_is(n->op, TCI_IS_ARG)) {
-        made = tci_rfactor(a, n);
+        made = tci_plan_factored_sum(a, n);
+        made = made ? made : tci_rfactor(a, n);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(a, n);
     } else if (n->op == TCI_OP_CONTRACT) {

@@ -356,11 +356,13 @@ TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int w
  * whole. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
+/* True if reduction n is cut in chunks. */
+TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
 /* plan/broadcast_source.c: the value that x is, spread along axes and with its axes moved; at[i]:
  * which of its axes axis i of x is, -1: none of several elements. */
 TCI_FN const tci_node *tci_broadcast_source(tci_scratch *s, const tci_node *x, int *at);
-/* plan/factored_sum.c: sum n, which is cut in chunks, with the factors outside that are the same
- * along what it sums; NULL: there are none. */
+/* plan/factored_sum.c: sum n with the factors outside that are the same along what it sums;
+ * NULL: there are none, or it is not cut in chunks. */
 TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
  * once, m = 2 or 4 (0: as it chooses); NULL: it stays as it is. */

@@ -247,6 +247,11 @@ static tci_node *tci_rfactor_join_by(const tci_algo *a, const tci_rfactor_chunks
                           c->parts);
 }
 
+TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n)
+{
+    return tci_rfactor_cut(a, n, &(tci_rfactor_chunks){0});
+}
+
 /* Cuts reduction n; NULL when it is better left alone. */
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
 {
@@ -515,9 +520,6 @@ TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)
     } else {
         made = tci_rfactor_cut_powers(a, n);
         made = made ? made : tci_rfactor_cut_squares(a, n);
-        if (!made && tci_rfactor_cut(a, n, &(tci_rfactor_chunks){0})) {
-            made = tci_plan_factored_sum(a, n);
-        }
         made = made ? made : tci_plan_split(a, n);
     }
     return made ? made : n;
