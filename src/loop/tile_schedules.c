@@ -181,9 +181,9 @@ static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes
         tci_dim coef = 0;
         if (live[i] && in->op == TCI_K_LOAD) {
             bool linear = tci_build_coef(k, in->x, a->vec_axis, &coef);
-            bool near = linear && coef > 1 && tci_dim_le(coef, TCI_TILE_NEAR);
-            bool runs = linear && (coef == 0 || coef == 1);
-            cycles += runs ? 0 : near ? (double)coef : TCI_TILE_GATHER * (double)lanes;
+            const int64_t step = linear && tci_dim_is_known(coef) ? tci_dim_known(coef) : -1;
+            const bool runs = step == 0 || step == 1, near = step > 1 && step <= TCI_TILE_NEAR;
+            cycles += runs ? 0 : near ? (double)step : TCI_TILE_GATHER * (double)lanes;
         }
     }
     return cycles * a->machine.facts.ports / (double)rows;

@@ -1022,7 +1022,7 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     } else {
         tci_pk_name(p, p->k);
     }
-    tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0};
+    tci_lowered out = {p->k, p->operand_buffers, NULL, NULL, NULL, 0, false};
     out.offsets = TCI_NEW_ARRAY(p->s, tci_dim, p->k->n_operands + 1);
     return out;
 }
@@ -1132,7 +1132,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     const bool rows = tci_class_of_group(f, g).lanes;
     tci_pk_attempts(&p, (machine.reproducible && rows) || linked);
     p.k->vector = rows || g->keeps ? TCI_VEC_INNER : TCI_VEC_OUTER;
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0};
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0, false};
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
     int unit = tci_pk_unit_of_group(f, g, machine);
