@@ -1308,12 +1308,30 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
-    static const tc_comm_engine many = {
-        "shm",         NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
-        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
-    static const tc_comm_engine one = {
-        "self",        NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,   tci_shm_split,
-        tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around};
+    static const tc_comm_engine many = {"shm",
+                                        NULL,
+                                        tci_shm_start,
+                                        tci_shm_wait,
+                                        tci_shm_exchange,
+                                        tci_shm_split,
+                                        tci_shm_abort,
+                                        tci_shm_free,
+                                        NULL,
+                                        NULL,
+                                        tci_shm_look_around,
+                                        false};
+    static const tc_comm_engine one = {"self",
+                                       NULL,
+                                       tci_shm_start,
+                                       tci_shm_wait,
+                                       tci_shm_exchange,
+                                       tci_shm_split,
+                                       tci_shm_abort,
+                                       tci_shm_free,
+                                       NULL,
+                                       NULL,
+                                       tci_shm_look_around,
+                                       false};
     return size == 1 ? &one : &many;
 }
 /* ---- src/comm/launch.c ---- */
@@ -1873,8 +1891,9 @@ static void tci_mpi_free(void *state)
 }
 
 static const tc_comm_engine tci_mpi_engine = {
-    "mpi",        NULL, tci_mpi_start, tci_mpi_wait, tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
-    tci_mpi_free, NULL, NULL,          NULL};
+    "mpi",         NULL,          tci_mpi_start, tci_mpi_wait, tci_mpi_exchange,
+    tci_mpi_split, tci_mpi_abort, tci_mpi_free,  NULL,         NULL,
+    NULL,          false};
 
 static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options, tc_comm **out,
                               char *why)

@@ -4,6 +4,7 @@
 
 #include "../run/context.h"
 
+#ifdef TC_DYNAMIC_SHAPES
 /* True if a run of f changes nothing but its outputs, and concerns no other process: it may be
  * repeated. */
 TCI_FN bool tci_hot_trial_allows(const tc_program *f);
@@ -11,5 +12,6 @@ TCI_FN bool tci_hot_trial_allows(const tc_program *f);
  * that of the fixed one, the best round of each. False: a run failed, or there is no memory. */
 TCI_FN bool tci_hot_trial(tc_program *symbolic, tc_program *fixed, const tc_bufs *inputs,
                           double *speed);
+#endif
 
 #endif

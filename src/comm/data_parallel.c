@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../api/call_frame.h"
+#include "../api/loops.h"
 #include "../base/alloc.h"
 #include "../ops/comm.h"
 #include "api.h"

@@ -423,8 +423,9 @@ static void tci_mpi_free(void *state)
 }
 
 static const tc_comm_engine tci_mpi_engine = {
-    "mpi",        NULL, tci_mpi_start, tci_mpi_wait, tci_mpi_exchange, tci_mpi_split, tci_mpi_abort,
-    tci_mpi_free, NULL, NULL,          NULL};
+    "mpi",         NULL,          tci_mpi_start, tci_mpi_wait, tci_mpi_exchange,
+    tci_mpi_split, tci_mpi_abort, tci_mpi_free,  NULL,         NULL,
+    NULL,          false};
 
 static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options, tc_comm **out,
                               char *why)
