@@ -82,4 +82,40 @@ TEST(the_text_is_opencl_c)
     tc_ctx_free(ctx);
 }
 
+/* A backend without events of its own is waited for after each launch. */
+TEST(kernels_appear_in_profiles)
+{
+    need_opencl();
+    static float in[1000], out[1000];
+    static char table[4000];
+    tc_options options = {.backend = "opencl", .fallback = TC_FALLBACK_REFUSE};
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_profile *p;
+    REQUIRE(tc_ctx_make(&ctx, &options) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1000);
+    REQUIRE(tc_compile(tc_cumsum(tc_exp(x), 0), &f) == TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 1000)), TC_BUFS(TC_BUF(out, 1000))), TC_OK);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    FILE *to = fmemopen(table, sizeof(table), "w");
+    REQUIRE(to);
+    CHECK_EQ_INT(tc_profile_table(p, to, TC_BY_TIME, 20), TC_OK);
+    fclose(to);
+    const char *row = strstr(table, "tc_k_");
+    CHECK_MSG(row != NULL, "%s", table);
+    tc_program_info info;
+    CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+    int kernels = 0;
+    for (; row; row = strstr(row + 1, "tc_k_")) {
+        kernels++;
+    }
+    CHECK_MSG(kernels == info.n_kernels, "%d kernels, of %d\n%s", kernels, info.n_kernels, table);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
