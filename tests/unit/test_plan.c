@@ -296,9 +296,9 @@ TEST(rows_that_are_cut_come_from_memory_once)
     CHECK(kernels == 2 && !online);
     count_readings(softmax, TC_F32, 10, 4000000, blocks, &kernels, &online);
     CHECK(kernels == 2 && online); /* long parts: a block does not hold one */
-    count_readings(softmax, TC_F32, 64, 30522, blocks, &kernels, &online);
+    count_readings(softmax, TC_F32, 24, 30522, blocks, &kernels, &online);
     CHECK(kernels == 2 && !online);
-    count_readings(softmax, TC_F32, 128, 30522, blocks, &kernels, &online);
+    count_readings(softmax, TC_F32, 64, 30522, blocks, &kernels, &online);
     CHECK(kernels == 1 && !online); /* whole: there are many, and registers hold each */
     count_readings(softmax, TC_F32, 128, 40000, blocks, &kernels, &online);
     CHECK(kernels == 2 && !online);
