@@ -168,8 +168,8 @@ TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes)
 }
 
 /* Cycles of a contraction's loads along the vectors that are not contiguous, over those of its
- * multiplying: of elements that so few vectors hold, loads and shuffles of these, else each element
- * by itself. The rows of a tile share them. */
+ * multiplying: of elements of 4 bytes or more that so few vectors hold, loads and shuffles of these,
+ * else each element by itself. The rows of a tile share them. */
 static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes)
 {
     const tci_kernel *k = a->k;
@@ -182,7 +182,9 @@ static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes
         if (live[i] && in->op == TCI_K_LOAD) {
             bool linear = tci_build_coef(k, in->x, a->vec_axis, &coef);
             const int64_t step = linear && tci_dim_is_known(coef) ? tci_dim_known(coef) : -1;
-            const bool runs = step == 0 || step == 1, near = step > 1 && step <= TCI_TILE_NEAR;
+            const tc_dtype dtype = (tc_dtype)k->operands[tci_kinst_number(in)].dtype;
+            const bool runs = step == 0 || step == 1;
+            const bool near = step > 1 && step <= TCI_TILE_NEAR && tci_dtype_get(dtype)->bytes >= 4;
             cycles += runs ? 0 : near ? (double)step : TCI_TILE_GATHER * (double)lanes;
         }
     }
