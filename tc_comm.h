@@ -1334,13 +1334,14 @@ TCI_FN const tc_comm_engine *tci_shm_engine(int size)
                                        false};
     return size == 1 ? &one : &many;
 }
-/* ---- src/comm/launch.c ---- */
-/* comm/launch.c - see comm/launch.h: a row for each launcher, the first whose rank is set
- * counts. */
-/* ---- src/comm/launch.h ---- */
-/* comm/launch.h - what launchers tell a process of its group. */
-#ifndef TCI_COMM_LAUNCH_H
-#define TCI_COMM_LAUNCH_H
+/* ---- src/comm/launcher_env.c ---- */
+/* comm/launcher_env.c - see comm/launcher_env.h: a row for each launcher, the first whose rank is
+ * set counts. */
+/* ---- src/comm/launcher_env.h ---- */
+/* comm/launcher_env.h - rank, world size and local rank from the environment variables of
+ * launchers (Open MPI, MPICH and Slurm, torchrun). */
+#ifndef TCI_COMM_LAUNCHER_ENV_H
+#define TCI_COMM_LAUNCHER_ENV_H
 
 
 enum { TCI_LAUNCH_TEXT = 256 };
@@ -1357,7 +1358,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why);
 
 #endif
 
-/* ---- src/comm/launch.c, continued ---- */
+/* ---- src/comm/launcher_env.c, continued ---- */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6896,8 +6896,9 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
         roots[i] = tci_table_get(&now, roots[i]);
     }
 }
-/* ---- src/plan/factored_sum.c ---- */
-/* plan/factored_sum.c - factors of cut sums that are the same for all summed elements, outside.
+/* ---- src/plan/hoist_factors.c ---- */
+/* plan/hoist_factors.c - factors that are constant along the summed axes, hoisted out of split
+ * reductions: sum(x * s) = s * sum(x).
  *
  * In: a SUM that is cut in chunks, on a machine of blocks of threads. Out: the same from sums of
  * fewer factors, or NULL: sum(x * s) = s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is
@@ -7951,7 +7952,7 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
 /* ---- src/plan/gpu_routes.c ---- */
 /* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
  *
- * In: nothing. Out: those rows, which plan/route.c weighs with its own. */
+ * In: nothing. Out: those rows, which plan/contraction_route.c weighs with its own. */
 
 #include <string.h>
 
@@ -7966,11 +7967,14 @@ TCI_FN int tci_block_routes(const tci_route **rows)
 
 #ifdef TCI_HAS_CUDA
 /* ---- src/cuda/wgmma.c ---- */
-/* cuda/wgmma.c - see cuda/wgmma.h. The text of the main loop, in three layers: the prelude's
- * small functions, one PTX instruction each; tests that run the text without a GPU define
- * TC_NO_PTX and these names the prelude's templates tc_matrix_load and tc_matrix_multiply: two of
- * the three parts that warps play (loop/wgmma_gemm.h), over a class S that holds the numbers of one
- * kernel the kernel: its class S, the split into parts, and the third part around the hole
+/* cuda/wgmma.c - CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp, consumer warps,
+ * mbarrier pipeline. In three layers:
+ *
+ *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
+ *               define TC_NO_PTX and these names
+ *   templates   of the prelude, tc_matrix_load and tc_matrix_multiply: the producer and the
+ *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
+ *   kernel      its class S, the split into roles, and the epilogue around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
  * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
@@ -10028,7 +10032,7 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
  * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
  * Known sizes stand in the kernel as numbers; others are the words that its launch brings. */
 /* ---- src/cuda/custom.h ---- */
-/* cuda/custom.h - ops of the user's that have a text in CUDA C++, as kernels. */
+/* cuda/custom.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_H
 #define TCI_CUDA_CUSTOM_H
 
@@ -10145,8 +10149,8 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_str_add(out, "}\n");
 }
 /* ---- src/cuda/simt_attention.c ---- */
-/* cuda/simt_attention.c - see cuda/simt_attention.h. The text of the main loops, of small functions
- * as in cuda/attention.c and cuda/attention_backward.c, some of which it shares.
+/* cuda/simt_attention.c - CUDA text of fused attention, forward and backward, on CUDA cores:
+ * shared-memory layout and main loops.
  *
  * Shared memory, all as f32: of attention the queries of a tile, a step of keys, one of values, the
  * weights of tile by step, and a word for each half warp; of its gradients both factors of the

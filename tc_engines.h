@@ -1850,7 +1850,8 @@ static bool tci_tvm_build(const tci_workdir *w, char text[TC_GRAPH_TEXT])
     tci_tvm_places(packages, python);
     snprintf(model, sizeof(model), "%.580s/model.onnx", tci_str_text(&w->dir.path));
     snprintf(object, sizeof(object), "%.580s/model.so", tci_str_text(&w->dir.path));
-    const char *argv[] = {python, "-c", tci_tvm_script, model, object, packages, NULL};
+    /* -I: no module of the current folder or of PYTHONPATH is imported. */
+    const char *argv[] = {python, "-I", "-c", tci_tvm_script, model, object, packages, NULL};
     tci_command c = {.argv = argv,
                      .wall_ms = 1000 * (int64_t)TCI_TVM_SECONDS,
                      .log_limit = 1 << 16,

@@ -1140,7 +1140,7 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);
 
-/* ---- names, files and bodies: onnx/value.c ---- */
+/* ---- names, files and bodies: onnx/import_helpers.c ---- */
 TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t); /* poisoned: with its text */
 TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name);
 TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected);
@@ -1300,9 +1300,9 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k)
     }
     return tc_reshape_at(tc_stack(TC_TENSORS_N(items, (int)k->n), 0), k->rank, k->sizes, o->here);
 }
-/* ---- src/onnx/value.c ---- */
-/* onnx/value.c - what the functions of operators share: names, values, operands, attributes,
- * shapes, weights in files, and bodies that tc calls while they are built.
+/* ---- src/onnx/import_helpers.c ---- */
+/* onnx/import_helpers.c - helpers of the importers of ONNX operators: operands, attributes,
+ * shapes, weights in files, and bodies of subgraphs.
  *
  * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. A
  * function of an operator that builds a graph within the one under way does so by tci_ox.build. */

@@ -18,7 +18,7 @@
 #include "plan/scatter_sort.c"
 #include "plan/conv_layout.c"
 #include "plan/layout.c"
-#include "plan/factored_sum.c"
+#include "plan/hoist_factors.c"
 #include "plan/small_channel_conv.c"
 #include "plan/depthwise_wgrad.c"
 #include "plan/bf16x3.c"

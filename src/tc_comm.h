@@ -16,7 +16,7 @@
 
 #include "comm/combine.c"
 #include "comm/shm.c"
-#include "comm/launch.c"
+#include "comm/launcher_env.c"
 #include "comm/mpi.c"
 #include "comm/nccl.c"
 #include "comm/environment.c"

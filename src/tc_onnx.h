@@ -11,7 +11,7 @@
 
 #include "onnx/proto.c"
 #include "onnx/known.c"
-#include "onnx/value.c"
+#include "onnx/import_helpers.c"
 #include "onnx/fold.c"
 #include "onnx/elementwise.c"
 #include "onnx/shape.c"

@@ -20,7 +20,7 @@
 #include "../debug/dump.h"
 #include "../debug/report.h"
 #include "../debug/summary.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 
 /* ---- errors ---- */

@@ -5,7 +5,7 @@
  * The one idea: the lazy form is a batch of one job without inputs (api/compile_jobs.h), whose
  * program runs once, into new memory that the nodes then hold. */
 #include "../debug/minify.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "compile_jobs.h"
 
 /* What one evaluation needs; the arrays are in the batch's scratch. */

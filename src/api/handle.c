@@ -1,4 +1,5 @@
-/* api/handle.c - handles: which node they name, or why they name none.
+/* api/handle.c - resolution of tensor handles to graph nodes; a poisoned handle names the first
+ * error.
  *
  * In: tc_tensor values as users hold them (live, poisoned, dead, zeroed, of another or a freed
  * context). Out: nodes, and error texts.

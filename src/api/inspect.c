@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../debug/recompile.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 #include "call_frame.h"
 

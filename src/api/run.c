@@ -3,7 +3,7 @@
 
 #include "../debug/minify.h"
 #include "../run/device_memory.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 #include "call_frame.h"
 

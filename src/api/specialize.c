@@ -17,13 +17,13 @@
 #include "../base/alloc.h"
 #include "../debug/dump.h"
 #include "../debug/recompile.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 #include "../run/hot_sizes.h"
 #include "bucket.h"
 #include "compile_jobs.h"
 #include "generalize.h"
-#include "hot_trial.h"
+#include "specialization_trial.h"
 
 enum {
     TCI_SPEC_VARIANTS = 8,          /* of one kind, unless the options say */

@@ -2,7 +2,7 @@
 #ifndef TCI_COMM_COMBINE_H
 #define TCI_COMM_COMBINE_H
 
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "../ops/dtype.h"
 
 /* n elements of each rank, in the order of ranks; those of a rank begin `stride` bytes after those

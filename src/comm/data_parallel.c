@@ -16,7 +16,7 @@
 #include "../api/call_frame.h"
 #include "../api/loops.h"
 #include "../base/alloc.h"
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "api.h"
 
 enum { TCI_GRADS_BYTES = 25 << 20 };

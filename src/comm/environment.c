@@ -1,7 +1,7 @@
 /* comm/environment.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
 #include "../base/env.h"
 #include "api.h"
-#include "launch.h"
+#include "launcher_env.h"
 #include "mpi.h"
 #include "shm.h"
 

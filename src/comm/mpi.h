@@ -2,7 +2,7 @@
 #ifndef TCI_COMM_MPI_H
 #define TCI_COMM_MPI_H
 
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 
 /* All ranks that mpirun started; initializes MPI unless the process did. */
 TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, char *why);

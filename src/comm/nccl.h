@@ -2,7 +2,7 @@
 #ifndef TCI_COMM_NCCL_H
 #define TCI_COMM_NCCL_H
 
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 
 typedef struct tci_nccl_id {
     char bytes[128];

@@ -10,7 +10,7 @@
 
 #include "../api/call_frame.h"
 #include "../graph/build.h"
-#include "../graph/table.h"
+#include "../graph/side_table.h"
 #include "../run/context.h"
 
 enum { TCI_PART_COMMS = 16 };

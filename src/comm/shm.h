@@ -2,7 +2,7 @@
 #ifndef TCI_COMM_SHM_H
 #define TCI_COMM_SHM_H
 
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 
 typedef struct tci_shm tci_shm;
 

@@ -5,7 +5,7 @@
  * values and no user memory: those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/dynamic.c makes code without symbols of it, for the sizes of a run.
+ * run; run/symbolic_shapes.c makes code without symbols of it, for the sizes of a run.
  *
  * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
  * list, done once for a program and again when what it reads changed; then what each run does. A
@@ -123,8 +123,9 @@ typedef struct tci_code_buffer {
     int32_t first, last; /* steps between which it lives */
 } tci_code_buffer;
 
-/* Launches of the init list that hang together by the buffers they share (compile/init_units.c).
- * What they compute follows from the identity, the leaves' memory and the numbers. */
+/* Launches of the init list that hang together by the buffers they share
+ * (compile/init_components.c). What they compute follows from the identity, the leaves' memory and
+ * the numbers. */
 typedef struct tci_code_unit {
     int32_t *steps, n_steps;
     int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */
@@ -141,7 +142,7 @@ typedef struct tci_kept_place {
     int64_t offset;
 } tci_kept_place;
 
-typedef struct tci_graph_program tci_graph_program; /* compile/graph_program.h */
+typedef struct tci_graph_program tci_graph_program; /* compile/engine_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
 typedef struct tci_code {
@@ -253,7 +254,7 @@ typedef struct tci_request {
     tci_table places;  /* of int32_t, where a node is (compile/key.c) */
     const uint8_t *key;
     size_t key_bytes; /* options that matter, backend, target, build; and */
-    size_t key_graph; /* from this byte on the graph (debug/case.c) */
+    size_t key_graph; /* from this byte on the graph (debug/test_case.c) */
     tci_hash hash;
     uint64_t compiler; /* hash of options.cc, not of the key; 0: none given */
     tci_found found;   /* set by tci_compile_requests */
@@ -312,7 +313,7 @@ TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
 /* What every key says of this build: it begins with that. */
 TCI_FN const char *tci_key_build(void);
 
-/* ---- compile/key_read.c ---- */
+/* ---- compile/key_decode.c ---- */
 /* The graph of a key: nodes by their canonical numbers, the user's inputs first. */
 typedef struct tci_key_graph {
     tci_graph *graph;
@@ -349,14 +350,14 @@ TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_op
                              tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
-/* compile/ports.c: n items of it; escapes where there is no memory. */
+/* compile/program_io.c: n items of it; escapes where there is no memory. */
 TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes);
 /* Fills the ports and literals of a code under construction. */
 TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *r,
                                 const tci_request_copy *copy);
 /* compile/steps.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
-/* compile/init_units.c: its units. False: out of memory. */
+/* compile/init_components.c: its units. False: out of memory. */
 TCI_FN bool tci_code_split_init(tci_code *c);
 /* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */

@@ -1,12 +1,14 @@
-/* compile/compile.c - THE SPINE: requests to code.
+/* compile/compile.c - compilation driver: runs every stage from graph to loaded code, in order,
+ * for a batch of requests.
  *
- * In: requests (compile/key.c). Out: counted code for each, from memory, from disk, or made here.
- * The one idea: tci_compile_batch calls every stage by name, in order, and nothing else sequences:
+ * In: requests (compile/key.c). Out: refcounted code for each, from memory, from disk, or made
+ * here. The one idea: tci_compile_batch calls every stage by name, in order, and nothing else
+ * sequences:
  *
  *   graph -> rewrite -> plan (with its kernels) -> loop -> source -> compiler -> module -> code
  *
- * After each stage the spine verifies its IR (options.verify), dumps it (options.dump) and adds its
- * time. A stage leaves by tci_scratch_fail when memory or an invariant fails; the one setjmp is
+ * After each stage the driver verifies its IR (options.verify), dumps it (options.dump) and adds
+ * its time. A stage leaves by tci_scratch_fail when memory or an invariant fails; the one setjmp is
  * tci_compile_guard. Stages own nothing outside the batch's scratch, so after an escape the batch
  * is dropped whole.
  *
@@ -24,7 +26,7 @@
 #include "../debug/explain.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
-#include "../kernel/concrete.h"
+#include "../kernel/specialize_sizes.h"
 #include "../plan/group.h"
 #include "../rewrite/rewrite.h"
 #include "autotune.h"

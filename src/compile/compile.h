@@ -1,5 +1,5 @@
-/* compile/compile.h - a batch of requests on its way to code, for the files that compile/compile.c
- * is made of. */
+/* compile/compile.h - state of one batch of compile requests on its way through the driver
+ * (compile/compile.c), shared with compile/stage_dumps.c. */
 #ifndef TCI_COMPILE_COMPILE_H
 #define TCI_COMPILE_COMPILE_H
 

@@ -1,8 +1,9 @@
-/* compile/graph_split.h - a graph of which an engine runs parts, and tc the rest. */
+/* compile/graph_split.h - graph partitioning: subgraphs that an external engine runs, and the
+ * rest, which tc compiles. */
 #ifndef TCI_COMPILE_GRAPH_SPLIT_H
 #define TCI_COMPILE_GRAPH_SPLIT_H
 
-#include "graph_program.h"
+#include "engine_program.h"
 
 /* A call in the copy of a split graph: a CUSTOM node whose attribute is TCI_CUSTOM_SPLIT plus its
  * number. PART: the engine runs a part; UNPACK: one result of a part that has several. */

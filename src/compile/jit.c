@@ -270,7 +270,7 @@ static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
 }
 
 /* For tci_forced_check: whether one of the kernels has the name or hash, or the word names a
- * contraction (plan/route.c), as no kernel is named. */
+ * contraction (plan/contraction_route.c), as no kernel is named. */
 static bool tci_jit_has(const void *jit, const char *word, size_t n)
 {
     const tci_jit *j = jit;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "schedule_file.h"
 #include "graph_backend.h"
 

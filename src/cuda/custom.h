@@ -1,4 +1,4 @@
-/* cuda/custom.h - ops of the user's that have a text in CUDA C++, as kernels. */
+/* cuda/custom.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_H
 #define TCI_CUDA_CUSTOM_H
 

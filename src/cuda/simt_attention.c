@@ -1,5 +1,5 @@
-/* cuda/simt_attention.c - see cuda/simt_attention.h. The text of the main loops, of small functions
- * as in cuda/attention.c and cuda/attention_backward.c, some of which it shares.
+/* cuda/simt_attention.c - CUDA text of fused attention, forward and backward, on CUDA cores:
+ * shared-memory layout and main loops.
  *
  * Shared memory, all as f32: of attention the queries of a tile, a step of keys, one of values, the
  * weights of tile by step, and a word for each half warp; of its gradients both factors of the

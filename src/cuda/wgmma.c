@@ -1,8 +1,11 @@
-/* cuda/wgmma.c - see cuda/wgmma.h. The text of the main loop, in three layers: the prelude's
- * small functions, one PTX instruction each; tests that run the text without a GPU define
- * TC_NO_PTX and these names the prelude's templates tc_matrix_load and tc_matrix_multiply: two of
- * the three parts that warps play (loop/wgmma_gemm.h), over a class S that holds the numbers of one
- * kernel the kernel: its class S, the split into parts, and the third part around the hole
+/* cuda/wgmma.c - CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp, consumer warps,
+ * mbarrier pipeline. In three layers:
+ *
+ *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
+ *               define TC_NO_PTX and these names
+ *   templates   of the prelude, tc_matrix_load and tc_matrix_multiply: the producer and the
+ *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
+ *   kernel      its class S, the split into roles, and the epilogue around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
  * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of

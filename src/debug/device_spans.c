@@ -16,7 +16,7 @@
 
 #include "../base/alloc.h"
 #include "../base/posix.h"
-#include "../run/collective.h"
+#include "../run/collective_info.h"
 #include "profile.h"
 
 #ifndef TC_NO_DEBUG

@@ -1,4 +1,4 @@
-/* debug/probe.c - values that are printed, and conditions that are tested, when a run reaches them.
+/* debug/probe.c - run-time debug ops: tc_print_value, tc_assert_all, tc_assert_finite.
  *
  * In: a tensor. Out: the same tensor, behind an op of the user's kind (api/custom.h) that looks at
  * it. The one idea: such an op is a step of a run like all others, in loops and on devices too; a

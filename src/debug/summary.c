@@ -13,7 +13,7 @@
 #include "../base/env.h"
 #include "../plan/group.h"
 #include "../run/async_compile.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "explain.h"
 #include "intern.h"
 #include "kernel_timing.h"

@@ -5,12 +5,12 @@
  * does, and where the result is another one.
  * The one idea: all ways give the same bits, but for sums in another order, so the first rung that
  * differs is the part of tc (or of the compiler) to look at. The graph is read from the key
- * (debug/case.c): nothing of the program's context is needed. */
+ * (debug/test_case.c): nothing of the program's context is needed. */
 #include <math.h>
 #include <string.h>
 
 #include "../api/debug.h"
-#include "case.h"
+#include "test_case.h"
 #include "intern.h"
 #include "origin.h"
 

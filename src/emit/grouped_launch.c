@@ -1,10 +1,11 @@
 /* emit/grouped_launch.c - grouped launch and fused loop: the text of several kernels as
  * one function.
  *
- * In: a joint's loop. Out: a function of each of its kernels, and one that finds whose tasks it was
- * given: a table has, for each member, the first of its tasks, where its operands and literals
- * begin, and which function it is. So another member is another row. The text is C, whatever the
- * dialect, but for what stands before a function (tci_dialect.head).
+ * In: the loop IR of a grouped launch (a joint). Out: a function of each member kernel, and a
+ * dispatcher, which maps the number of a task to its member by a table. The table has, for each
+ * member, the first of its tasks, where its operands and literals begin, and which function it is.
+ * So another member is another row. The text is C, whatever the dialect, but for what stands
+ * before a function (tci_dialect.head).
  *
  * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function of each distinct member,
  * compiled into the one that calls it, and the function with the loop. Its arrays are the cells

@@ -14,7 +14,7 @@
 #define TCI_GRAD_GRAD_H
 
 #include "../graph/build.h"
-#include "../graph/table.h"
+#include "../graph/side_table.h"
 #include "../ops/custom.h"
 #include "../ops/formula.h"
 

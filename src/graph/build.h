@@ -7,7 +7,7 @@
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "node.h"
 
 /* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. It

@@ -20,7 +20,7 @@
 #define TCI_GRAPH_CONTRACTION_H
 
 #include "build.h"
-#include "table.h"
+#include "side_table.h"
 
 /* ---- words of the node ---- */
 

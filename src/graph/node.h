@@ -67,17 +67,17 @@
  *   WITH_DERIVATIVE  none; inputs f, value, of one shape and dtype: value is what f is at this
  *                    point, computed another way, and its derivatives are those of f, which is
  *                    computed for derivatives alone
- *   SHARD            per axis the number of the communicator (ops/comm.h) that it is split over by
- *                    tc_partition, or 0; x itself where the graph is not partitioned
+ *   SHARD            per axis the number of the communicator (ops/communicator.h) that it is split
+ *                    over by tc_partition, or 0; x itself where the graph is not partitioned
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
  *   COLLECTIVE       verb (tc_comm_verb), how (tc_comm_how, never MEAN), number of the communicator
- *                    (ops/comm.h), its ranks, peer (root, destination, source), number: 0 in the
- *                    user's graph; in a compile's graph its place among the program's collectives
- *                    in the order in which they were made. Ranks are a first axis: ALL_GATHER adds
- *                    it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both sides; BARRIER
- *                    gives a 0-d bool; all others the shape of input 0. Its dtype
+ *                    (ops/communicator.h), its ranks, peer (root, destination, source), number: 0
+ *                    in the user's graph; in a compile's graph its place among the program's
+ *                    collectives in the order in which they were made. Ranks are a first axis:
+ *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
+ *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype
  *   BARRIER          sinks; shape and dtype of input 0, which lies in memory and is read behind it
  *                    alone; the others have any shape and are waited for. sinks: rewrite/ may put
  *                    what input 0 is movement of into memory instead (made by gradients of regions)
@@ -111,7 +111,7 @@ typedef struct tci_storage {
     tci_owner *owner;              /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;
 
-/* Passes keep what they know of nodes beside them (graph/table.h). */
+/* Passes keep what they know of nodes beside them (graph/side_table.h). */
 typedef struct tci_node {
     uint16_t op;
     int8_t dtype;  /* tc_dtype */

@@ -4,7 +4,7 @@
  * same text in every process (no address, no id). A line reads %2 = reduce-row f32 [3] (%1) {1}
  * with the inputs in parentheses and the attributes in braces; the last line names the roots. The
  * other form is Graphviz. */
-#include "table.h"
+#include "side_table.h"
 
 #include <inttypes.h>
 

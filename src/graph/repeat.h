@@ -24,7 +24,7 @@
 #ifndef TCI_GRAPH_REPEAT_H
 #define TCI_GRAPH_REPEAT_H
 
-#include "table.h"
+#include "side_table.h"
 
 typedef struct tci_repeat {
     int n_carry, n_x, n_held, n_y;

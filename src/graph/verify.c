@@ -4,7 +4,7 @@
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
  * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
  * certainly broken is a breach: not every bound of an expression can be proven. */
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "../ops/custom.h"
 #include "build.h"
 #include "repeat.h"

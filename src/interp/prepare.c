@@ -1,9 +1,9 @@
 /* interp/prepare.c - makes a kernel ready for interpretation.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
- * layout. Three walks: instructions become nodes (interp/nodes.c, interp/values.c); from what each
- * node depends on follows the section (or sections) that evaluates it (interp/hoist.c); each
- * section's nodes become steps (interp/linear_ir.c), and values get memory by liveness
+ * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); from
+ * what each node depends on follows the section (or sections) that evaluates it (interp/hoist.c);
+ * each section's nodes become steps (interp/linear_ir.c), and values get memory by liveness
  * (interp/value_memory.c). */
 #include "prepare.h"
 

@@ -76,7 +76,7 @@ typedef struct tci_prep {
     int32_t *block;         /* by kx: value with x per lane, -1 none yet */
 } tci_prep;
 
-/* interp/values.c */
+/* interp/legalize.c */
 TCI_FN int tci_prep_add(tci_prep *b, tci_prep_node n);
 TCI_FN tci_prep_node tci_prep_blank(tci_prep_kind kind, int bytes);
 TCI_FN int tci_prep_bytes(tc_dtype t);
@@ -92,7 +92,7 @@ TCI_FN int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm
                          int n);
 TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a);
 
-/* interp/nodes.c */
+/* interp/lower_kernel.c */
 TCI_FN void tci_prep_nodes(tci_prep *b);
 
 /* interp/hoist.c */

@@ -1,4 +1,5 @@
-/* interp/reference.c - the judge: evaluates a graph node by node.
+/* interp/reference.c - reference evaluator (test oracle): evaluates a graph node by node, without
+ * fusion.
  *
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
  * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
@@ -12,7 +13,7 @@
 #include <string.h>
 
 #include "../graph/repeat.h"
-#include "../ops/comm.h"
+#include "../ops/communicator.h"
 #include "../ops/custom.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"

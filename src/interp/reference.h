@@ -1,10 +1,10 @@
-/* interp/reference.h - the judge: evaluates a graph node by node, naively, in the plainest code
- * there is. Shares only the scalar prims and the value columns with the rest: tests judge these by
- * definitions of their own (tests/judge.h), as a watch. Not a backend. */
+/* interp/reference.h - reference evaluator (test oracle): evaluates a graph node by node, in the
+ * plainest code there is. Shares only the scalar prims and the value columns with the rest: tests
+ * judge these by definitions of their own (tests/judge.h), as a watch. Not a backend. */
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 
-#include "../graph/table.h"
+#include "../graph/side_table.h"
 
 /* Sees each node once it and its inputs have their values, each element in the compute dtype. */
 typedef struct tci_reference_watch {

@@ -3,7 +3,7 @@
  * The format: "\x93NUMPY", the version (2 bytes), the length of the header (2 bytes; 4 from version
  * 2 on), the header, a dictionary of Python {'descr': '<f4', 'fortran_order': False, 'shape': (3,
  * 4)}, then the elements. bf16 has no name there: as others do it is the void of two bytes. */
-#include "header_text.h"
+#include "header_parser.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* io/program_file.c - see io/program_file.h: the description of a saved program, and the request
+/* io/program_file.c - serialization of the description of a saved program, and the compile request
  * that follows from it.
  *
- * In: a description. Out: its bytes, or it from bytes; a request over the saved memory. The one
- * idea: a program is its key, its code and what it captured. The key is the graph, so ports,
+ * In: a description, or bytes. Out: bytes, or a description; a request over the saved memory. The
+ * one idea: a program is its key, its code and what it captured. The key is the graph, so ports,
  * symbols, readings at indices and effects come from the request as for any other program
  * (run/program.c), and the file has none of them a second time. */
 #include "program_file.h"

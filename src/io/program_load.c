@@ -13,7 +13,7 @@
 
 #include "../base/dir.h"
 #include "../debug/summary.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 
 typedef struct tci_load {
     tci_scratch s;

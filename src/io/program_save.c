@@ -11,7 +11,7 @@
 
 #include "../debug/intern.h"
 #include "../debug/origin.h"
-#include "../run/dynamic.h"
+#include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 
 typedef struct tci_save {

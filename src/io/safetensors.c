@@ -5,7 +5,7 @@
  * data, to the last byte, without gaps.
  * Written are arrays of wide elements first and padding behind the header, so that every array is
  * aligned as its dtype needs it and can be borrowed from the map. */
-#include "header_text.h"
+#include "header_parser.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -26,7 +26,8 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
- * (tci_kred.order), which plan/association.c and reduction_order.c choose and no schedule changes.
+ * (tci_kred.order), which plan/reduction_lanes.c and reduction_order.c choose and no schedule
+ * changes.
  *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
  *             FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
@@ -272,10 +273,10 @@ typedef struct tci_kaxis {
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
 /* ---- fused loops ----
- * The kernel of a whole repetition (plan/fused_loop.c). A task is a round, and one thread (or block
- * of threads) does the tasks in order; in each round the members run one after the other, but for
- * the first n_enter, which set the carries before round 0. Cells are memory of the function:
- * temporaries of a round, and carries small enough for registers. */
+ * The kernel of a whole repetition (plan/loop_in_kernel.c). A task is a round, and one thread (or
+ * block of threads) does the tasks in order; in each round the members run one after the other,
+ * but for the first n_enter, which set the carries before round 0. Cells are memory of the
+ * function: temporaries of a round, and carries small enough for registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN, /* or so far in odd rounds alone, */

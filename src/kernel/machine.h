@@ -70,14 +70,14 @@ typedef struct tci_machine {
      * any sizes (plan/reduction_order.c) */
     bool reproducible;
     bool joins;           /* one launch may be of several kernels (plan/horizontal_fusion.c) */
-    bool loops;           /* and of a whole repetition of little work (plan/fused_loop.c) */
+    bool loops;           /* and of a whole repetition of little work (plan/loop_in_kernel.c) */
     bool apart;           /* each op that computes has a kernel of its own */
     tc_remat remat;       /* plans: tc_options.remat */
     int64_t memory_limit; /* plans: tc_options.memory_limit, */
     bool is_lean;         /* and whether no weights are copied into panels, to keep within it */
     bool is_fast;         /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
     const char *routes;   /* plans: text of the file of forced schedules, which may name routes of
-                         * contractions (plan/route.c); NULL: none */
+                         * contractions (plan/contraction_route.c); NULL: none */
     tc_machine facts;
 } tci_machine;
 

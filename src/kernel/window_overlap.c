@@ -1,10 +1,10 @@
 /* kernel/window_overlap.c - overlap of neighbouring windows: which rows of outputs read the same
  * row of an image.
  *
- * In: a kernel in final form. Out: which rows of places of an image meet the same row of it, at
- * which elements of their windows. The one idea: a place is affine in the number of the row and of
- * the element, so two of them meet where their coefficients, without what divides both, are so
- * small that the element of one is another element of the other. */
+ * In: a kernel in final form. Out: the strides (i, j), in rows of outputs and in elements of the
+ * window, at which neighbouring rows of outputs read the same row of the input. The one idea: the
+ * index is affine in row and element, so they are the two coefficients over their greatest common
+ * divisor, if these are smaller than the numbers of rows and elements. */
 #include "window_overlap.h"
 
 enum {

@@ -5,7 +5,7 @@
  * product (loop/wgmma_gemm.c). */
 #include "attention.h"
 
-#include "stage.h"
+#include "stage_lowering.h"
 
 enum {
     TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */

@@ -5,7 +5,7 @@
  * (loop/attention_backward.h) with its holes as loop IR. */
 #include "attention_backward.h"
 
-#include "stage.h"
+#include "stage_lowering.h"
 
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */

@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_GEMM_H
 #define TCI_LOOP_GEMM_H
 
-#include "stage.h"
+#include "stage_lowering.h"
 
 enum { TCI_GEMM_AXES = 4 /* of a side, at most */ };
 

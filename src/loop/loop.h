@@ -1,5 +1,5 @@
-/* loop/loop.h - the way from a kernel to source text: schedule (loop/schedule.c) makes the loop IR
- * of one kernel, emit/c_like.c prints it in a dialect. The loop IR itself is loop/ir.h. */
+/* loop/loop.h - API of loop/: kernel IR and machine to schedule (loop/schedule.c) to loop IR,
+ * which emit/c_like.c prints in a dialect. The loop IR itself is loop/ir.h. */
 #ifndef TCI_LOOP_LOOP_H
 #define TCI_LOOP_LOOP_H
 

@@ -39,7 +39,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "nest.h"
+#include "task_nest.h"
 #include "simt_gemm.h"
 
 enum {

@@ -2,8 +2,8 @@
 #ifndef TCI_LOOP_REGISTER_TILES_H
 #define TCI_LOOP_REGISTER_TILES_H
 
-#include "nest.h"
-#include "stage.h"
+#include "task_nest.h"
+#include "stage_lowering.h"
 
 /* How a unit is walked: its chunk in tiles of `unroll` vectors, and for each of them its group of
  * row tiles. */

@@ -24,7 +24,7 @@
 
 #include "cost.h"
 #include "vec_inner.h"
-#include "scan.h"
+#include "simd_scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
 

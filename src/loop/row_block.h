@@ -2,7 +2,7 @@
 #ifndef TCI_LOOP_ROW_BLOCK_H
 #define TCI_LOOP_ROW_BLOCK_H
 
-#include "stage.h"
+#include "stage_lowering.h"
 
 /* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
  * a stage walks several axes, or a row is too long, or cannot be held so. */

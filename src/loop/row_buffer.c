@@ -1,5 +1,5 @@
-/* loop/row_buffer.c - row buffers: reductions that keep their rows in local memory, one outer
- * point at a time.
+/* loop/row_buffer.c - reductions whose results along the inner axes that they keep (a row) are in
+ * a local array, read by later stages; one outer point at a time.
  *
  * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors lie along the last
  * kept axis, a few of them at once, and for each the other axes are walked in order, so every

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "instruction_count.h"
+#include "cycle_estimate.h"
 
 /* ---- forms ---- */
 

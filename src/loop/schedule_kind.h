@@ -69,7 +69,7 @@ static inline bool tci_query_many(tci_dim n)
     return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
 }
 
-/* loop/sched_query.c */
+/* loop/schedule_facts.c */
 TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_query_on_unit(const tci_query *a);
@@ -89,7 +89,7 @@ TCI_FN bool tci_query_is_power(int64_t n, int64_t lo, int64_t hi);
 TCI_FN bool tci_query_is_far(const tci_query *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_query_ns(const tci_query *a, double flops, double bytes);
-/* True if the roofline may be far off, so that instructions are counted (loop/instruction_count.h):
+/* True if the roofline may be far off, so that instructions are counted (loop/cycle_estimate.h):
  * of a kernel for a processor, without contractions, that has several stages, which may evaluate a
  * value each, long chains of operations, or accesses that are neither one element nor neighbours
  * for all lanes of a vector (guards, strides, divisions, loaded indices, an axis shorter than a

@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_SHORT_REDUCTION_H
 #define TCI_LOOP_SHORT_REDUCTION_H
 
-#include "stage.h"
+#include "stage_lowering.h"
 
 enum {
     TCI_WINDOW_THREADS = 128, /* of a block */

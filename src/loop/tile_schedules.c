@@ -3,8 +3,9 @@
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
  *   panel    a few rows of far memory at a time, over a long stretch of columns
- *   (loop/column_reduction.c) packed   a contraction over packed panels (loop/gemm.c)
- *   unit     the same on a CPU's matrix unit (loop/amx.c)
+ *            (loop/column_reduction.c)
+ *   packed   a contraction over packed panels (loop/gemm.c)
+ *   unit     the same on a CPU's matrix unit, AMX (loop/amx.c)
  *
  * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
  * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
@@ -168,8 +169,8 @@ TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes)
 }
 
 /* Cycles of a contraction's loads along the vectors that are not contiguous, over those of its
- * multiplying: of elements of 4 bytes or more that so few vectors hold, loads and shuffles of these,
- * else each element by itself. The rows of a tile share them. */
+ * multiplying: of elements of 4 bytes or more that so few vectors hold, loads and shuffles of
+ * these, else each element by itself. The rows of a tile share them. */
 static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes)
 {
     const tci_kernel *k = a->k;

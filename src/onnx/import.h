@@ -162,7 +162,7 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k);
 /* Computes the outputs if all operands are known and the op is one of shape arithmetic. */
 TCI_FN bool tci_ox_fold(tci_ox_op *o);
 
-/* ---- names, files and bodies: onnx/value.c ---- */
+/* ---- names, files and bodies: onnx/import_helpers.c ---- */
 TCI_FN void tci_ox_fail_tensor(const tci_ox_op *o, tc_tensor t); /* poisoned: with its text */
 TCI_FN const tci_onnx_attr *tci_ox_find_attr(const tci_onnx_attr *list, int n, const char *name);
 TCI_FN tci_ox_names tci_ox_names_new(tci_scratch *s, const tci_ox_names *around, int64_t expected);

@@ -1,4 +1,5 @@
-/* ops/power.c - recipes of powers whose exponent the program knows.
+/* ops/power.c - expansion of pow(x, c) for a constant c, a small integer or half-integer, into
+ * multiplications in double-word (hi + lo) arithmetic.
  *
  * In: an exponent that is small and whole, or that and a half. Out: a recipe of x alone, which
  * lower.c prints into a kernel and rewrite.c folds with. The one idea: products of values in two

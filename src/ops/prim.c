@@ -1,4 +1,4 @@
-/* ops/prim.c - the neutral calls: their rows, and the value of each on scalars.
+/* ops/prim.c - scalar primitives of the kernel IR: a row each, and their evaluation on constants.
  *
  * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers:
  * constant folding, the reference evaluator, tests that judge the dialects.

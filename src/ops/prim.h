@@ -1,4 +1,4 @@
-/* ops/prim.h - the neutral calls: the scalar operations of a kernel's DAG.
+/* ops/prim.h - scalar primitives of the kernel IR.
  *
  * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as
  * f32 that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA

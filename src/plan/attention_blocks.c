@@ -1,5 +1,5 @@
-/* plan/attention_blocks.c - block-row tiling of attention that no single kernel takes, as a loop
- * over blocks of queries.
+/* plan/attention_blocks.c - unfused attention in blocks of query rows: a loop (REPEAT) that stores
+ * one [block, keys] array of scores at a time.
  *
  * In: the outputs of a program and its plan. Out: where that plan has an array of pairs
  * (plan/score_recompute.c) in memory, the outputs over repetitions that have a band of it alone.
@@ -312,7 +312,7 @@ static int tci_attn_blocks_in(const tci_node *n, int which, int axis)
 
 /* Operand `which` of contraction n, `in`, which is the same for all bands. Where a symbol says how
  * many columns it has no loop packs it, so it lies in memory with them in a row: once, not in each
- * band (plan/algorithm.c). */
+ * band (plan/decompose.c). */
 static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node *n, int which,
                                          tci_node *in)
 {

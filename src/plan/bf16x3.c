@@ -9,7 +9,7 @@
  * gives NaN.
  *
  * The copies are memory to write and read, so each element must be multiplied often. */
-#include "route.h"
+#include "contraction_route.h"
 
 #include "../ops/composite.h"
 

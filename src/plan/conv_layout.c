@@ -11,7 +11,7 @@
  * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
  * is a contracted one. NULL: this is none of these, or too small for it. */
 #include "../kernel/matrix_unit.h"
-#include "route.h"
+#include "contraction_route.h"
 
 enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
 

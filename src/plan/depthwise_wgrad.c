@@ -8,7 +8,7 @@
  * stretch of a line is written out: each place of both operands is read once and serves all of
  * them. Parts are so many lines, or stretches of one, that there are threads enough and a sum is
  * one chain. NULL: this is none of these. */
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_DWGRAD_THREADS = 1 << 14,        /* that keep any device busy, with several loads each */

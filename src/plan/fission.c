@@ -107,7 +107,7 @@ static const tci_node *tci_price_below(const tci_node *n)
     return n;
 }
 
-/* True if n is a view of a value that was stored before groups were made: plan/algorithm.c gave it
+/* True if n is a view of a value that was stored before groups were made: plan/decompose.c gave it
  * the layout that a matrix unit reads, and a copy of the view would have another. */
 static bool tci_price_is_laid_out(const tci_fusion *f, const tci_node *n)
 {

@@ -1,7 +1,7 @@
 /* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
  *
- * In: nothing. Out: those rows, which plan/route.c weighs with its own. */
-#include "route.h"
+ * In: nothing. Out: those rows, which plan/contraction_route.c weighs with its own. */
+#include "contraction_route.h"
 
 #include <string.h>
 

@@ -320,7 +320,7 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
 
 /* Would root r, of which each outer point of g has a long row, be left to few threads?
  * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
- * of threads where a reduction of large rows, or of many lines, was cut (plan/algorithm.c) and g
+ * of threads where a reduction of large rows, or of many lines, was cut (plan/decompose.c) and g
  * only adds up its parts: the row is not what g reads, and by itself it keeps the whole device
  * busy. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,

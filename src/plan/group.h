@@ -175,7 +175,7 @@ typedef struct tci_assoc_axis {
     bool joined;  /* everything walks it and the axis before it as one */
 } tci_assoc_axis;
 
-/* The association class of a REDUCE or SCAN (plan/association.c). */
+/* The association class of a REDUCE or SCAN (plan/reduction_lanes.c). */
 typedef struct tci_association {
     bool known;
     bool lanes; /* LANES(n/near) or BLOCK_SCAN(n); else CHAIN */
@@ -286,8 +286,8 @@ enum {
     TCI_KMAJOR_BYTES_LEAST = 1 << 30
 };
 
-typedef struct tci_router tci_router; /* plan/route.h */
-/* The graph as plan/algorithm.c changes it. */
+typedef struct tci_router tci_router; /* plan/contraction_route.h */
+/* The graph as plan/decompose.c changes it. */
 typedef struct tci_algo {
     tci_scratch *s;
     tci_graph *g;
@@ -301,7 +301,8 @@ typedef struct tci_algo {
     tci_table *images;       /* a set: those of them with channels last (plan/layout.c) */
     tci_table *panels;       /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* as in tci_fusion */
-    tci_str *routes;         /* lines on how contractions are computed (plan/route.c); NULL: none */
+    tci_str
+        *routes; /* lines on how contractions are computed (plan/contraction_route.c); NULL: none */
     const tci_router *router; /* set by tci_plan_algorithm */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
@@ -312,9 +313,9 @@ static inline void tci_algo_force(const tci_algo *a, tci_node *n)
     }
 }
 
-/* plan/shapes.c: elements of leaf n's memory from its first to its last one. */
+/* plan/shape_queries.c: elements of leaf n's memory from its first to its last one. */
 TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
-/* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
+/* plan/decompose.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
@@ -346,7 +347,7 @@ static inline bool tci_plan_has_image_unit(tci_machine machine)
 TCI_BLOCK_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
 TCI_BLOCK_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a);
-/* plan/shapes.c: the axis of a reshaped node's input that is its axis a; -1: none is. */
+/* plan/shape_queries.c: the axis of a reshaped node's input that is its axis a; -1: none is. */
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
 /* plan/depthwise_wgrad.c: where the channels are in the image of operand `which` of contraction n,
  * the gradient of filters of one channel each; -1: n is none. */
@@ -361,7 +362,7 @@ TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
 /* plan/broadcast_source.c: the value that x is, spread along axes and with its axes moved; at[i]:
  * which of its axes axis i of x is, -1: none of several elements. */
 TCI_FN const tci_node *tci_broadcast_source(tci_scratch *s, const tci_node *x, int *at);
-/* plan/factored_sum.c: sum n with the factors outside that are the same along what it sums;
+/* plan/hoist_factors.c: sum n with the factors outside that are the same along what it sums;
  * NULL: there are none, or it is not cut in chunks. */
 TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n);
 /* plan/winograd.c: contraction n of windows of 3 x 3 elements with fewer products, m x m results at
@@ -426,11 +427,11 @@ TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
-/* plan/group.c; associations: class of each reduction (plan/association.c); like: an earlier fusion
- * of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo; cuts: the
- * set of values that are stored and read from memory by all their readers (plan/fission.c), NULL:
- * none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL, what was refused, and
- * what got memory. */
+/* plan/group.c; associations: class of each reduction (plan/reduction_lanes.c); like: an earlier
+ * fusion of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo;
+ * cuts: the set of values that are stored and read from memory by all their readers
+ * (plan/fission.c), NULL: none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL,
+ * what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
@@ -531,7 +532,8 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
-/* plan/fused_loop.c: each repetition of little work becomes one step, if the machine takes it. */
+/* plan/loop_in_kernel.c: each repetition of little work becomes one step, if the machine takes it.
+ */
 TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* Kernels of no step go. */
 TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
@@ -583,7 +585,7 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
     const tci_custom_call *call = p->kernels[p->steps[step].kernel]->call;
     return call && call->comm.phase ? &call->comm : NULL;
 }
-/* plan/association.c: decides for all folds that the roots need, where `found` has none yet. */
+/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);
 /* That of n, which is one of them or was made later. */

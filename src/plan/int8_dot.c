@@ -15,7 +15,7 @@
  * So it is with zero points, numbers that are the same along what is summed and may be of any size:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
-#include "route.h"
+#include "contraction_route.h"
 
 enum { TCI_INT8_REUSE = 16 /* products for each element that is summed beside, at least */ };
 

@@ -9,7 +9,7 @@
  * plan/reduction_order.c gives the class to kernels that kernel/matrix_unit.c, which sees them,
  * says fit. */
 #include "../kernel/matrix_unit.h"
-#include "route.h"
+#include "contraction_route.h"
 
 typedef struct tci_kmajor {
     const tci_algo *a;

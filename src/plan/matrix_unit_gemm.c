@@ -1,11 +1,11 @@
-/* plan/matrix_unit_gemm.c - GEMM on a matrix unit (tensor cores, AMX): operands in rows that it
- * reads.
+/* plan/matrix_unit_gemm.c - route of a GEMM on tensor cores or AMX: copies with aligned row pitch
+ * of operands whose rows are not aligned.
  *
  * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
  * with longer rows where rows of an operand begin at odd places. As far as the graph tells;
  * kernel/matrix_unit.c, which sees the kernel, decides. */
 #include "../kernel/matrix_unit.h"
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_ROUTE_PITCH_ROWS = 64, /* rows of a product that is worth a copy of an operand */

@@ -1,4 +1,5 @@
-/* plan/no_gpu.c - the core without schedules and passes of blocks of threads (GPUs).
+/* plan/no_gpu.c - CPU-only stubs of the passes and schedules for GPUs: no GPU schedule, no GPU
+ * kernel, nodes unchanged.
  *
  * In: the questions that the core asks the rooms of src/tc_blocks.h. Out: what holds on a CPU: no
  * such form, no such kernel, every node as it is. Joined where those rooms are not (TC_CUDA and
@@ -8,7 +9,7 @@
 #include "../kernel/attention_backward.h"
 #include "../kernel/mma_sync.h"
 #include "../loop/gpu_schedules.h"
-#include "route.h"
+#include "contraction_route.h"
 
 #ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would meet the rooms that it stands for */
 

@@ -3,7 +3,7 @@
  *
  * In: a CONTRACT. Out: the same over operands that are stored where they are read often and the
  * kernel does not pack them: with the vector axis contiguous, forwards, bytes as bytes. */
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_ROUTE_REUSE = 4,   /* times an operand is read before it is worth a copy */

@@ -19,12 +19,12 @@
  * it lies further on after each round, or, `back`, there and back in turn. Such an operand lies in
  * its buffer in every round, and is not all of it. Repetitions nest: an outer one comes before
  * those within it, and moves their operands too. None is in the init list. A repetition of little
- * work is one step instead, whose kernel holds the loop (plan/fused_loop.c). */
+ * work is one step instead, whose kernel holds the loop (plan/loop_in_kernel.c). */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
 #include "../base/hash.h"
-#include "../graph/table.h"
+#include "../graph/side_table.h"
 #include "../kernel/ir.h"
 #include "../kernel/machine.h"
 
@@ -97,7 +97,7 @@ typedef struct tci_span { /* steps that are repeated */
      * end is in their first rows. stops: the number among them (then all carries, in order) of that
      * which says whether there is another round; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
-    /* of a span within no other; for plan/fused_loop.c */
+    /* of a span within no other; for plan/loop_in_kernel.c */
     tci_span_carry *carries;
     int32_t n_carries;
     tci_carried *carried;

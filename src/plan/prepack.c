@@ -26,7 +26,7 @@
  * memory, where sums along k (plan/split_k.c) wait for arithmetic. Where columns lie side by side
  * and rows are few, memory is the limit, and long runs of it are read at least as fast as
  * panels. */
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile_schedules.c makes a register tile of */

@@ -6,8 +6,8 @@
  * the class is one that serves its whole range.
  *
  * Classes are facts of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and CHAIN of
- * reductions and scans (plan/association.c); here ONLINE, the parts of SPLIT and the order of the
- * axes of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
+ * reductions and scans (plan/reduction_lanes.c); here ONLINE, the parts of SPLIT and the order of
+ * the axes of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
  * exceptions are classes of units and instructions, which a kernel has if it has the form for them:
  *
  *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix_unit.c, mma_sync.c)
@@ -27,7 +27,7 @@
  *             TCI_CLASS_FAR bytes on, on a machine of blocks when a block cannot hold it in
  *             registers (loop/row_block.c). Near rows are read twice: a step of ONLINE waits for an
  *             exp, and rounds once more. Where a size is a symbol the row is far if it always is. A
- *             row that is cut (plan/algorithm.c) is not waited for: each part has an m of its own,
+ *             row that is cut (plan/decompose.c) is not waited for: each part has an m of its own,
  *             and is near or far itself.
  *
  * So is the order of the axes of a sum over windows (kernel/window_overlap.h): on a processor the

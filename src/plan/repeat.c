@@ -1,4 +1,5 @@
-/* plan/repeat.c - repetitions: bodies as plans of their own, and their steps in the one list.
+/* plan/repeat.c - planning of loops (REPEAT): each body is planned as a program of its own, and
+ * its steps are spliced into the outer list of steps.
  *
  * In: nodes among which there are REPEATs (graph/repeat.h). Out: nodes without, in which a RESULT
  * stands for memory that a repetition writes; and, once everything else is planned, a plan whose
@@ -31,7 +32,7 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they lie in memory, before plan/algorithm.c; */
+    tci_node **outside;     /* operands as they lie in memory, before plan/decompose.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that take turns */
@@ -339,7 +340,7 @@ static void tci_repeat_operand(const tci_repeat_maker *m, tci_plan *p, tci_kerne
     TCI_PUSH(m->s, k->operands, k->n_operands, k->cap_operands, o);
 }
 
-/* The buffer of what group g stores as `which`. plan/algorithm.c may have made the node anew. */
+/* The buffer of what group g stores as `which`. plan/decompose.c may have made the node anew. */
 static int tci_repeat_stored(tci_scratch *s, const tci_fusion *f, const tci_group *g, int which)
 {
     int buffer = -1;

@@ -3,7 +3,7 @@
  *
  * In: descriptors and offers. Out: answers; nothing is changed. */
 #include "../kernel/matrix_unit.h"
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_ROUTE_PACK = 7,      /* time to pack an element, in those of its product with a row */

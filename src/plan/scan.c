@@ -1,5 +1,5 @@
-/* plan/scan.c - scans in parts: long running sums, extremes and integer products (decoupled
- * look-back).
+/* plan/scan.c - split of a long prefix scan into parts: one kernel that chains block totals in
+ * order (after decoupled look-back), or reduce-then-scan.
  *
  * In: a SCAN. Out, or NULL where it is left alone: a SCAN whose parts each begin at what those
  * before it come to. They know that in one of two ways.

@@ -1,7 +1,7 @@
 /* plan/score_recompute.c - recomputation of attention scores in every kernel that consumes them,
  * so that no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
  *
- * In: the graph as plan/algorithm.c leaves it. Out: the graph with copies, and which nodes are to
+ * In: the graph as plan/decompose.c leaves it. Out: the graph with copies, and which nodes are to
  * be one kernel.
  *
  *     s = contract(q, k)      a pair: a contraction, or pointwise over pairs of the same shape

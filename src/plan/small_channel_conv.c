@@ -11,7 +11,7 @@
  * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
  * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
  * these, or too small for the unit. */
-#include "route.h"
+#include "contraction_route.h"
 
 enum {
     TCI_SMALL_CONV_CHANNELS = 8, /* that are enough without */

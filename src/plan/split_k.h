@@ -6,7 +6,7 @@
 #ifndef TCI_PLAN_SPLIT_K_H
 #define TCI_PLAN_SPLIT_K_H
 
-#include "route.h"
+#include "contraction_route.h"
 
 /* Of the models of blocks of threads, in cycles of a processor (measured on an H100). */
 enum {

@@ -22,7 +22,7 @@
  * and steps. Which m is a function of shapes alone, and of whether each run gives the filter, so
  * every executor takes the same. */
 #include "../ops/composite.h"
-#include "route.h"
+#include "contraction_route.h"
 
 /* Times in those of a product, as measured on one core that has AVX-512 and a second cache of 2 MB:
  * ratios, which every executor must share, not facts of the machine at hand. */

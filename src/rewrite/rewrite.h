@@ -3,7 +3,7 @@
 #ifndef TCI_REWRITE_REWRITE_H
 #define TCI_REWRITE_REWRITE_H
 
-#include "../graph/table.h"
+#include "../graph/side_table.h"
 
 /* The same values as nodes of g that later stages know; one for each root, in scratch. */
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n);

@@ -25,7 +25,7 @@
 
 #include "../base/alloc.h"
 #include "../debug/dump.h"
-#include "dynamic.h"
+#include "symbolic_shapes.h"
 
 /* Nodes of a program from which on a quick build comes first: seconds of compilers. */
 enum { TCI_LATER_QUICK_NODES = 150 };

@@ -6,14 +6,14 @@
  *
  * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
  * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
- * changes hands), checks a few numbers (run/check.c), writes a few pointers (run/bind.c) and does
- * the steps (run/execute.c); no lock, no system call.
+ * changes hands), checks a few numbers (run/check_buffers.c), writes a few pointers (run/bind.c)
+ * and does the steps (run/execute.c); no lock, no system call.
  *
  * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
  * (run/param.c); only programs that have some take a lock for that. */
 #include "../base/alloc.h"
 #include "../debug/check.h"
-#include "dynamic.h"
+#include "symbolic_shapes.h"
 
 /* ---- making ---- */
 

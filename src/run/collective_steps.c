@@ -17,7 +17,7 @@
 
 #include "../base/alloc.h"
 #include "../debug/profile.h"
-#include "collective.h"
+#include "collective_info.h"
 
 enum { TCI_COLLECTIVE_SITE = 96 };
 

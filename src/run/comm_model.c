@@ -14,7 +14,7 @@
 
 #include "../base/alloc.h"
 #include "../debug/summary.h"
-#include "collective.h"
+#include "collective_info.h"
 
 /* An operation on `bytes` over p ranks of one level, of which each has a link. */
 static double tci_comm_level_ns(tc_comm_verb verb, double bytes, double p, const tc_link *link)

@@ -102,7 +102,7 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
-typedef struct tci_collectives tci_collectives; /* run/collective.c */
+typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
 /* What the init list of a program computed; counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
@@ -186,8 +186,9 @@ struct tc_program {
     int n_once; /* captured leaves that the init list reads */
     tci_kept_bind *kept_binds;
     int n_kept_binds;
-    struct tc_program *keeper;   /* has what the init list computed: itself, or its family */
-    struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
+    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
+    struct tci_dynamic
+        *dynamic; /* sizes are symbols: runs are of instances (run/symbolic_shapes.c) */
     struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
     struct tci_later *later;           /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;               /* code->n_steps */
@@ -245,8 +246,9 @@ struct tc_call {
     tci_kept *kept;           /* that the slots point into, counted; NULL: none yet */
     uint64_t *versions;       /* of tc_program.once, as this run finds them */
     tci_run_span *spans;      /* NULL when there are few buffers */
-    struct tci_device_call *device;   /* memory of a device (run/bind.c), or NULL */
-    struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
+    struct tci_device_call *device; /* memory of a device (run/bind.c), or NULL */
+    struct tci_dynamic_call
+        *dynamic;    /* of a program with symbols (run/symbolic_shapes.c), or NULL */
     tc_call *native; /* of the program's native form, once that is there; or NULL */
     char *strided;   /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
@@ -473,7 +475,7 @@ TCI_FN tc_status tci_walk_once(tc_call *c);
 TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r);
 TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r);
 
-/* ---- run/check.c ---- */
+/* ---- run/check_buffers.c ---- */
 /* Are these the buffers that the program takes? */
 TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* That there are as many as it takes. */
@@ -489,7 +491,7 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
     TCI_PRINTF(3, 4);
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 
-/* ---- run/collective.c ---- */
+/* ---- run/collective_info.c ---- */
 /* What a program of r does with communicators, which it holds; *out NULL: nothing. TC_ERR_MEMORY,
  * TC_ERR_COMM. */
 TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,

@@ -36,7 +36,7 @@
 #include "../debug/check.h"
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
-#include "../compile/graph_program.h"
+#include "../compile/engine_program.h"
 #include "context.h"
 #include "device_memory.h"
 

@@ -1,4 +1,5 @@
-/* run/hot_sizes.c - see run/hot_sizes.h: which sizes keep coming.
+/* run/hot_sizes.c - heavy-hitter sketch (Misra-Gries) of the sizes of sampled calls, for sizes
+ * that are worth a specialization.
  *
  * In: signatures of sampled calls. Out: a lower bound of how often each came. The one idea: a
  * slot per frequent size; a sample of sizes that have no slot takes a free one, or takes one off

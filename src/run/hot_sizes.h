@@ -12,7 +12,7 @@ enum {
     TCI_HOT_LEAST = 64   /* runs in a window without which one of them is cold */
 };
 
-/* One heap block of a kind, which frees it (run/variants.c); guarded by the owner's lock. */
+/* One heap block of a kind, which frees it (run/specializations.c); guarded by the owner's lock. */
 typedef struct tci_hot_sizes {
     tci_variant *candidate; /* compiled, not served yet; or NULL */
     int n_axes, n_samples;  /* of this window */

@@ -18,7 +18,7 @@
 #include "../debug/intern.h"
 #include "../debug/origin.h"
 #include "device_memory.h"
-#include "dynamic.h"
+#include "symbolic_shapes.h"
 #include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */

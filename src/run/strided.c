@@ -6,7 +6,7 @@
  * the user's memory in between, so such an output may overlap any input. Copies are memory of the
  * call: a run of the same sizes as the one before allocates nothing. */
 #include "../base/alloc.h"
-#include "dynamic.h"
+#include "symbolic_shapes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,18 @@
+/* loop/stage_lowering.h - emits the stages of a kernel (map, reduction, scan, scatter) for one
+ * register tile, and helpers that schedules share. */
+#ifndef TCI_LOOP_STAGE_LOWERING_H
+#define TCI_LOOP_STAGE_LOWERING_H
+
+#include "reduction_step.h"
+#include "cost.h"
+#include "causal_bound.h"
+#include "outer_tile.h"
+#include "vectorize.h"
+
+TCI_FN void tci_stage_one(tci_build *b, const tci_tile *tile, int stage);
+/* All stages in order. */
+TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
+/* The stages from `first` on. */
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
+
+#endif
