@@ -701,8 +701,12 @@ static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
 static tc_dtype tci_made_met(const tci_made *m, tc_tensor query, tc_tensor key, tc_tensor mask)
 {
     tc_promotion how = m->ctx->graph.promotion;
+    bool masks = !tci_is_none(mask);
+    if (tc_status_of(query) || tc_status_of(key) || (masks && tc_status_of(mask))) {
+        return TC_F32; /* of a mistake, which what follows tells */
+    }
     tc_dtype t = tci_dtype_promote(how, tc_dtype_of(query), tc_dtype_of(key));
-    bool adds = !tci_is_none(mask) && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
+    bool adds = masks && tc_dtype_of(mask) != TC_BOOL && tc_rank(mask) > 0;
     return tci_dtype_real(how, adds ? tci_dtype_promote(how, t, tc_dtype_of(mask)) : t);
 }
 
