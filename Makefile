@@ -151,7 +151,7 @@ $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(protect|here|\.gen)\.h$$/d' \
+	@ls src/*/*.h | sed -E -e '/(impl_begin|impl_end|here|\.gen)\.h$$/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 

@@ -196,8 +196,9 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 #if defined(TC_IMPLEMENTATION) && !defined(TC_COMM_IMPLEMENTED)
 #define TC_COMM_IMPLEMENTED
 
-/* ---- src/base/protect.h ---- */
-/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+/* ---- src/base/impl_begin.h ---- */
+/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
+ * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
  * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
@@ -4755,9 +4756,9 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
     return TC_OK;
 }
 
-/* ---- src/base/unprotect.h ---- */
-/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
- * are back. */
+/* ---- src/base/impl_end.h ---- */
+/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
+ * back. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

@@ -10024,17 +10024,17 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
     }
     tci_str_add(out, "    }\n}\n");
 }
-/* ---- src/cuda/custom.c ---- */
-/* cuda/custom.c - CUDA source of a custom op: the text of the user and a kernel that calls it
- * (cuda/custom.h).
+/* ---- src/cuda/custom_op.c ---- */
+/* cuda/custom_op.c - CUDA source of a custom op: the user's text and a kernel that calls it
+ * (cuda/custom_op.h).
  *
  * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
  * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
- * Known sizes stand in the kernel as numbers; others are the words that its launch brings. */
-/* ---- src/cuda/custom.h ---- */
-/* cuda/custom.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
-#ifndef TCI_CUDA_CUSTOM_H
-#define TCI_CUDA_CUSTOM_H
+ * Known sizes are numbers in the kernel; others are arguments of its launch. */
+/* ---- src/cuda/custom_op.h ---- */
+/* cuda/custom_op.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
+#ifndef TCI_CUDA_CUSTOM_OP_H
+#define TCI_CUDA_CUSTOM_OP_H
 
 /* ---- src/cuda/dialect.h ---- */
 /* cuda/dialect.h - the CUDA dialect's maker. */
@@ -10050,14 +10050,14 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
 
 #endif
 
-/* ---- src/cuda/custom.h, continued ---- */
+/* ---- src/cuda/custom_op.h, continued ---- */
 /* The hook `call` of the dialect (emit/dialect.h). */
 TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
                             const char *symbol);
 
 #endif
 
-/* ---- src/cuda/custom.c, continued ---- */
+/* ---- src/cuda/custom_op.c, continued ---- */
 static const char tci_cuda_custom_types[] =
     "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"
     "    const long long *sizes;\n    long long n;\n};\n";
@@ -11757,8 +11757,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->call = tci_cuda_custom;
     return d;
 }
-/* ---- src/cuda/load.c ---- */
-/* cuda/load.c - opens libcuda and libnvrtc.
+/* ---- src/cuda/driver_api.c ---- */
+/* cuda/driver_api.c - opens libcuda and libnvrtc.
  *
  * In: nothing. Out: tables of functions. The one idea: a table is filled once a process under a
  * lock and never changes after. NVRTC is opened only when something must be compiled (it takes
@@ -11766,11 +11766,11 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
 #include <stdio.h>
 #include <string.h>
 
-/* ---- src/cuda/load.h ---- */
-/* cuda/load.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
+/* ---- src/cuda/driver_api.h ---- */
+/* cuda/driver_api.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
  * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
-#ifndef TCI_CUDA_LOAD_H
-#define TCI_CUDA_LOAD_H
+#ifndef TCI_CUDA_DRIVER_API_H
+#define TCI_CUDA_DRIVER_API_H
 
 #include <stddef.h>
 
@@ -11883,7 +11883,7 @@ TCI_FN const char *tci_nvrtc_path(void);
 
 #endif
 
-/* ---- src/cuda/load.c, continued ---- */
+/* ---- src/cuda/driver_api.c, continued ---- */
 typedef struct tci_cu_symbol {
     const char *name;
     size_t offset;

@@ -159,8 +159,9 @@ TC_API const char *tc_onnx_op_how(int i);
 #if defined(TC_IMPLEMENTATION) && !defined(TC_ONNX_IMPLEMENTED)
 #define TC_ONNX_IMPLEMENTED
 
-/* ---- src/base/protect.h ---- */
-/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+/* ---- src/base/impl_begin.h ---- */
+/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
+ * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
  * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
@@ -5252,7 +5253,8 @@ TCI_OX_MAKE(mel)
                        tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
 /* ---- src/onnx/attention.c ---- */
-/* onnx/attention.c - ONNX operators of language models: attention, rotary embeddings, states. */
+/* onnx/attention.c - ONNX operators of language models: Attention, RotaryEmbedding, causal
+ * convolution with state, linear attention. */
 
 #include <math.h>
 #include <string.h>
@@ -10277,8 +10279,8 @@ TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x
     }
     return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
 }
-/* ---- src/onnx/stablehlo_repeat.c ---- */
-/* onnx/stablehlo_repeat.c - repetitions as stablehlo.while.
+/* ---- src/onnx/stablehlo_while.c ---- */
+/* onnx/stablehlo_while.c - export of loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
  * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
  * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and
@@ -11351,9 +11353,9 @@ TC_API const tc_graph_format *tc_stablehlo_format(void)
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))
 
-/* ---- src/base/unprotect.h ---- */
-/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
- * are back. */
+/* ---- src/base/impl_end.h ---- */
+/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
+ * back. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

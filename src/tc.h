@@ -52,7 +52,7 @@
 #error "TC_BLOCKS needs tc_cuda.h next to tc.h"
 #endif
 
-#include "base/protect.h"
+#include "base/impl_begin.h"
 
 #include "base/alloc.c"
 #include "base/str.c"
@@ -243,7 +243,7 @@
 #include "compile/backend.c"
 #include "compile/schedule_file.c"
 #include "compile/key.c"
-#include "compile/key_decode.c"
+#include "compile/cache_key_decode.c"
 #include "compile/cache.c"
 #include "compile/serialize.c"
 #include "compile/disk.c"
@@ -261,7 +261,7 @@
 #include "compile/compile.c"
 
 #include "run/openmp_threads.c"
-#include "run/pool.c"
+#include "run/thread_pool.c"
 #include "run/param.c"
 #include "run/device_memory.c"
 #include "run/device_copies.c"
@@ -289,13 +289,13 @@
 
 #include "debug/intern.c"
 #include "debug/record.c"
-#include "debug/origin.c"
+#include "debug/source_location.c"
 #include "debug/dump.c"
 #include "debug/recompile.c"
 #include "debug/explain.c"
 #include "debug/kernel_timing.c"
 #include "debug/summary.c"
-#include "debug/check.c"
+#include "debug/kernel_check.c"
 #include "debug/test_case.c"
 #include "debug/repro.c"
 #include "debug/minify.c"
@@ -395,5 +395,5 @@
 #endif
 
 #include "api/internal_calls_end.h"
-#include "base/unprotect.h"
+#include "base/impl_end.h"
 #endif

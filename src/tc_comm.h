@@ -12,7 +12,7 @@
 #if defined(TC_IMPLEMENTATION) && !defined(TC_COMM_IMPLEMENTED)
 #define TC_COMM_IMPLEMENTED
 
-#include "base/protect.h"
+#include "base/impl_begin.h"
 
 #include "comm/combine.c"
 #include "comm/shm.c"
@@ -26,5 +26,5 @@
 #include "comm/prefetch.c"
 #include "comm/simulate.c"
 
-#include "base/unprotect.h"
+#include "base/impl_end.h"
 #endif

@@ -9,7 +9,7 @@
 #if defined(TC_IMPLEMENTATION) && !defined(TC_ENGINES_IMPLEMENTED)
 #define TC_ENGINES_IMPLEMENTED
 
-#include "base/protect.h"
+#include "base/impl_begin.h"
 
 #include "engines/library.c"
 #include "engines/onnxrt.c"
@@ -19,5 +19,5 @@
 #include "engines/register.c"
 #include "engines/best.c"
 
-#include "base/unprotect.h"
+#include "base/impl_end.h"
 #endif

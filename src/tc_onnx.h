@@ -7,7 +7,7 @@
 #if defined(TC_IMPLEMENTATION) && !defined(TC_ONNX_IMPLEMENTED)
 #define TC_ONNX_IMPLEMENTED
 
-#include "base/protect.h"
+#include "base/impl_begin.h"
 
 #include "onnx/proto.c"
 #include "onnx/known.c"
@@ -36,7 +36,7 @@
 #include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"
 #include "onnx/stablehlo_index.c"
-#include "onnx/stablehlo_repeat.c"
+#include "onnx/stablehlo_while.c"
 #include "onnx/stablehlo_conv.c"
 #include "onnx/stablehlo.c"
 #include "onnx/formats.c"
@@ -44,5 +44,5 @@
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))
 
-#include "base/unprotect.h"
+#include "base/impl_end.h"
 #endif

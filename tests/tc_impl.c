@@ -5,7 +5,7 @@
 #include "tc_comm.h"
 
 #ifdef TCI_TEST_ALLOC /* with the rooms' functions visible: the judge, which no user needs, too */
-#include "../src/base/protect.h"
+#include "../src/base/impl_begin.h"
 #include "../src/interp/reference.c"
-#include "../src/base/unprotect.h"
+#include "../src/base/impl_end.h"
 #endif

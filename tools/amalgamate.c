@@ -700,11 +700,11 @@ static bool is_root(const char *path)
     return false;
 }
 
-/* base/protect.h and base/unprotect.h stand around the code of each root that is no part of tc.h.
- * */
+/* base/impl_begin.h and base/impl_end.h are around the code of each root that is no part of
+ * tc.h. */
 static bool was_seen(const char *path)
 {
-    if (strstr(path, "protect.h")) {
+    if (strstr(path, "base/impl_")) {
         return false;
     }
     for (int i = 0; i < n_seen; i++) {

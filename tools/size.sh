@@ -14,7 +14,7 @@ seconds() {
 }
 
 printf '#define TC_IMPLEMENTATION\n#include "tc.h"\n' >"$work/all.c"
-printf '#include "base/protect.h"\n' >"$work/open.h"
+printf '#include "base/impl_begin.h"\n' >"$work/open.h"
 : >"$work/none.c"
 for level in -O0 -O2; do
     echo "whole: $(seconds $CC -std=gnu11 $level -I. -c "$work/all.c" -o "$work/time.o") s at $level"

@@ -1,5 +1,6 @@
-/* api/call_by_name.h - the rows of api/calls.h as data: the names, kinds and defaults of the
- * parameters of each public op. api/call_by_name.c holds the tables and makes the calls. */
+/* api/call_by_name.h - op schemas for calls by name: names, kinds and defaults of the parameters
+ * of every public op, generated from api/calls.h. api/call_by_name.c holds the tables and makes
+ * the calls. */
 #ifndef TCI_API_CALL_BY_NAME_H
 #define TCI_API_CALL_BY_NAME_H
 

@@ -7,7 +7,7 @@
  * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
-#include "../debug/check.h"
+#include "../debug/kernel_check.h"
 #include "../debug/dump.h"
 #include "../debug/intern.h"
 #include "../debug/recompile.h"

@@ -1,5 +1,5 @@
-/* api/ops.c - the public operations on values: elementwise, over axes, and those that follow from
- * rows of ops/table.h. Others are in the rooms of their families beside this one.
+/* api/ops.c - public ops: elementwise, reductions, and those generated from rows of ops/table.h.
+ * Others are in files of their families, such as api/linalg.c and api/losses.c.
  *
  * In: handles, C numbers, attributes, the caller's place. Out: a handle to the node, or a poisoned
  * one.

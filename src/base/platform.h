@@ -37,8 +37,8 @@
 #endif
 
 /* Around code that works on every element, which is optimised also where the rest is not, or only
- * for size (base/protect.h). GCC at -O0: Og takes half the time of O1, and loops on vectors are as
- * quick. Clang can only leave out what it would do for size. */
+ * for size (base/impl_begin.h). GCC at -O0: Og takes half the time of O1, and loops on vectors are
+ * as quick. Clang can only leave out what it would do for size. */
 #if defined(TCI_KEEP_OPTIMIZE) || defined(TCI_SEPARATE)
 #define TCI_QUICK_BEGIN
 #define TCI_QUICK_END

@@ -83,7 +83,8 @@ typedef struct tci_code_kernel {
     tci_dim rounds;
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
-    struct tci_checker_info *check; /* of a program that is checked (debug/check.h), or NULL */
+    struct tci_checker_info
+        *check; /* of a program that is checked (debug/kernel_check.h), or NULL */
     /* What it computes, and for which target: of a kernel of the init list; 0 bytes: not known */
     char *identity;
     int32_t n_identity;
@@ -313,7 +314,7 @@ TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
 /* What every key says of this build: it begins with that. */
 TCI_FN const char *tci_key_build(void);
 
-/* ---- compile/key_decode.c ---- */
+/* ---- compile/cache_key_decode.c ---- */
 /* The graph of a key: nodes by their canonical numbers, the user's inputs first. */
 typedef struct tci_key_graph {
     tci_graph *graph;

@@ -22,7 +22,7 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
-#include "../debug/check.h"
+#include "../debug/kernel_check.h"
 #include "../debug/explain.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"

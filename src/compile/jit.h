@@ -1,5 +1,6 @@
-/* compile/jit.h - from the distinct kernels of a batch of programs to functions. The stages are
- * called in this order by compile/compile.c. */
+/* compile/jit.h - JIT driver: deduplicates the kernels of a batch of programs, finds them in
+ * caches, compiles the rest and returns functions. The stages are called in this order by
+ * compile/compile.c. */
 #ifndef TCI_COMPILE_JIT_H
 #define TCI_COMPILE_JIT_H
 

@@ -1,11 +1,11 @@
-/* compile/stage_dumps.c - TC_DUMP: what each stage made, as files.
+/* compile/stage_dumps.c - TC_DUMP: writes the IR after each stage to files.
  *
  * In: a batch under way. Out: graph.txt, plan.txt, kernel.txt, loop.txt, source.c and others in the
- * folder of each program (debug/dump.c). The one idea: the spine calls one function after each
+ * folder of each program (debug/dump.c). The one idea: the driver calls one function after each
  * stage, which writes where options.dump has that stage's word, so no stage knows of dumps. */
 #include <string.h>
 
-#include "../debug/origin.h"
+#include "../debug/source_location.h"
 #include "../plan/group.h"
 #include "compile.h"
 

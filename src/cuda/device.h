@@ -2,7 +2,7 @@
 #ifndef TCI_CUDA_DEVICE_H
 #define TCI_CUDA_DEVICE_H
 
-#include "load.h"
+#include "driver_api.h"
 #include "wgmma.h"
 
 enum { TCI_CUDA_DEVICES = 16 };

@@ -26,7 +26,7 @@
 #include "dialect.h"
 #include "attention.h"
 #include "attention_backward.h"
-#include "custom.h"
+#include "custom_op.h"
 #include "simt_attention.h"
 #include "mma_sync.h"
 

@@ -11,7 +11,7 @@
 
 #include "../base/alloc.h"
 #include "../base/os.h"
-#include "load.h"
+#include "driver_api.h"
 #include "nvrtc.h"
 
 /* One source. */

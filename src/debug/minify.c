@@ -5,7 +5,7 @@
  * fails in the same way: the nodes of the failing kernel alone, with the values that they read;
  * then fewer nodes (an earlier node as the result, a node as the number that it computes, a node
  * left out); then smaller sizes; then simpler numbers. Each try is a compile and a run with the
- * same check, in this process: a kernel that crashes does so in a child (debug/check.c). */
+ * same check, in this process: a kernel that crashes does so in a child (debug/kernel_check.c). */
 #include "minify.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TCI_DEBUG_MINIFY_H
 #define TCI_DEBUG_MINIFY_H
 
-#include "check.h"
+#include "kernel_check.h"
 
 /* After a run of the call that ended with TC_ERR_CHECK: writes tc_repro_HASH.c, where a kernel's
  * check failed, and says so in c->last. */

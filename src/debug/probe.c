@@ -3,8 +3,8 @@
  * In: a tensor. Out: the same tensor, behind an op of the user's kind (api/custom.h) that looks at
  * it. The one idea: such an op is a step of a run like all others, in loops and on devices too; a
  * condition that does not hold leaves a text for the thread, and the run that ends on that thread
- * returns it (debug/check.h). A program without such ops pays nothing. */
-#include "check.h"
+ * returns it (debug/kernel_check.h). A program without such ops pays nothing. */
+#include "kernel_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "../api/debug.h"
 #include "../api/call_frame.h"
-#include "origin.h"
+#include "source_location.h"
 
 #ifndef TC_NO_DEBUG
 

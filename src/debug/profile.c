@@ -12,7 +12,7 @@
 #include "../base/os.h"
 #include "../base/posix.h"
 #include "intern.h"
-#include "origin.h"
+#include "source_location.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG

@@ -17,7 +17,7 @@
 #include "../api/debug.h"
 #include "explain.h"
 #include "intern.h"
-#include "origin.h"
+#include "source_location.h"
 #include "recompile.h"
 #include "summary.h"
 

@@ -18,7 +18,7 @@
 #include "intern.h"
 #include "kernel_timing.h"
 #include "../run/comm_model.h"
-#include "origin.h"
+#include "source_location.h"
 
 enum {
     TCI_SUMMARY_MOST = 20,   /* kernels of a screen, */

@@ -12,7 +12,7 @@
 #include "../api/debug.h"
 #include "test_case.h"
 #include "intern.h"
-#include "origin.h"
+#include "source_location.h"
 
 #ifndef TC_NO_DEBUG
 

@@ -3,7 +3,7 @@
  * A header of 64 bytes, a description, then blobs at multiples of 64: the memory that the program
  * captured, its object files, what it computes once. The description is one function for both
  * directions (tci_saved_wire), as entries of the cache on disk are (compile/serialize.h); of each
- * blob it has place, size and hash. The graph is the key's (compile/key_decode.c). */
+ * blob it has place, size and hash. The graph is the key's (compile/cache_key_decode.c). */
 #ifndef TCI_IO_PROGRAM_FILE_H
 #define TCI_IO_PROGRAM_FILE_H
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../debug/intern.h"
-#include "../debug/origin.h"
+#include "../debug/source_location.h"
 #include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"
 

@@ -1,4 +1,5 @@
-/* onnx/attention.c - ONNX operators of language models: attention, rotary embeddings, states. */
+/* onnx/attention.c - ONNX operators of language models: Attention, RotaryEmbedding, causal
+ * convolution with state, linear attention. */
 #include "rows.h"
 #include "here.h"
 

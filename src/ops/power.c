@@ -10,7 +10,7 @@
  * The parts say nothing where hi is infinite, or 0 after all: then hi is the result. */
 #include <math.h>
 
-#include "recipe.h"
+#include "math_builder.h"
 
 enum { TCI_POWER_MOST = 8 };
 

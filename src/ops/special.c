@@ -9,7 +9,7 @@
  * relative error of the function named; of the last one what rounding took stands in the code. */
 #include <math.h>
 
-#include "recipe.h"
+#include "math_builder.h"
 
 /* Over w - 1, w <= 6.25, 2^-56; over sqrt(w) - 3.25 up to w = 16, and sqrt(w) - 5 beyond, 2^-55:
  * erfinv(x) / x, w = -log(1 - x^2). */

@@ -5,7 +5,7 @@
  * request stamps each node with its canonical number (tci_node.region), tci_graph_rebuild hands the
  * stamp on to whatever a pass makes of the node, so a group needs only to collect the stamps of its
  * roots and of what these inline. Numbers, not lines: a program found in a cache has the lines of
- * the request that found it (debug/origin.c). */
+ * the request that found it (debug/source_location.c). */
 #include "../ops/prim.h"
 #include "group.h"
 

@@ -12,7 +12,7 @@
  * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
  * (run/param.c); only programs that have some take a lock for that. */
 #include "../base/alloc.h"
-#include "../debug/check.h"
+#include "../debug/kernel_check.h"
 #include "symbolic_shapes.h"
 
 /* ---- making ---- */

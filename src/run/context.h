@@ -6,7 +6,7 @@
 #include "../api/jit.h"
 #include "../compile/code.h"
 #include "../graph/build.h"
-#include "pool.h"
+#include "thread_pool.h"
 
 /* The error of a poisoned tensor: kept in the context until the scope it was made in ends. */
 typedef struct tci_error {
@@ -162,7 +162,7 @@ typedef struct tci_thread_errors {
     int n, most; /* how many there are, and when to look for those of dead threads */
 } tci_thread_errors;
 
-typedef struct tci_origin tci_origin; /* debug/origin.h */
+typedef struct tci_origin tci_origin; /* debug/source_location.h */
 
 /* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
@@ -252,7 +252,7 @@ struct tc_call {
     tc_call *native; /* of the program's native form, once that is there; or NULL */
     char *strided;   /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
-    void **check_inputs;        /* of a checked run (debug/check.h), or NULL */
+    void **check_inputs;        /* of a checked run (debug/kernel_check.h), or NULL */
     int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;               /* `faults` may hold something of an earlier run */
     int32_t cancelled;          /* atomic: tc_call_cancel was called, and no run ended since */

@@ -33,7 +33,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../debug/check.h"
+#include "../debug/kernel_check.h"
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
 #include "../compile/engine_program.h"
@@ -71,7 +71,7 @@ static tc_status tci_walk_judge(tc_call *c, tc_status status)
         return tci_call_refuse(c, status, "%s", memory);
     }
     if (TCI_UNLIKELY(status == TC_ERR_CHECK || (status && !device))) {
-        return status; /* debug/check.c has told why */
+        return status; /* debug/kernel_check.c has told why */
     }
     if (TCI_UNLIKELY(status)) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;

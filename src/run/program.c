@@ -16,7 +16,7 @@
 
 #include "../base/alloc.h"
 #include "../debug/intern.h"
-#include "../debug/origin.h"
+#include "../debug/source_location.h"
 #include "device_memory.h"
 #include "symbolic_shapes.h"
 #include "async_compile.h"

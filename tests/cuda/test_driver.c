@@ -1364,7 +1364,7 @@ int main(int argc, char **argv)
     const char *again = getenv("TC_TEST_START");
     char command[64];
     if (!fake_install()) {
-        printf("fake_driver.h lacks a row of cuda/load.h\n");
+        printf("fake_driver.h lacks a row of cuda/driver_api.h\n");
         return 1;
     }
     if (again) {

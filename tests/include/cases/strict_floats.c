@@ -1,8 +1,8 @@
 /* Prints bits of computations that loose floating point would change, from inside the region that
- * base/protect.h opens. Whatever the flags of this file are, the text must be the same. */
+ * base/impl_begin.h opens. Whatever the flags of this file are, the text must be the same. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "../../../src/base/protect.h"
+#include "../../../src/base/impl_begin.h"
 
 __attribute__((noinline)) static float contracted(float a, float b, float c)
 {
@@ -58,7 +58,7 @@ static void print_all(void)
     printf("%d\n", wraps(INT_MAX));
 }
 
-#include "../../../src/base/unprotect.h"
+#include "../../../src/base/impl_end.h"
 
 int main(void)
 {

@@ -1,5 +1,5 @@
-/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
- * are back. */
+/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
+ * back. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

@@ -1,4 +1,5 @@
-/* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
+/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
+ * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
  * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need

@@ -1,7 +1,7 @@
-/* cuda/load.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
+/* cuda/driver_api.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
  * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
-#ifndef TCI_CUDA_LOAD_H
-#define TCI_CUDA_LOAD_H
+#ifndef TCI_CUDA_DRIVER_API_H
+#define TCI_CUDA_DRIVER_API_H
 
 #include <stddef.h>
 

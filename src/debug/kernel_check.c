@@ -1,5 +1,5 @@
-/* debug/check.c - options.check: the first kernel that computes something else than the
- * interpreter, makes a NaN of numbers, or crashes.
+/* debug/kernel_check.c - options.check: finds the first kernel that differs from the interpreter,
+ * makes a NaN of finite numbers, or crashes.
  *
  * In: the launches of a run. Out: as without a check, or TC_ERR_CHECK with the kernel, its line and
  * region, the element and both values; and a file with a small program that fails as well
@@ -7,7 +7,7 @@
  * The one idea: executors agree in every bit, so the first kernel whose output differs from the
  * interpreter's on the same operands is the culprit. The operands are copied before the launch, the
  * interpreter works on the copies. A kernel may crash, so a child runs it first. */
-#include "check.h"
+#include "kernel_check.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "../base/posix.h"
-#include "origin.h"
+#include "source_location.h"
 
 #ifndef TC_NO_DEBUG
 

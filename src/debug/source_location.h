@@ -1,7 +1,7 @@
-/* debug/origin.h - where the kernels of a program come from: lines, calls and regions of the
- * user. */
-#ifndef TCI_DEBUG_ORIGIN_H
-#define TCI_DEBUG_ORIGIN_H
+/* debug/source_location.h - source locations of kernels: the user file and line, tc_ call and
+ * region of each step of a program. */
+#ifndef TCI_DEBUG_SOURCE_LOCATION_H
+#define TCI_DEBUG_SOURCE_LOCATION_H
 
 #include "../run/context.h"
 

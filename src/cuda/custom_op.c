@@ -1,10 +1,10 @@
-/* cuda/custom.c - CUDA source of a custom op: the text of the user and a kernel that calls it
- * (cuda/custom.h).
+/* cuda/custom_op.c - CUDA source of a custom op: the user's text and a kernel that calls it
+ * (cuda/custom_op.h).
  *
  * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
  * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
- * Known sizes stand in the kernel as numbers; others are the words that its launch brings. */
-#include "custom.h"
+ * Known sizes are numbers in the kernel; others are arguments of its launch. */
+#include "custom_op.h"
 
 static const char tci_cuda_custom_types[] =
     "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"

@@ -1,6 +1,7 @@
-/* debug/check.h - options.check: each kernel next to the interpreter, on the same operands. */
-#ifndef TCI_DEBUG_CHECK_H
-#define TCI_DEBUG_CHECK_H
+/* debug/kernel_check.h - options.check: each kernel next to the interpreter, on the same operands.
+ */
+#ifndef TCI_DEBUG_KERNEL_CHECK_H
+#define TCI_DEBUG_KERNEL_CHECK_H
 
 #include "../run/context.h"
 

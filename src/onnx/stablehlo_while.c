@@ -1,4 +1,4 @@
-/* onnx/stablehlo_repeat.c - repetitions as stablehlo.while.
+/* onnx/stablehlo_while.c - export of loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
  * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
  * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and

@@ -1,12 +1,12 @@
-/* run/pool.h - the process-wide worker pool: fork-join over independent tasks.
+/* run/thread_pool.h - the process-wide worker pool: fork-join over independent tasks.
  *
  * Created at the first parallel run, joined when the last context and program are gone (or at
  * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run
  * that finds the workers busy does its tasks alone. The threads of an OpenMP runtime that the
  * process has are used instead (run/openmp_threads.h). The host's own parallel_for (tc_options)
  * replaces both. */
-#ifndef TCI_RUN_POOL_H
-#define TCI_RUN_POOL_H
+#ifndef TCI_RUN_THREAD_POOL_H
+#define TCI_RUN_THREAD_POOL_H
 
 #include "../api/types.h"
 #include "../base/platform.h"

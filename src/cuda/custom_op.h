@@ -1,6 +1,6 @@
-/* cuda/custom.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
-#ifndef TCI_CUDA_CUSTOM_H
-#define TCI_CUDA_CUSTOM_H
+/* cuda/custom_op.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
+#ifndef TCI_CUDA_CUSTOM_OP_H
+#define TCI_CUDA_CUSTOM_OP_H
 
 #include "dialect.h"
 

@@ -1,4 +1,4 @@
-/* cuda/load.c - opens libcuda and libnvrtc.
+/* cuda/driver_api.c - opens libcuda and libnvrtc.
  *
  * In: nothing. Out: tables of functions. The one idea: a table is filled once a process under a
  * lock and never changes after. NVRTC is opened only when something must be compiled (it takes
@@ -8,7 +8,7 @@
 
 #include "../base/env.h"
 #include "../base/os.h"
-#include "load.h"
+#include "driver_api.h"
 
 typedef struct tci_cu_symbol {
     const char *name;

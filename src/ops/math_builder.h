@@ -1,7 +1,7 @@
-/* ops/recipe.h - what recipes are written in: each function appends instructions and returns the
- * index of their result. */
-#ifndef TCI_OPS_RECIPE_H
-#define TCI_OPS_RECIPE_H
+/* ops/math_builder.h - instruction builder for math functions (exp, sin, ...) that are expanded
+ * into scalar prims: each function appends instructions and returns the index of the result. */
+#ifndef TCI_OPS_MATH_BUILDER_H
+#define TCI_OPS_MATH_BUILDER_H
 
 #include "math.h"
 

@@ -1,4 +1,5 @@
-/* compile/key_decode.c - decoder of cache keys: rebuilds the canonical graph that a key contains.
+/* compile/cache_key_decode.c - decoder of cache keys: rebuilds the canonical graph that a key
+ * contains.
  *
  * In: a key, whose second half is the whole graph (compile/key.c writes it). Out: the same nodes in
  * a graph of a scratch, by their canonical numbers. The one idea: what identifies a program in the

@@ -1,11 +1,12 @@
-/* debug/origin.c - where the kernels of a program come from.
+/* debug/source_location.c - source locations of kernels: the user file and line, tc_ call and
+ * region of each step of a program.
  *
  * In: the request that found or made a program's code. Out: line, call and region of each canonical
  * node, and texts of them.
  * The one idea: code (and the disk cache) holds canonical numbers only (plan/kernel_origin.c); what
  * they are in the user's source belongs to the program, so a cache hit shows the lines of this
  * program. */
-#include "origin.h"
+#include "source_location.h"
 
 #include <string.h>
 

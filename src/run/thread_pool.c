@@ -1,4 +1,4 @@
-/* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
+/* run/thread_pool.c - the worker pool: fork-join over independent tasks, and the floating-point
  * environment.
  *
  * In: a body and a range of tasks. Out: every task done, once. The range is cut into equal parts by
@@ -32,7 +32,7 @@
 #include "../base/env.h"
 #include "../base/os.h"
 #include "../debug/profile.h"
-#include "pool.h"
+#include "thread_pool.h"
 #include "openmp_threads.h"
 
 #define TCI_POOL_SPIN_NS 100000
