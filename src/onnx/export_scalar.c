@@ -352,6 +352,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
     case TCI_P_GCD: return tci_ox_gcd_out(g, d, x);
     case TCI_P_MULHI: return tci_ox_mulhi_out(g, d, x);
-    default: return floats && tci_prim_is_math(word) ? tci_ox_recipe_out(g, d, word, x) : NULL;
+    default: {
+        bool is_math = floats && word < TCI_P_COUNT && tci_prim_is_math((tci_prim)word);
+        return is_math ? tci_ox_recipe_out(g, d, word, x) : NULL;
+    }
     }
 }
