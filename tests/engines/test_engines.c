@@ -66,7 +66,7 @@ static tc_ctx *context(const char *backend)
 #define NEED(backend)                                                                              \
     tc_ctx *ctx = context(backend);                                                                \
     if (!ctx) {                                                                                    \
-        SKIP("%.40s: %.200s", backend, missing);                                                          \
+        SKIP("%.40s: %.200s", backend, missing);                                                   \
     }
 
 /* ---- cases of the oracle ---- */
