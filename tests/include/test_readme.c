@@ -109,7 +109,7 @@ static bool tct_write_sources(void)
     fputs(tct_blocks[0].text, first);
     fputs("#include \"tc_engines.h\"\n#include \"tc_comm.h\"\n", first); /* optional headers */
     fputs("#include \"tc_engines.h\"\n#include \"tc_comm.h\"\n", rest);
-    fputs("#include <stdlib.h>\n#include <string.h>\n#include <time.h>\n", rest);
+    fputs("#include <stdlib.h>\n#include <string.h>\n", rest);
     fputs("int readme_first(void);\n", rest);
     for (int i = 0; i < tct_n_blocks; i++) {
         if (tct_is_fragment(&tct_blocks[i])) {
