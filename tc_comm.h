@@ -1309,30 +1309,11 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
-    static const tc_comm_engine many = {"shm",
-                                        NULL,
-                                        tci_shm_start,
-                                        tci_shm_wait,
-                                        tci_shm_exchange,
-                                        tci_shm_split,
-                                        tci_shm_abort,
-                                        tci_shm_free,
-                                        NULL,
-                                        NULL,
-                                        tci_shm_look_around,
-                                        false};
-    static const tc_comm_engine one = {"self",
-                                       NULL,
-                                       tci_shm_start,
-                                       tci_shm_wait,
-                                       tci_shm_exchange,
-                                       tci_shm_split,
-                                       tci_shm_abort,
-                                       tci_shm_free,
-                                       NULL,
-                                       NULL,
-                                       tci_shm_look_around,
-                                       false};
+#define TCI_SHM_ENGINE(name)                                                                       \
+    {name,          NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,    tci_shm_split, \
+     tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around, false}
+    static const tc_comm_engine many = TCI_SHM_ENGINE("shm"), one = TCI_SHM_ENGINE("self");
+#undef TCI_SHM_ENGINE
     return size == 1 ? &one : &many;
 }
 /* ---- src/comm/launcher_env.c ---- */
@@ -4607,8 +4588,8 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
  * links.
  *
  * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
- * one with one: launches, and what the host does in a run, cancel. What kernels lose is measured by
- * what a chain of matrix products takes more with one long all_reduce next to it than alone. */
+ * one with one: launches, and the host's work in a run, cancel. The slowdown of kernels is the
+ * extra time of a chain of matrix products with one long all_reduce next to it. */
 #include <math.h>
 
 
@@ -4622,7 +4603,7 @@ enum {
     TCI_LINK_PRODUCTS = 512 /* of a chain, at most */
 };
 
-/* What a run does: two chains next to each other. */
+/* The program of a run: two chains next to each other. */
 typedef struct tci_link_work {
     int64_t elements;
     int reduces, products;
@@ -4685,10 +4666,10 @@ static tc_status tci_link_agree(const tc_comm *own, double wanted, int *number)
     return status;
 }
 
-/* What kernels of a device lose of their speed next to an all_reduce LONG times as long as one of
- * `ns`: products that take about half as long again, alone and next to it. Ranks may differ in how
- * many products they need, so all take rank 0's number. On the host the steps of a collective are
- * what takes time, and kernels lose nothing. */
+/* The share of their speed that kernels of a device lose next to an all_reduce LONG times as long
+ * as one of `ns`: products that take about half as long again, alone and next to it. Ranks may
+ * differ in how many products they need, so all take rank 0's number. On the host the steps of a
+ * collective take the time, and kernels lose nothing. */
 static tc_status tci_link_busy(tc_comm *comm, const char *backend, double ns, double *busy)
 {
     tc_comm *own = tci_comm_of(comm);

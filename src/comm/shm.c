@@ -889,29 +889,10 @@ static tc_status tci_shm_split(void *state, int color, int key, void **out, int 
 
 TCI_FN const tc_comm_engine *tci_shm_engine(int size)
 {
-    static const tc_comm_engine many = {"shm",
-                                        NULL,
-                                        tci_shm_start,
-                                        tci_shm_wait,
-                                        tci_shm_exchange,
-                                        tci_shm_split,
-                                        tci_shm_abort,
-                                        tci_shm_free,
-                                        NULL,
-                                        NULL,
-                                        tci_shm_look_around,
-                                        false};
-    static const tc_comm_engine one = {"self",
-                                       NULL,
-                                       tci_shm_start,
-                                       tci_shm_wait,
-                                       tci_shm_exchange,
-                                       tci_shm_split,
-                                       tci_shm_abort,
-                                       tci_shm_free,
-                                       NULL,
-                                       NULL,
-                                       tci_shm_look_around,
-                                       false};
+#define TCI_SHM_ENGINE(name)                                                                       \
+    {name,          NULL,         tci_shm_start, tci_shm_wait, tci_shm_exchange,    tci_shm_split, \
+     tci_shm_abort, tci_shm_free, NULL,          NULL,         tci_shm_look_around, false}
+    static const tc_comm_engine many = TCI_SHM_ENGINE("shm"), one = TCI_SHM_ENGINE("self");
+#undef TCI_SHM_ENGINE
     return size == 1 ? &one : &many;
 }

@@ -4,8 +4,8 @@
  * links.
  *
  * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
- * one with one: launches, and what the host does in a run, cancel. What kernels lose is measured by
- * what a chain of matrix products takes more with one long all_reduce next to it than alone. */
+ * one with one: launches, and the host's work in a run, cancel. The slowdown of kernels is the
+ * extra time of a chain of matrix products with one long all_reduce next to it. */
 #include <math.h>
 
 #include "../base/alloc.h"
@@ -22,7 +22,7 @@ enum {
     TCI_LINK_PRODUCTS = 512 /* of a chain, at most */
 };
 
-/* What a run does: two chains next to each other. */
+/* The program of a run: two chains next to each other. */
 typedef struct tci_link_work {
     int64_t elements;
     int reduces, products;
@@ -85,10 +85,10 @@ static tc_status tci_link_agree(const tc_comm *own, double wanted, int *number)
     return status;
 }
 
-/* What kernels of a device lose of their speed next to an all_reduce LONG times as long as one of
- * `ns`: products that take about half as long again, alone and next to it. Ranks may differ in how
- * many products they need, so all take rank 0's number. On the host the steps of a collective are
- * what takes time, and kernels lose nothing. */
+/* The share of their speed that kernels of a device lose next to an all_reduce LONG times as long
+ * as one of `ns`: products that take about half as long again, alone and next to it. Ranks may
+ * differ in how many products they need, so all take rank 0's number. On the host the steps of a
+ * collective take the time, and kernels lose nothing. */
 static tc_status tci_link_busy(tc_comm *comm, const char *backend, double ns, double *busy)
 {
     tc_comm *own = tci_comm_of(comm);

@@ -83,9 +83,8 @@ typedef struct tci_code_kernel {
     tci_dim rounds;
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
-    struct tci_checker_info
-        *check; /* of a program that is checked (debug/kernel_check.h), or NULL */
-    /* What it computes, and for which target: of a kernel of the init list; 0 bytes: not known */
+    struct tci_checker_info *check; /* of a checked program (debug/kernel_check.h), or NULL */
+    /* Identity of a kernel of the init list: its text and target; 0 bytes: not known */
     char *identity;
     int32_t n_identity;
     /* of a family */
@@ -125,7 +124,7 @@ typedef struct tci_code_buffer {
 } tci_code_buffer;
 
 /* Launches of the init list that hang together by the buffers they share
- * (compile/init_components.c). What they compute follows from the identity, the leaves' memory and
+ * (compile/init_components.c). Their results follow from the identity, the memory of the leaves and
  * the numbers. */
 typedef struct tci_code_unit {
     int32_t *steps, n_steps;

@@ -32,8 +32,8 @@ TCI_FN const char *tci_graph_program_refusal(tci_graph_making *m, const tci_node
 /* The model of inputs and roots. Escapes: a node has no form in the format; *at (or NULL) is that
  * node, or the one of the request that needs it. */
 TCI_FN void tci_graph_program_write(tci_graph_making *m, tci_node **at);
-/* Has the engine compile the model: m->made, which the code owns. TC_ERR_BACKEND: it refuses, as
- * text says. Escapes: out of memory. */
+/* Compiles the model by the engine: m->made, which the code owns. TC_ERR_BACKEND: the engine
+ * refuses, as text says. Escapes: out of memory. */
 TCI_FN tc_status tci_graph_program_compile(tci_graph_making *m, char text[TC_GRAPH_TEXT]);
 /* Appends engine, version and model, for tc_explain. */
 TCI_FN void tci_graph_program_tell(const tci_graph_making *m, tci_str *text);

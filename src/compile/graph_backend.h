@@ -31,7 +31,7 @@ struct tci_graph_entry {
     struct tci_graph_entry *next;
 };
 
-/* What an engine made of a graph or a part of one (compile/engine_program.c); owned by its code. */
+/* An engine's program of a graph or a part of one (compile/engine_program.c); owned by its code. */
 struct tci_graph_program {
     const struct tci_graph_entry *entry;
     void *compiled;

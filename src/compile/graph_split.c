@@ -10,8 +10,8 @@
  * as large as their level allows (as in TVM's MergeCompilerRegions). Nodes that no input of the
  * user reaches have no side: each part has its own copies, which its engine folds.
  *
- * What the engine does not take is found in three ways: it says so of an op (supports); a node has
- * no form in its format; or it refuses the model of a part, and then the model of one of that
+ * A node is refused in one of three ways: the engine does not support its op (supports); it has no
+ * form in its format; or it refuses the model of a part, and then the model of one of that
  * part's nodes by itself, or else the whole part. After each refusal the levels are found again.
  * A repetition and its results are on one side; effects, the user's functions and collectives are
  * tc's. */
