@@ -2,12 +2,13 @@
 
     python3 bench/distributed.py [--ranks N] [--no-peer] [--trace] [--batch N] [NAME ...]
 
-Compiles bench/distributed.c and starts one process a GPU (or, with --backend cpu, one process). Each
-trains a network alone and with all ranks, by tc and, unless --no-peer, by PyTorch: torch.compile of the
-model, and of DistributedDataParallel (25 MiB, gradient_as_bucket_view); SGD; the same weights and data on
-both sides, other data on each rank. Sides take turns, ROUNDS rounds of STEPS steps; a figure is the
-median of the rounds' times of the slowest rank. --trace: what the GPU does in a step of tc, by CUPTI:
-when collectives run, how much longer kernels take meanwhile, and how long nothing runs.
+Compiles bench/distributed.c and starts one process a network and GPU (with --backend cpu: a network and
+rank). Each trains its network alone and with all ranks, by tc and, unless --no-peer, by PyTorch:
+torch.compile of the model, and of DistributedDataParallel (25 MiB, gradient_as_bucket_view); SGD; the
+same weights and data on both sides, other data on each rank. All networks compile at the same time and are
+measured one after the other. Sides take turns, ROUNDS rounds of STEPS steps; a figure is the median of
+the rounds' times of the slowest rank. --trace: what the GPU does in a step of tc, by CUPTI: when
+collectives run, how much longer kernels take meanwhile, and how long nothing runs.
 Prints the tables of bench/results/distributed.md.
 """
 import argparse
@@ -278,6 +279,23 @@ def turns(sides, group):
     return {k: statistics.median(slowest(t, group)) for k, t in times.items()}
 
 
+def mark(a, what, name, rank):
+    open(os.path.join(a.out, f"{what}.{name}.{rank}"), "w").close()
+
+
+def is_marked(a, what, name, ranks):
+    return all(os.path.exists(os.path.join(a.out, f"{what}.{name}.{r}")) for r in range(ranks))
+
+
+def wait_for_turn(a, name, rank, ranks):
+    """Until all networks are compiled, and those before this one measured. One that failed is both."""
+    mark(a, "ready", name, rank)
+    before = a.names[:a.names.index(name)]
+    while not (all(is_marked(a, "ready", n, ranks) for n in a.names) and
+               all(is_marked(a, "done", n, ranks) for n in before)):
+        time.sleep(0.05)
+
+
 def network(lib, name, a, rank, ranks, group):
     import torch
     torch.manual_seed(1)
@@ -308,8 +326,10 @@ def network(lib, name, a, rank, ranks, group):
         side.fill(arrays)
         losses[key] = [side.loss() for _ in range(4)]
     sides = {**made, **sides}
+    wait_for_turn(a, name, rank, ranks)
+    link = measured_link(lib, name, rank)
     ms = turns(sides, group)
-    report(name, a, rank, ranks, made, ms, losses)
+    report(name, a, rank, ranks, made, ms, losses, link)
     if a.trace:
         for key, side in made.items():
             torch.distributed.barrier(group=group)
@@ -318,9 +338,10 @@ def network(lib, name, a, rank, ranks, group):
                 tell_trace(f"{name} {key}", kernels, launches, 4,
                            os.path.join(a.out, f"{name}.{key.replace(' ', '')}.txt"))
     lib.dist_explain(made[f"tc {ranks}"].net, os.path.join(a.out, f"{name}.{rank}.explain").encode())
+    mark(a, "done", name, rank)
 
 
-def report(name, a, rank, ranks, made, ms, losses):
+def report(name, a, rank, ranks, made, ms, losses, link):
     if rank:
         return
     batch, _ = sizes_of(name, a)
@@ -333,50 +354,48 @@ def report(name, a, rank, ranks, made, ms, losses):
                   f"{' '.join(f'{x:.5g}' for x in losses[f'{who} {ranks}'])}", flush=True)
     if f"torch {ranks}" in ms:
         print(f"{name}: samples/s over PyTorch's {ms[f'torch {ranks}'] / ms[f'tc {ranks}']:.3f}")
-    tell_model(name, made, ms, ranks)
+    tell_model(name, made, ms, ranks, link)
 
 
-def tell_model(name, made, ms, ranks):
+def tell_model(name, made, ms, ranks, link):
     """The model, with kernels scaled to what one rank alone takes, beside what was measured."""
     one, many = made["tc 1"], made[f"tc {ranks}"]
     alone = one.simulate(1)
     compute = ms["tc 1"] * 1e3 / alone.step_us
-    machine = Cluster(0, LINK, LINK, compute)
+    machine = Cluster(0, link, link, compute)
     m = many.simulate(ranks, machine)
     print(f"{name}: model, kernels times {compute:.2f}: step {m.step_us:.0f} us, measured "
           f"{1e3 * ms[f'tc {ranks}']:.0f}; exposed {m.exposed_us:.0f}, measured "
           f"{1e3 * (ms[f'tc {ranks}'] - ms['tc 1']):.0f} more than alone, of which kernels of the model "
           f"{m.compute_us - alone.compute_us * compute:.0f}", flush=True)
     for n in (8, 64, 1024):
-        machine = Cluster(8, LINK, Link(20, 50, 0), compute)
+        machine = Cluster(8, link, Link(20, 50, 0), compute)
         m = many.simulate(n, machine)
         print(f"{name}: {n} ranks: step {m.step_us:.0f}, exposed {m.exposed_us:.0f}")
 
 
-LINK = Link(10, 100, 0)
+def measured_link(lib, name, rank):
+    numbers = (ctypes.c_double * 4)()
+    if not lib.dist_measure(numbers):
+        sys.exit(lib.dist_error().decode())
+    if rank == 0:
+        print(f"{name}: link: {numbers[0]:.1f} us, {numbers[1]:.1f} GB/s, kernels lose "
+              f"{numbers[2]:.2f}", flush=True)
+    return Link(*numbers[:3])
 
 
 def work(a):
-    """One rank."""
-    global LINK
+    """One rank of one network."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     import torch
     import torch.distributed as dist
     dist.init_process_group("gloo" if a.backend == "cpu" else "cpu:gloo,cuda:nccl", rank=rank,
-                            world_size=ranks, init_method=f"file://{a.out}/meet")
+                            world_size=ranks, init_method=f"file://{a.out}/meet.{a.only}")
     group = dist.new_group(backend="gloo")
     lib = load(a.library)
     if not lib.dist_open(a.backend.encode()):
         sys.exit(lib.dist_error().decode())
-    numbers = (ctypes.c_double * 4)()
-    if not lib.dist_measure(numbers):
-        sys.exit(lib.dist_error().decode())
-    LINK = Link(*numbers[:3])
-    if rank == 0:
-        print(f"link: {numbers[0]:.1f} us, {numbers[1]:.1f} GB/s, kernels lose {numbers[2]:.2f}",
-              flush=True)
-    for name in a.names:
-        network(lib, name, a, rank, ranks, group)
+    network(lib, a.only, a, rank, ranks, group)
     sys.stdout.flush()
     os._exit(0)
 
@@ -389,16 +408,33 @@ def start(a):
     a.prebuilt or subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-w", "-shared", "-fPIC",
                     f"-I{root}", f"{HERE}/distributed.c", "-o", library, "-lm", "-ldl", "-lpthread"],
                    check=True)
-    ranks = []
-    for r in range(a.ranks):
-        env = dict(os.environ, RANK=str(r), LOCAL_RANK="0", WORLD_SIZE=str(a.ranks),
-                   MASTER_ADDR="127.0.0.1", MASTER_PORT="29543", NCCL_NVLS_ENABLE="0")
-        if a.backend == "cuda":
-            env["CUDA_VISIBLE_DEVICES"] = str(r)
-        ranks.append(subprocess.Popen([sys.executable, *sys.argv, "--library", library, "--out", a.out],
-                                      env=env))
-    codes = [p.wait() for p in ranks]
-    sys.exit(max(abs(c) for c in codes))
+    groups = {name: [] for name in a.names}
+    for i, name in enumerate(a.names):
+        for r in range(a.ranks):
+            env = dict(os.environ, RANK=str(r), LOCAL_RANK="0", WORLD_SIZE=str(a.ranks),
+                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(29543 + i), NCCL_NVLS_ENABLE="0")
+            if a.backend == "cuda":
+                env["CUDA_VISIBLE_DEVICES"] = str(r)
+            groups[name].append(subprocess.Popen([sys.executable, *sys.argv, "--library", library,
+                                                  "--out", a.out, "--only", name], env=env))
+    sys.exit(wait_for_all(a, groups))
+
+
+def wait_for_all(a, groups):
+    """Until all ranks ended; of a network that lost one the others are ended too."""
+    worst = 0
+    while any(p.poll() is None for ranks in groups.values() for p in ranks):
+        for name, ranks in groups.items():
+            if any(p.poll() for p in ranks) and not is_marked(a, "done", name, a.ranks):
+                for r, p in enumerate(ranks):
+                    p.kill()
+                    mark(a, "ready", name, r)
+                    mark(a, "done", name, r)
+                print(f"{name}: a rank failed", flush=True)
+        time.sleep(0.1)
+    for ranks in groups.values():
+        worst = max([worst] + [abs(p.returncode) for p in ranks])
+    return worst
 
 
 def main():
@@ -414,6 +450,7 @@ def main():
     p.add_argument("--out", default="")
     p.add_argument("--prebuilt", default="")
     p.add_argument("--library", default="")
+    p.add_argument("--only", default="")
     p.add_argument("names", nargs="*", default=[])
     a = p.parse_intermixed_args()
     a.names = a.names or list(SIZES)
