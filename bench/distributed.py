@@ -1,6 +1,6 @@
 """bench/distributed.py - data parallel training by tc and by PyTorch, in turns, on 1 and on N GPUs.
 
-    python3 bench/distributed.py [--ranks N] [--no-peer] [--trace] [--batch N] [NAME ...]
+    python3 bench/distributed.py [--ranks N] [--no-peer] [--trace] [--batch N] [--patience S] [NAME ...]
 
 Compiles bench/distributed.c and starts one process a network and GPU (with --backend cpu: a network and
 rank). Each trains its network alone and with all ranks, by tc and, unless --no-peer, by PyTorch:
@@ -72,7 +72,7 @@ class Tc:
     def __init__(self, lib, a, name, weights, is_parallel, bucket=25 << 20):
         self.lib = lib
         batch, length = sizes_of(name, a)
-        ask = Ask(name.encode(), a.settings.encode(), weights, PREFIX[name], a.dtype.encode(), batch,
+        ask = Ask(name.encode(), words_of(name, a).encode(), weights, PREFIX[name], a.dtype.encode(), batch,
                   length, bucket, is_parallel)
         self.net = self.check(lib.dist_make(ctypes.byref(ask)))
 
@@ -102,6 +102,12 @@ class Tc:
         return m
 
 
+def words_of(name, a):
+    """Of --settings "gpt2:n_layer=2 gpt2:n_embd=64 ..." those of the network, without its name."""
+    words = [w.split(":", 1) for w in a.settings.split()]
+    return " ".join(w[1] for w in words if w[0] == name)
+
+
 def sizes_of(name, a):
     batch, length = SIZES[name]
     return a.batch or batch, a.length or length
@@ -109,8 +115,8 @@ def sizes_of(name, a):
 
 # ---- PyTorch's side ----
 
-def settings_of(a):
-    return {k: int(v) for k, v in (w.split("=") for w in a.settings.split())}
+def settings_of(name, a):
+    return {k: int(v) for k, v in (w.split("=") for w in words_of(name, a).split())}
 
 
 def model_of(name, a):
@@ -121,11 +127,12 @@ def model_of(name, a):
         return model, lambda m, x: m(x), 1000
     import transformers
     if name == "gpt2":
-        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **settings_of(a))
+        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                         **settings_of(name, a))
         return (transformers.GPT2LMHeadModel(config), lambda m, x: m(x, use_cache=False).logits,
                 config.vocab_size)
     config = transformers.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0,
-                                     **settings_of(a))
+                                     **settings_of(name, a))
     return (transformers.BertModel(config, add_pooling_layer=False),
             lambda m, x: m(x).last_hidden_state, 0)
 
@@ -140,7 +147,7 @@ def data_of(name, a, rank, classes):
         y = torch.randint(0, classes, (batch,), generator=g)
         x = x.to(dtype_of(a))
         return x, y, [x, y]
-    words = settings_of(a).get("vocab_size", 30000)
+    words = settings_of(name, a).get("vocab_size", 30000)
     x = torch.randint(1, min(words, 30000), (batch, length), generator=g)
     if not classes:
         return x, None, [x, torch.zeros_like(x), torch.ones_like(x)]
@@ -158,12 +165,23 @@ def raw(x):
     return x.contiguous().cpu().view(torch.uint8 if x.dtype != torch.int64 else x.dtype).numpy().tobytes()
 
 
-def write_weights(path, model):
+def state_of(name, model):
+    """With the pooler of tc's BERT, which has no gradient here (DDP refuses such parameters)."""
+    import torch
+    state = dict(model.state_dict())
+    if name == "bert_base":
+        width, dtype = model.config.hidden_size, next(iter(state.values())).dtype
+        state["pooler.dense.weight"] = torch.zeros(width, width, dtype=dtype)
+        state["pooler.dense.bias"] = torch.zeros(width, dtype=dtype)
+    return state
+
+
+def write_weights(path, state):
     """The state as a safetensors file."""
     import torch
     head, blobs, at = {}, [], 0
     names = {torch.bfloat16: "BF16", torch.float32: "F32", torch.int64: "I64"}
-    for name, x in model.state_dict().items():
+    for name, x in state.items():
         blob = raw(x)
         head[name] = {"dtype": names[x.dtype], "shape": list(x.shape),
                       "data_offsets": [at, at + len(blob)]}
@@ -288,11 +306,14 @@ def is_marked(a, what, name, ranks):
 
 
 def wait_for_turn(a, name, rank, ranks):
-    """Until all networks are compiled, and those before this one measured. One that failed is both."""
+    """Until all networks are compiled, and those before this one measured. A network that failed counts
+    as both; nobody waits longer than --patience for one that still compiles."""
     mark(a, "ready", name, rank)
     before = a.names[:a.names.index(name)]
-    while not (all(is_marked(a, "ready", n, ranks) for n in a.names) and
-               all(is_marked(a, "done", n, ranks) for n in before)):
+    while time.perf_counter() < a.patience and not all(is_marked(a, "ready", n, ranks) for n in a.names):
+        time.sleep(0.05)
+    before = [n for n in before if is_marked(a, "ready", n, ranks)]
+    while not all(is_marked(a, "done", n, ranks) for n in before):
         time.sleep(0.05)
 
 
@@ -302,7 +323,7 @@ def network(lib, name, a, rank, ranks, group):
     model, forward, classes = model_of(name, a)
     model = model.to(dtype_of(a)).train()
     weights = os.path.join(a.out, f"{name}.{rank}.safetensors")
-    write_weights(weights, model)
+    write_weights(weights, state_of(name, model))
     x, y, data = data_of(name, a, rank, classes)
     arrays = [raw(t) for t in data]
     sides, losses, made = {}, {}, {}
@@ -326,6 +347,8 @@ def network(lib, name, a, rank, ranks, group):
         side.fill(arrays)
         losses[key] = [side.loss() for _ in range(4)]
     sides = {**made, **sides}
+    if a.backend == "cuda":
+        torch.cuda.empty_cache()  # for the networks that are measured before
     wait_for_turn(a, name, rank, ranks)
     link = measured_link(lib, name, rank)
     ms = turns(sides, group)
@@ -451,8 +474,10 @@ def main():
     p.add_argument("--prebuilt", default="")
     p.add_argument("--library", default="")
     p.add_argument("--only", default="")
+    p.add_argument("--patience", type=float, default=600)
     p.add_argument("names", nargs="*", default=[])
     a = p.parse_intermixed_args()
+    a.patience += time.perf_counter()
     a.names = a.names or list(SIZES)
     work(a) if a.library else start(a)
 
