@@ -1,12 +1,12 @@
-/* api/backend.h - the backend seam: what runs generated kernels, as one struct of functions.
+/* api/backend.h - backend interface: a struct of functions that compile and run generated kernels.
  *
- * tc's own "cpu" is the first; tests/null_backend.c is the smallest one and the model to copy. A
- * backend states its target, turns source text into object files, loads them, and runs kernels.
- * "interp" needs none of this and is always there.
+ * The built-in "cpu" backend uses it; tests/null_backend.c is the smallest example and the model to
+ * copy. A backend describes its target, turns source text into object files, loads them, and runs
+ * kernels. "interp" needs none of this and is always available.
  *
- * Rules for every function: `user` is the struct's own pointer; calls come from any thread,
- * several at once; nothing may abort, exit or print; arguments are borrowed for the call. A
- * function that fails says so by its status and tells why through last_error. */
+ * Rules for every function: `user` is the struct's own pointer; calls come from any thread, several
+ * at once; nothing may abort, exit or print; arguments are borrowed for the call. A function that
+ * fails returns a status, and last_error returns the reason as text. */
 #ifndef TC_API_BACKEND_H
 #define TC_API_BACKEND_H
 

@@ -1,11 +1,12 @@
 /* api/call_by_name.c - tc_op: calls ops by name, for model readers and language bindings.
  *
- * In: the name of an op, its input tensors in order, parameters by name. Out: what the public call
- * of that name returns.
- * The one idea: a row of api/calls.h becomes a list of parameters, a text that shows them, and a
- * function that makes the call. What is given is sorted into the list and checked by kind, so that
- * the function finds something of the right type for each parameter. What the values mean is for
- * the call to check, which is given the caller's place. */
+ * In: the name of an op, its input tensors in order, parameters by name. Out: the result of the
+ * public call of that name.
+ *
+ * Design: a row of api/calls.h becomes a list of parameters, its text, and a function that makes
+ * the call. Given parameters are matched with the list and checked by kind, so the function gets a
+ * value of the right type for each. The values are checked by the call itself, with the user's call
+ * site. */
 #include "call_by_name.h"
 
 #include "../graph/build.h"

@@ -1,8 +1,8 @@
-/* api/call_frame.h - one public call under way: its name and place, its context, how it went so
- * far, and the caller's floating-point environment, which is set aside until the call ends.
+/* api/call_frame.h - frame of a public call: its name and call site, context, status so far, and
+ * the caller's floating-point environment, which is saved until the call ends.
  *
- * A call names its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
- * for each (finds the node, or fails the frame once: the first cause wins). tci_frame_end makes the
+ * A call visits its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
+ * for each (finds the node, or fails the frame; the first cause wins). tci_frame_end makes the
  * handle; a call that returns without it calls tci_frame_leave. */
 #ifndef TCI_API_CALL_FRAME_H
 #define TCI_API_CALL_FRAME_H

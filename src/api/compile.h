@@ -1,4 +1,4 @@
-/* api/compile.h - compile, run, evaluate, look inside. */
+/* api/compile.h - compiles, runs, evaluates and inspects programs. */
 #ifndef TC_API_COMPILE_H
 #define TC_API_COMPILE_H
 

@@ -1,4 +1,4 @@
-/* api/compile_jobs.h - compile jobs: the step that all public calls that compile share. */
+/* api/compile_jobs.h - compile jobs: the steps that all compiling public calls share. */
 #ifndef TCI_API_COMPILE_JOBS_H
 #define TCI_API_COMPILE_JOBS_H
 

@@ -1,8 +1,8 @@
-/* api/creation.c - creation ops: numbers, ramps, indices of triangles, and random numbers, which
- * follow from a key.
+/* api/creation.c - creation ops: constants, ranges, triangle indices, and random numbers from a
+ * key.
  *
- * In: a context or a key, numbers, dtypes and sizes, the caller's place. Out: a handle to the node,
- * or a poisoned one. */
+ * In: a context or a key, numbers, dtypes and sizes, the user's call site. Out: a handle to the
+ * node, or a poisoned one. */
 #include "operand.h"
 #include "ops.h"
 

@@ -1,7 +1,7 @@
-/* api/custom.c - calls of the user's own ops.
+/* api/custom.c - calls of user-defined ops.
  *
- * In: an op and its operands. Out: a CUSTOM node, whose shape and dtype the op's rule gives. The
- * node knows the op by its number in the list of ops/custom.c. */
+ * In: an op and its operands. Out: a CUSTOM node; the op's rule gives its shape and dtype. The node
+ * stores the op's number in the list of ops/custom.c. */
 #include "custom.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* api/custom.h - ops of the user's own: C functions that programs call. */
+/* api/custom.h - user-defined ops: C functions that programs call. */
 #ifndef TC_API_CUSTOM_H
 #define TC_API_CUSTOM_H
 

@@ -1,10 +1,9 @@
-/* api/grad.c - parameters take values; gradients, backward and forward: tc_assign, tc_grad, tc_vjp,
- * tc_jvp.
+/* api/grad.c - assignments to parameters, and gradients in reverse and forward mode: tc_assign,
+ * tc_grad, tc_vjp, tc_jvp.
  *
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
- * Parameters themselves are leaves with memory (api/leaf.c).
- * The one idea: gradients are built by grad/ with working memory of their own, and an escape from
- * there is a failed call like any other. */
+ * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory,
+ * and an escape from there is a failed call like any other. */
 #include "call_frame.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* api/inspect.c - inspection of a program: errors, source, explanation, counts, times. */
+/* api/inspect.c - queries on a compiled program: errors, source, inputs and outputs, counts,
+ * compile times; waiting for and cancelling a background compile. */
 #include <stdio.h>
 #include <string.h>
 

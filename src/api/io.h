@@ -1,4 +1,4 @@
-/* api/io.h - arrays in files, parameters by their names, tensors of other libraries.
+/* api/io.h - files of arrays, parameters by name, tensors of other libraries (DLPack), export to C.
  * TC_NO_IO leaves it out. */
 #ifndef TC_API_IO_H
 #define TC_API_IO_H

@@ -1,10 +1,11 @@
-/* api/leaf.c - leaves: named inputs, memory of the user, copies of it.
+/* api/leaf.c - leaf tensors: named inputs, borrowed memory of the user, copies.
  *
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
- * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
- * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
- * are: only a tc_input has symbolic ones. */
+ *
+ * A DATA node is a storage, element strides, and the offset of element 0...0, so borrowed memory of
+ * any layout (broadcast, reversed, a window of a larger array) is read in place. The storage begins
+ * at the lowest address that the strides reach. Memory has known sizes; only tc_input has symbolic
+ * ones. */
 #include "call_frame.h"
 
 #include <inttypes.h>

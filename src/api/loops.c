@@ -1,12 +1,13 @@
-/* api/loops.c - repetitions, branches and regions: tc_scan, tc_while, tc_cond, tc_checkpoint,
- * tc_barrier.
+/* api/loops.c - loops, branches and checkpointed regions: tc_scan, tc_while, tc_cond,
+ * tc_checkpoint, tc_barrier.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
- * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
- * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
- * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
- * given the results of the first, which are zeros if that was not taken. A region is a repetition
- * of one step, whose gradient computes its body again (grad/repeat.c). */
+ *
+ * Design: the body is called once, on BOUND nodes; it builds ordinary nodes of the context's graph,
+ * which graph/repeat.c closes. A while loop is a repetition that stops, and a branch is one of at
+ * most one step: the second branch of two gets the results of the first, which are zeros if that
+ * was not taken. A region is a repetition of one step, whose gradient recomputes its body
+ * (grad/repeat.c). */
 #include "call_frame.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* api/loops.h - repetitions: a body that is done for one step after the other, compiled once. */
+/* api/loops.h - loops, branches and checkpointed regions: a body that is recorded once, compiled
+ * once and executed step by step. */
 #ifndef TC_API_LOOPS_H
 #define TC_API_LOOPS_H
 

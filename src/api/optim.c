@@ -1,9 +1,9 @@
 /* api/optim.c - optimizers.
  *
- * In: parameters and their gradients. Out: effects, and parameters for what is remembered.
- * The one idea: an optimizer is a rule for one parameter, written in the public calls; what all
- * have in common (the arithmetic in f32, the copy of what is narrower, names, lists) stands around
- * it once. */
+ * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
+ *
+ * An optimizer is a rule for one parameter, written in public calls. The common part (arithmetic in
+ * f32, f32 copies of narrower parameters, names, lists) is implemented once around it. */
 #include "optim.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* api/order.c - public operations on the order of elements: sort, search, running values, counts,
+/* api/order.c - public ops on the order of elements: sorting, searching, cumulative ops, counting,
  * sets.
  *
- * In: handles, axes, the caller's place. Out: handles to the nodes, or poisoned ones; of several
- * results those that are wanted. */
+ * In: handles, axes, the user's call site. Out: handles to the nodes, or poisoned ones; of several
+ * results only the requested ones. */
 #include "operand.h"
 #include "ops.h"
 

@@ -1,10 +1,11 @@
-/* api/recurrent.c - layers that read a sequence with a state: tc_lstm, tc_gru.
+/* api/recurrent.c - recurrent layers: tc_lstm, tc_gru.
  *
- * In: a sequence, the states before it, the weights in PyTorch's order. Out: the state after each
- * step of the last layer, and the last one of every layer.
- * The one idea: what a step's element gives the gates depends on no state, so it is one product
- * for all steps, outside of the loop; within the loop (tc_scan) is what the state gives them. A
- * layer that reads backwards is the same loop from the other end. */
+ * In: a sequence, the initial states, the weights in PyTorch's order. Out: the state after each
+ * step of the last layer, and the last state of every layer.
+ *
+ * The products of inputs and gate weights depend on no state, so they are one GEMM for all steps,
+ * outside of the loop; the loop (tc_scan) has the products with the state. A backward layer is the
+ * same loop from the other end. */
 #include "loops.h"
 #include "functional.h"
 

@@ -1,7 +1,7 @@
-/* api/shape.c - the public operations that move elements and compute nothing: shapes and axes,
- * places, indices and masks.
+/* api/shape.c - public ops that only move elements: reshaping, permuting, slicing, padding,
+ * gathering, scattering, masks.
  *
- * In: handles, sizes, axes, indices, the caller's place. Out: a handle to the node, or a poisoned
+ * In: handles, sizes, axes, indices, the user's call site. Out: a handle to the node, or a poisoned
  * one. */
 #include "operand.h"
 #include "ops.h"

@@ -1,12 +1,13 @@
 /* api/specialize.c - tc_jit: a C function compiled once for each signature it is called with.
  *
  * In: a function that records a graph, buffers and static integers. Out: runs of the specialization
- * that serves them (run/specializations.h), which is recorded in a private context and compiled
- * when there is none.
- * The one idea: a known signature is a look-up without a lock and a run as tc_run does it. All else
- * (recording, compiling, dropping, listing) holds the lock of the tc_jit. A call that specializes
- * counts as a reader from before its look-up until its run ended, so what it made cannot be freed
- * below it. */
+ * that serves them (run/specializations.h); a missing one is recorded in a private context and
+ * compiled.
+ *
+ * Design: a known signature costs a lookup without a lock and a run as in tc_run. All other
+ * operations (recording, compiling, dropping, listing) hold the lock of the tc_jit. A call that
+ * specializes counts as a reader from before its lookup until its run ends, so its specialization
+ * cannot be freed meanwhile. */
 #include "../run/specializations.h"
 
 #include <setjmp.h>

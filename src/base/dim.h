@@ -1,19 +1,20 @@
-/* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
+/* base/dim.h - sizes: plain numbers or, under TC_DYNAMIC_SHAPES, expressions over symbolic
+ * dimensions.
  *
  * Every size, stride, offset and bound that a stage computes with is a tci_dim and goes through the
- * functions below; without TC_DYNAMIC_SHAPES they are the operators of C.
+ * functions below. Without TC_DYNAMIC_SHAPES they are the operators of C.
  *
  * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
- * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
- * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
- * [2^62, 3 * 2^61), which no size, stride or bound reaches: an odd pattern, the number of the
- * expression, and a check. So plain arithmetic on one by mistake is found out (tci_dim_is_valid,
+ * over quotients, minima and maxima of expressions. It has one canonical form and is interned, so
+ * equal expressions are equal numbers, which == compares. The value of a symbolic tci_dim is in
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches: a tag, the index of the expression, and
+ * a check. Plain C arithmetic on one by mistake is therefore detected (tci_dim_is_valid,
  * tci_dim_is_stray) and not taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
- * no context or program is left. Any thread. Where there is no result, as memory ran out, an
- * expression got too long or a number overflowed, it is one of TCI_DIM_FAULTS, which no rule
- * accepts as a size; arithmetic on it gives it again. */
+ * Interned expressions belong to the process; tci_dim_free_all frees them at tc_shutdown, when no
+ * context or program is left. All functions are thread-safe. If there is no result (out of memory,
+ * expression too long, overflow), it is one of TCI_DIM_FAULTS, which is not a valid size;
+ * arithmetic on a fault gives the fault. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 

@@ -1,9 +1,9 @@
-/* base/platform.h - compiler and platform facts every room may use.
+/* base/platform.h - compiler, linkage and platform macros that every folder may use.
  *
- * Linkage: TCI_FN marks a function shared between rooms. Joined into one file (the shipped form and
- * src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled alone) it is extern.
- * File-local helpers are plain `static` and carry their room's prefix, as names meet once
- * joined. */
+ * Linkage: TCI_FN marks a function shared between source files. In the amalgamated form (the
+ * shipped headers and src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled
+ * alone) it is extern. File-local helpers are plain `static` and have the prefix of their file,
+ * because all files share one namespace in the amalgamated form. */
 #ifndef TCI_BASE_PLATFORM_H
 #define TCI_BASE_PLATFORM_H
 

@@ -1,6 +1,5 @@
-/* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in
- * them, and which keys are being compiled right now. One lock, never held across a compile or a
- * file access. */
+/* compile/cache.h - caches that compiles share within the process: code, loaded modules, kernels,
+ * and the keys that are being compiled. One lock, never held across a compile or a file access. */
 #ifndef TCI_COMPILE_CACHE_H
 #define TCI_COMPILE_CACHE_H
 

@@ -1,22 +1,22 @@
-/* compile/code.h - code: what one compile produced, shared and memoized; and the ways to it.
+/* compile/code.h - code: the shared, memoized result of one compile.
  *
- * Code is immutable once published, counted, and free of any context. It is what the disk cache
- * stores (compile/disk.c) and what a tc_program runs (run/program.c). It holds no literal
- * values and no user memory: those belong to the program that captured them.
+ * Code is immutable once published, reference-counted, and independent of any context. The disk
+ * cache stores it (compile/disk.c) and tc_program runs it (run/program.c). It has no literal values
+ * and no user memory; those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/symbolic_shapes.c makes code without symbols of it, for the sizes of a run.
+ * run; run/symbolic_shapes.c instantiates it for the sizes of a run.
  *
- * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
- * list, done once for a program and again when what it reads changed; then what each run does. A
- * step is given to a queue; those of one queue are done in order (launches of a repetition once a
- * round), and those of different queues
- * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
- * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
- * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
- * downloads each output of the user where the code runs on a device with memory of its own, and
- * else none; what may fault is checked before an output is downloaded, and all before a parameter
- * is set. */
+ * A program is a list of steps (tci_list_step), rows of the kinds below: first the init list,
+ * executed once per program and again when its operands changed; then the steps of each run. A step
+ * is submitted to a queue. Steps of one queue execute in order (launches of a repetition once per
+ * iteration); steps of different queues execute concurrently, except for SIGNAL and WAIT.
+ *
+ * Invariants (compile/verify.c): each launch is in the list once, in the order of their numbers; a
+ * reader of a buffer comes after all writers, in its own queue or behind a WAIT for a SIGNAL behind
+ * them; a run uploads each input and downloads each output of the user if the code runs on a device
+ * with its own memory, and otherwise none; steps that may fault are checked before an output is
+ * downloaded, and all of them before a parameter is set. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 

@@ -1,10 +1,12 @@
-/* compile/cross_target.c - cross compilation: records of machines as text, and backends that
- * compile for machines that are not here.
+/* compile/cross_target.c - cross compilation: descriptions of machines as text, and backends that
+ * compile for machines other than this one.
  *
  * In: a name of the table below, or a file that tc_machine_write wrote; the functions of a backend.
- * Out: a target; functions that compile and do not run. The one idea: such a backend is the real
- * one with stubs in place of what loads and runs, so all stages, both caches and saved programs
- * work as they do for this machine; only a run says that it cannot be. */
+ * Out: a target; functions that compile but do not run.
+ *
+ * Design: such a backend is the real one with stubs for the functions that load and run code. All
+ * stages, both caches and saved programs work as they do for this machine; only a run returns an
+ * error. */
 #include <stddef.h>
 #include <string.h>
 

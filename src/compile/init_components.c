@@ -1,12 +1,13 @@
 /* compile/init_components.c - independent parts of the init section: connected components of its
  * launches by the buffers that they share.
  *
- * In: code whose launches and buffers are there. Out: its units (compile/code.h). A unit reads
- * captured leaves and numbers alone, so what it computes may serve every program that has the
- * same unit over the same memory (run/init_cache.c), as two programs that pack the same weights.
+ * In: code with its launches and buffers. Out: its units (compile/code.h). A unit reads captured
+ * leaves and literals only, so its results can serve every program that has the same unit over the
+ * same memory (run/init_cache.c), such as two programs that pack the same weights.
  *
  * Invariants: each launch of the init list and each KEPT buffer is in one unit; launches of a unit
- * are ascending, so temporaries that share memory in the list do so in a unit done by itself. */
+ * are ascending, so temporaries that share memory in the list may also share it in a unit executed
+ * alone. */
 #include <string.h>
 
 #include "../base/alloc.h"

@@ -1,5 +1,5 @@
-/* compile/verify.c - checks what compile/code.h says of finished code; a broken invariant escapes
- * as an internal error. A family's sizes are not known, so nothing is said of them. */
+/* compile/verify.c - verifies the invariants of compile/code.h on finished code; a violation
+ * escapes as an internal error. Sizes of a family are unknown and not checked. */
 #include "code.h"
 
 #include <string.h>

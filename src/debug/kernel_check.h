@@ -1,5 +1,5 @@
-/* debug/kernel_check.h - options.check: each kernel next to the interpreter, on the same operands.
- */
+/* debug/kernel_check.h - options.check: compares each kernel with the interpreter on the same
+ * operands. */
 #ifndef TCI_DEBUG_KERNEL_CHECK_H
 #define TCI_DEBUG_KERNEL_CHECK_H
 

@@ -1,5 +1,5 @@
-/* debug/profile.h - records of what ran, in memory: rings of threads, programs, and what is made of
- * them. Off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
+ * read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 

@@ -1,11 +1,13 @@
-/* debug/recompile.c - which part of a program's signature made it another program.
+/* debug/recompile.c - explains a recompile: which part of a program's signature differs from an
+ * earlier program.
  *
- * In: the graph's text of each program that no memory cache had. Out: a line to the log, the
- * report by line of the user's program, the text of TC_ERR_FROZEN. The one idea: that text has a
- * line for each node and the same for the same graph, so the nearest earlier program is the one
- * with the most equal lines, and the first that differs is the cause: a size, a dtype, an op, a
- * constant. The newest programs are remembered, in a ring; their texts up to a number of bytes
- * in all. */
+ * In: the text of the graph of each program that was not in the memory cache. Out: a line for the
+ * log, the report by line of the user's program, the text of TC_ERR_FROZEN.
+ *
+ * Design: the text has one line per node and is the same for the same graph. The nearest earlier
+ * program is the one with the most equal lines, and the first line that differs is the cause: a
+ * size, a dtype, an op, a constant. The newest programs are kept in a ring, and their texts up to a
+ * total number of bytes. */
 #include "recompile.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* debug/recompile.h - why a program was compiled anew: TC_LOG=recompiles, tc_recompile_report, and
+/* debug/recompile.h - why a program was compiled again: TC_LOG=recompiles, tc_recompile_report, and
  * the text of TC_ERR_FROZEN. */
 #ifndef TCI_DEBUG_RECOMPILE_H
 #define TCI_DEBUG_RECOMPILE_H

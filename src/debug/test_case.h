@@ -1,5 +1,5 @@
-/* debug/test_case.h - captured test case: a program as data that can be cut down, built again and
- * run. */
+/* debug/test_case.h - captured test case: a program as data that can be reduced, rebuilt and run.
+ */
 #ifndef TCI_DEBUG_TEST_CASE_H
 #define TCI_DEBUG_TEST_CASE_H
 

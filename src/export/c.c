@@ -1,27 +1,27 @@
-/* export/c.c - tc_export_c: a program as one file of C that needs nothing else.
+/* export/c.c - tc_export_c: a program as one standalone file of C.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where they are asked for, a header
- * and a file of weights, each complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a header and a file of
+ * weights, each complete or absent.
  *
- * The one idea: a program is a list of launches (compile/code.h), and the C dialect prints its
- * kernels as ever. What else a run does is spelled out: captured memory as arrays, each launch as a
- * call with its operands, the rounds of a repetition as a loop whose number moves them. The init
- * list is a function of its own.
+ * Design: a program is a list of launches (compile/code.h), and the C dialect prints its kernels as
+ * usual. The rest of a run is written out: captured memory as arrays, each launch as a call with
+ * its operands, the steps of a repetition as a loop whose index moves them. The init section is a
+ * function of its own.
  *
  * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
- * then code whose functions are compiled for AVX2 and for AVX-512 by pragmas. Names of a level's
- * code get its tag (tc_add becomes tc_avx2_add), and the function that others call chooses a level
- * by what the processor has, once a process. All levels compute the same bits.
+ * then code for AVX2 and for AVX-512, selected by target pragmas. The code of a level has a tag in
+ * its names (tc_add becomes tc_avx2_add). The public function chooses the level once per process by
+ * the features of the processor. All levels compute the same bits.
  *
- * A parameter that the program assigns is an argument. Its new value is written over the old one
- * where tc_run would do so, else to the workspace, and copied when nothing faulted.
+ * A parameter that the program assigns is an argument. Its new value overwrites the old one where
+ * tc_run would do so; otherwise it is written to the workspace and copied if no fault occurred.
  *
- * Symbolic sizes are arguments: offsets, bytes and rounds are printed as expressions of them. The
- * arena cannot be planned then; its temporaries share slots where no two live at once, and a slot
- * is as large as the largest of them is.
+ * Symbolic sizes are arguments: offsets, sizes in bytes and trip counts are printed as expressions
+ * of them. The arena cannot be planned then; temporaries share slots if no two are live at once,
+ * and a slot has the size of the largest of them.
  *
- * The workspace holds what the init list keeps, new values of parameters, the arena, and the work
- * memory of a kernel; `w` is its first address that 64 divides. */
+ * The workspace holds the results of the init section, new values of parameters, the arena, and
+ * scratch memory of kernels. `w` is its first address that is a multiple of 64. */
 #include <stdarg.h>
 #include <string.h>
 

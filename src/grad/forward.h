@@ -1,9 +1,11 @@
-/* grad/forward.h - the walk that jvp.c and vmap.c share: inputs first, something is made beside
- * each node of which an operand has something beside it: its tangent, or all examples of it.
+/* grad/forward.h - forward propagation shared by jvp.c and vmap.c: visits nodes inputs first, and
+ * builds a companion of each node that has an operand with a companion: its tangent, or its values
+ * for a batch of examples.
  *
- * A repetition is walked in its body: beside a BOUND node of what has something stands another one.
- * A carry has something if its beginning has, or what a step makes of it; so the body is walked
- * until no more carries do. */
+ * Repetitions are visited through their bodies: a BOUND node gets a companion BOUND node if the
+ * operand that it stands for has a companion. A carry has a companion if its initial value has one,
+ * or if its next value in the body has one. The body is visited until no further carry gets a
+ * companion. */
 #ifndef TCI_GRAD_FORWARD_H
 #define TCI_GRAD_FORWARD_H
 

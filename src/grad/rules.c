@@ -1,11 +1,13 @@
-/* grad/rules.c - gradients that do not fit a row: movement, contractions, composites.
+/* grad/rules.c - VJP rules that do not fit a column of ops/table.h: movement, contractions,
+ * composites.
  *
- * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
- * The one idea: the transpose of a movement is a movement, or a sum of movements, of the rows that
- * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
- * of their own, and their gradients follow.
+ * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *
- * GATHER's transpose is SCATTER, which adds the gradients of all reads of an element, and back. */
+ * Design: the transpose of a movement op is made of existing movement ops and sums: slices become
+ * pads, pads become slices, a window becomes a sum over windows. Gradients therefore need no
+ * kernels of their own and can be differentiated again.
+ *
+ * The transpose of GATHER is SCATTER with addition, and the reverse. */
 #include "grad.h"
 
 #include <string.h>

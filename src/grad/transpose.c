@@ -1,10 +1,9 @@
-/* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
- * columns of patches.
+/* grad/transpose.c - ops that are transposes of other ops: transposed convolution, and col2im.
  *
- * In: what the other op would give. Out: what its gradient takes from that.
- * The one idea: a WINDOW, or a contraction over one, is linear, so its rule in rules.c needs the
- * shape of its operand and none of its values: zeros stand for them, and no kernel ever reads
- * them. */
+ * In: the shape that the other op takes. Out: the gradient of that op with respect to its operand.
+ *
+ * WINDOW and contractions over it are linear, so their rules in rules.c read only the shape of the
+ * operand. Zeros stand for its values, and no kernel reads them. */
 #include "../ops/window.h"
 #include "grad.h"
 

@@ -1,16 +1,18 @@
-/* grad/vmap.c - vectorization (tc_vmap): a graph over one example becomes a graph over many.
+/* grad/vmap.c - vectorization (tc_vmap): a graph for one example becomes a graph for a batch.
  *
- * In: roots over leaves that stand for one example each, and nodes with all examples of the leaves
- * along an axis in front. Out: nodes with all examples of the roots along an axis in front.
- * The one idea: a node that depends on no leaf stays as it is, any other is its own op once more
- * with one axis in front: same dtype, same order of every sum over an example, so what is computed
- * for an example is what the node computes for it. An operand that stays is repeated along that
- * axis, which copies nothing, or left as it is where the op asks for no more.
+ * In: roots over leaves that hold one example each, and nodes that hold all examples of these
+ * leaves along a new first axis. Out: nodes that hold all examples of the roots along a first axis.
  *
- * A branch that examples take differently is both branches, and of each example the one it takes; a
- * loop that examples leave at different steps goes on while one does, and leaves the others alone.
+ * Design: a node that depends on no leaf stays. Any other node becomes the same op with one more
+ * leading axis: the same dtype and the same order of every sum, so each example gets the value that
+ * the original node computes for it. An operand that stays is broadcast along the new axis (no
+ * copy), or used as it is where the op allows that.
  *
- * Gradients need nothing for this, nor does it for gradients: both see only nodes. */
+ * A branch that examples take differently computes both sides and selects per example. A loop that
+ * examples leave at different steps runs until all have left, and keeps the values of those that
+ * have.
+ *
+ * Gradients and vmap need no rules for each other, since both work on nodes. */
 #include "vmap.h"
 
 #include <string.h>

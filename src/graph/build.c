@@ -1,14 +1,15 @@
-/* graph/build.c - constructors of nodes, with the shape and dtype rules.
+/* graph/build.c - node constructors with shape inference and dtype promotion.
  *
  * In: nodes and attributes as a user gives them (negative axes, one -1 in a shape, mixed dtypes,
- * shapes that broadcast). Out: nodes as graph/node.h describes them, with every CAST, RESHAPE and
- * EXPAND that the rules imply made explicit, or NULL with g->error and g->message.
- * The one idea: after this room nothing is implicit; no later room knows what broadcasting is.
+ * shapes that broadcast). Out: nodes as graph/node.h describes them, with every implied CAST,
+ * RESHAPE and EXPAND made explicit; or NULL with g->error and g->message.
  *
- * Here are the checks, the dtype rules, elementwise ops and reductions; movement is in
+ * Design: nothing is implicit in the graph. No later pass knows about broadcasting or promotion.
+ *
+ * This file has the checks, the dtype rules, elementwise ops and reductions. Movement is in
  * graph/move.c, contractions (matmul, einsum) in graph/contract.c, composites in ops/composite.c.
- * Identities that cost nothing to see (a reshape to the same shape) return their input; the rest
- * is left to rewrite/. */
+ * Identities that are free to detect (a reshape to the same shape) return their input; all others
+ * are left to rewrite/. */
 #include "build.h"
 
 #include <inttypes.h>

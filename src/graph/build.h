@@ -1,9 +1,9 @@
-/* graph/build.h - constructors on a tci_graph with the shape and dtype rules: one function per op
- * or family. The public calls (api), composites and rewrites all build through these.
+/* graph/build.h - node constructors with shape and dtype rules: one function per op or family, used
+ * by the public calls (api/), composites and rewrites.
  *
- * NULL in, NULL out. On a mistake: g->error and g->message are set (what was given, what was
- * expected; the caller adds op name, file and line) and NULL is returned. Axis 0 or -1 of a 0-d
- * tensor stands for its one element in movement and reductions, as in torch. */
+ * A NULL operand gives NULL. On invalid arguments g->error and g->message are set (given, expected;
+ * the caller adds the name of the op, file and line) and the result is NULL. For a 0-d tensor axis
+ * 0 or -1 is its one element, in movement and in reductions, as in PyTorch. */
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 

@@ -1,10 +1,10 @@
-/* graph/move.c - constructors of movement: the same elements elsewhere, once, several times, or
- * not at all.
+/* graph/move.c - constructors of movement: ops that rearrange, repeat or select elements.
  *
  * In: nodes, axes and sizes as a user gives them. Out: RESHAPE, PERMUTE, EXPAND, SLICE, PAD, CAT,
  * GATHER, WINDOW and IOTA nodes with normalized attributes (graph/node.h).
- * The one idea: one node per kind of movement, whatever the call was named: squeeze and unsqueeze
- * are reshapes, transpose is a permutation, flip is a slice with step -1, index_select a gather. */
+ *
+ * Each kind of movement is one op, whichever public call made it: squeeze and unsqueeze are
+ * reshapes, transpose is a permutation, flip is a slice with step -1, index_select is a gather. */
 #include "build.h"
 
 #include <inttypes.h>

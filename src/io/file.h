@@ -1,8 +1,8 @@
-/* io/file.h - the inside of an open file of arrays, and what readers and writers of formats share.
+/* io/file.h - internals of an open file of arrays, shared by readers and writers of formats.
  *
- * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers see the
- * file through tci_io_read alone, which refuses what lies outside of it, and own nothing but what
- * is in the file's scratch: whatever they find wrong leaves by tci_scratch_fail. */
+ * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers access
+ * the file through tci_io_read alone, which refuses offsets outside of the file. They own nothing
+ * outside the scratch memory of the file: on invalid input they escape by tci_scratch_fail. */
 #ifndef TCI_IO_FILE_H
 #define TCI_IO_FILE_H
 

@@ -1,9 +1,9 @@
-/* io/npz.c - .npz: a zip archive (io/zip.h) of .npy files, stored or deflated.
+/* io/npz.c - reads .npz: a zip archive (io/zip.h) of .npy files, stored or deflated.
  *
- * Entries that hold no array of numbers are errors when they are asked for. A deflated entry is
+ * Entries that are not arrays of numbers give an error when they are requested. A deflated entry is
  * inflated twice: its header when the file is opened, all of it when the array is read, into memory
- * of whoever asked. So opening takes neither time nor memory for data, and nothing that a hostile
- * entry says is allocated before somebody wants that array. */
+ * of the reader. Opening therefore needs neither time nor memory for data, and a size in a hostile
+ * entry allocates nothing before that array is requested. */
 #include "file.h"
 #include "inflate.h"
 #include "zip.h"

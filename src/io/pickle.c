@@ -1,9 +1,9 @@
 /* io/pickle.c - a restricted reader of Python pickles (io/pickle.h).
  *
- * The format: opcodes for a machine with a stack and a memo (Python's pickletools.py describes
- * them). Those of protocols 2 to 5 that torch.save writes are known, all others are refused by
- * number. Every opcode takes as much memory as its own bytes and what it moves, so a pickle needs
- * no more than a multiple of its size. */
+ * The format: opcodes for a machine with a stack and a memo (described by Python's pickletools.py).
+ * The opcodes of protocols 2 to 5 that torch.save writes are supported; all others are refused by
+ * number. Every opcode takes at most memory proportional to its own bytes and those that it moves,
+ * so a pickle needs at most a multiple of its size. */
 #include "pickle.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* ops/arrange.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals, triangles,
  * repeats.
  *
- * In: nodes, axes, counts. Out: movements of graph/move.c, so that nothing is copied where a reader
- * can look elsewhere, and gradients are movements too. */
+ * In: nodes, axes, counts. Out: movement nodes of graph/move.c, so nothing is copied if a consumer
+ * can read in place, and gradients are movement too. */
 #include "composite.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* ops/communicator.h - communicators of this process, and the operations of a run on them.
  *
- * A communicator has a number, 1, 2, ... in the order in which this process made them, which stands
- * in nodes, keys and code. So ranks that make their communicators in one order share what is
- * compiled. Invariants: a number is never given twice; a communicator that programs hold stays,
- * with its engine, until the last of them is freed; the engine of one that is held by a run (busy)
- * is called by that run alone. */
+ * A communicator has a number, 1, 2, ... in the order in which this process made them, which is
+ * part of nodes, keys and code. Ranks that make their communicators in the same order therefore
+ * share compiled code. Invariants: a number is never reused; a communicator that programs hold
+ * stays, with its engine, until the last of them is freed; the engine of one that is held by a run
+ * (busy) is called by that run alone. */
 #ifndef TCI_OPS_COMMUNICATOR_H
 #define TCI_OPS_COMMUNICATOR_H
 

@@ -1,14 +1,15 @@
-/* ops/formula.h - the value, gradient and combine columns of the rows, as code for a stack.
+/* ops/formula.h - bytecode of formulas: the value, gradient and combine columns of the op rows, for
+ * a stack machine.
  *
- * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
- * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
- * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
- * the reader's own affair. There are four of the first two columns, each a loop over the words and
- * a function of one word:
+ * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a
+ * byte string in postfix order: a word pops its operands from a stack (the last operand is on top)
+ * and pushes one value. The type of the values, and so the meaning of a word, depends on the
+ * interpreter. There are four interpreters of the first two columns, each a loop over the words and
+ * a function for one word:
  *
  *   kernel/lower.c      value column     instructions of a kernel
  *   rewrite/rewrite.c   value column     a constant
- *   interp/reference.c  value column     a scalar, the judge's way
+ *   interp/reference.c  value column     a scalar, for tests
  *   grad/vjp.c          gradient column  nodes of the graph
  *
  * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
@@ -22,12 +23,13 @@
  *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
  *   TCI_W_END                  the end
  *
- * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
- *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
- *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
- *  - B stands only in rows of two operands or more, C of three; words stand only in the columns
- *    that table.h says
- *  - the table has no pointers: no relocations, nothing to do at load */
+ * Invariants (established by the amalgamator, checked on every formula by
+ * tests/unit/test_formula.c):
+ *  - the stack never holds more than TCI_FORMULA_DEPTH values, never underflows, and holds exactly
+ *    one value at the end. An absent formula is TCI_W_END alone
+ *  - B occurs only in rows of two operands or more, C of three; words occur only in the columns
+ *    that table.h lists
+ *  - the table has no pointers: no relocations, nothing to do at load time */
 #ifndef TCI_OPS_FORMULA_H
 #define TCI_OPS_FORMULA_H
 

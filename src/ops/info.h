@@ -1,11 +1,10 @@
-/* ops/info.h - what is true of an op, whatever node it stands in: one info row each, made of the
- * rows of ops/table.h. Rooms ask the row; none keeps a list of ops of its own for a fact that is
- * here.
+/* ops/info.h - properties of ops: one info row each, generated from the rows of ops/table.h. Passes
+ * query the row; none has a list of ops of its own for a property that is here.
  *
  * Invariants (tests/unit/test_info.c):
  *  - a leaf has no operands; MEMORY and NUMBER are leaves, and no leaf is both
- *  - what is STORABLE has a cost, all else has none
- *  - an EFFECT has no result, all else has one; what is an effect is UNIQUE */
+ *  - STORABLE ops have a cost, all others have none
+ *  - an EFFECT has no result, all other ops have one; effects are UNIQUE */
 #ifndef TCI_OPS_INFO_H
 #define TCI_OPS_INFO_H
 

@@ -1,8 +1,8 @@
-/* ops/linear.c - linear algebra of square matrices, batched: their factors and what follows.
+/* ops/linear.c - linear algebra of batched square matrices: LU, determinant, inverse, solves.
  *
  * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR, in
  * the dtype that they are computed in, and nodes around them; ops/lu_cholesky.c expands these rows.
- * The one idea: a matrix is factored once, as LU, and whatever is asked of it reads the factors. */
+ * A matrix is factored once, as LU, and all derived results read the factors. */
 #include "composite.h"
 
 #include <inttypes.h>

@@ -2,13 +2,14 @@
  *
  * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
  * does not depend on n.
- * The one idea: matrices are held with their columns as rows, [batch, column, row], so that a step
- * of a column is arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns a repetition takes one
- * after the other. Of more, columns are taken in blocks: within a block as before, and what it
- * changes of all other columns is one product. Triangles are solved by blocks too, each by the
- * inverse of the triangle on the diagonal, and these are found all at once.
  *
- * Rows stay where they are: which of them was the pivot of a column is a list. */
+ * Design: matrices are stored transposed, [batch, column, row], so a step for a column is
+ * arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns, a repetition eliminates one column
+ * after the other. Larger matrices are processed in blocks of columns: within a block as before,
+ * and the update of all other columns is one GEMM. Triangles are solved by blocks too, each by the
+ * inverse of its diagonal block; these inverses are computed all at once.
+ *
+ * Rows stay in place; a list holds the pivot row of each column. */
 #include "composite.h"
 
 #include "../graph/repeat.h"

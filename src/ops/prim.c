@@ -1,12 +1,13 @@
-/* ops/prim.c - scalar primitives of the kernel IR: a row each, and their evaluation on constants.
+/* ops/prim.c - scalar primitives of the kernel IR: their rows, and evaluation on constants.
  *
  * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers:
- * constant folding, the reference evaluator, tests that judge the dialects.
- * The one idea: every case below is the plain C meaning of one line of ops/prim.h. f32 prims are
- * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to
- * their dtype afterwards, which is the same for everything but DIV, REM, SHR, MULHI and compares;
- * those work on operands that are in range already. MATH prims run their recipe (ops/math.c), one
- * step at a time. */
+ * constant folding, the reference evaluator, tests of the dialects.
+ *
+ * Every case below is the plain C meaning of one line of ops/prim.h. f32 prims are computed in
+ * float, not in double and rounded. Integers are computed in 64 bits and wrapped to their dtype
+ * afterwards, which is the same for everything except DIV, REM, SHR, MULHI and compares; those work
+ * on operands that are in range already. MATH prims execute their expansion (ops/math.c), one
+ * instruction at a time. */
 #include <math.h>
 #include <string.h>
 

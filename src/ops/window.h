@@ -1,4 +1,4 @@
-/* ops/window.h - images of one to three axes and windows over them, for convolutions, pools and
+/* ops/window.h - images of one to three axes and windows over them, for convolution, pooling and
  * their transposes. */
 #ifndef TCI_OPS_WINDOW_H
 #define TCI_OPS_WINDOW_H

@@ -1,16 +1,17 @@
-/* rewrite/slice_pushdown.c - slice and transpose pushdown: contractions compute only the part
- * that is read, in the order in which it is read.
+/* rewrite/slice_pushdown.c - slice and transpose pushdown: contractions compute only the part of
+ * the result that is read, in the layout in which it is read.
  *
- * In: roots of a simplified graph. Out: the same values, where a part cut out of a contraction's
- * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
- * padded image is computed at the image's places alone, and lies as it is wanted: nothing is copied
- * afterwards. The one idea: a part goes down through whatever only moves elements, which costs
- * nothing, until it meets the contraction; where it meets none, all stays as it was. Of places that
- * interleave phases, as those of a strided convolution, it has some of each phase: those that begin
- * in the midst of a place come first. A contraction with more than one user stays whole, as the
- * others want it so, and so does one that two parts would be of. Only where the sizes of axes that
- * are cut are known. A matrix that is read turned alone, as the gradient of a layer's weights
- * [out, in] is, is made so: what updates the weights is then made of its results where they are. */
+ * In: roots of a simplified graph. Out: the same values; a slice of a contraction's result (seen
+ * through movement) becomes a contraction of slices of its operands. For example, the gradient of a
+ * padded image is computed for the pixels of the image only, in its final layout, without a copy.
+ *
+ * Design: a slice moves down through movement, which is free, until it reaches a contraction. If
+ * there is none, the graph stays as it was. A slice of positions that interleave phases (strided
+ * convolutions) has a part of each phase; phases that begin in the middle of a position come first.
+ * A contraction with more than one consumer stays whole, and so does one that two slices would
+ * read. The sizes of the cut axes must be known. A matrix that is only read transposed, such as the
+ * gradient of weights [out, in], is computed transposed: the update of the weights then uses the
+ * results in place. */
 #include <string.h>
 
 #include "../graph/contraction.h"

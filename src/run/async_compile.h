@@ -1,5 +1,5 @@
-/* run/async_compile.h - asynchronous compile: programs that are interpreted until their native
- * code is made on a background thread (TC_STANCE_LATER). */
+/* run/async_compile.h - asynchronous compile: programs are interpreted until a background thread
+ * has compiled them (TC_STANCE_LATER). */
 #ifndef TCI_RUN_ASYNC_COMPILE_H
 #define TCI_RUN_ASYNC_COMPILE_H
 

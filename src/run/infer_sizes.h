@@ -1,5 +1,5 @@
-/* run/infer_sizes.h - solves for the symbolic sizes of a program from the sizes of the buffers of
- * a run. Only under TC_DYNAMIC_SHAPES. */
+/* run/infer_sizes.h - solves for the symbolic sizes of a program from the sizes of the buffers of a
+ * run. Only under TC_DYNAMIC_SHAPES. */
 #ifndef TCI_RUN_INFER_SIZES_H
 #define TCI_RUN_INFER_SIZES_H
 

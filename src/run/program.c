@@ -1,16 +1,17 @@
-/* run/program.c - programs: code plus what one compile captured.
+/* run/program.c - programs: code together with the values that one compile captured.
  *
- * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any
- * thread and independent of the context it came from.
+ * In: code (shared, immutable) and the request that led to it. Out: a tc_program, usable from any
+ * thread and independent of its context.
  *
- * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
- * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
- * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
- * those listed in `binds`, which each run patches. What the init list computes of captured memory
- * is kept with the program (run/init_cache.c). A program is one heap block, so the lazy form makes
- * and drops one for the price of a malloc.
+ * Design: everything that a run needs is precomputed here. The literal words of every kernel are
+ * laid out as the kernel reads them, each launch knows whether threads pay off, and the operand
+ * pointers of a call are split into those that never change (temporaries, captured leaves) and
+ * those in `binds`, which each run updates. Results of the init list are kept with the program
+ * (run/init_cache.c). A program is one heap block, so the lazy form makes and drops one for the
+ * price of a malloc.
  *
- * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
+ * Lifetime: reference-counted. tc_program_free drops the user's reference, a tc_call holds another.
+ */
 #include <pthread.h>
 #include <stdio.h>
 

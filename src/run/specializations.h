@@ -1,8 +1,8 @@
 /* run/specializations.h - the specializations of one function by signature.
  *
  * Readers (tci_variants_enter, _find, _leave) take no lock and no memory. Writers hold the lock of
- * the owner. A reader may use what it found until it leaves, also when a writer removes it
- * meanwhile: memory goes back after a grace period (run/specializations.c). */
+ * the owner. A reader may use what it found until it leaves, even if a writer removes it meanwhile:
+ * memory is freed after a grace period (run/specializations.c). */
 #ifndef TCI_RUN_SPECIALIZATIONS_H
 #define TCI_RUN_SPECIALIZATIONS_H
 
