@@ -37,9 +37,9 @@ TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t);
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what);
 /* TC_NONE: NULL without a failure. */
 TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what);
-/* That there is a list, or none where n is 0. what: "the sizes". */
+/* Checks that a list is given (it may be NULL if n is 0). what: "the sizes". */
 TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what);
-/* That it is a dtype: the first number behind `after`, of n. */
+/* Checks that the first of n numbers, named after `after`, is a dtype. */
 TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n);
 TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 /* The call's result: a handle to n, or the poison of the first failure. */

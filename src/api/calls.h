@@ -413,7 +413,7 @@
                           TCI_MAY(align_corners, flag, false))                                     \
     TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
 
-/* Those over images of n axes; `many` is the kind of n numbers. */
+/* Rows for images of n axes; `many` is the kind of n numbers. */
 #define TCI_IMAGE_CALLS(n, many)                                                                   \
     TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
                          TCI_MAY(bias, optional, TC_NONE)                                          \

@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct tc_comm tc_comm;
 
-/* How values of several ranks become one. */
+/* Reduction that combines the values of all ranks. */
 typedef enum tc_comm_how {
     TC_COMM_SUM,
     TC_COMM_PROD,

@@ -21,7 +21,7 @@ static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
            a->cuda_elements == b->cuda_elements;
 }
 
-/* What a rule of the user's made, as a node; NULL: the graph's error says why not. */
+/* The result of a user's rule as a node; NULL: the graph's error has the reason. */
 static tci_node *tci_custom_made(const tci_custom *c, tci_ctx *ctx, tci_lent lent, tc_tensor r,
                                  const char *rule)
 {

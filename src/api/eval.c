@@ -7,7 +7,7 @@
 #include "../run/symbolic_shapes.h"
 #include "compile_jobs.h"
 
-/* What one evaluation needs; the arrays are in the batch's scratch. */
+/* State of an evaluation; the arrays are in the batch's scratch memory. */
 typedef struct tci_lazy {
     tci_batch b;
     tci_batch_job job;

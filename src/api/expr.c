@@ -601,7 +601,7 @@ static tc_tensor tci_expr_slice(tci_expr_machine *m, tc_tensor x, int axis, cons
     return m->f.failed || whole ? x : tc_slice_at(x, axis, start, stop, step, m->f.here);
 }
 
-/* How many axes the items of a subscript stand for; fails on what is no item. */
+/* Number of axes that the items of a subscript cover; fails on an invalid item. */
 static int tci_expr_axes_of(tci_expr_machine *m, const tci_expr_value *items, int n)
 {
     int axes = 0, dots = 0;

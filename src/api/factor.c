@@ -30,7 +30,7 @@ enum {
     TCI_FACTOR_PANEL = 32
 };
 
-/* What the body of a repetition is to know. */
+/* Arguments for the body of a repetition. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */

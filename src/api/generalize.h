@@ -5,7 +5,7 @@
 
 #include "../run/specializations.h"
 
-/* How a tc_jit generalizes; from its options. */
+/* Generalization settings of a tc_jit, from its options. */
 typedef struct tci_general {
     tc_jit_axis *fixed;
     int n_fixed; /* axes whose sizes never become symbols */

@@ -79,7 +79,7 @@ static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char 
     return nodes;
 }
 
-/* What stands beside a node, in its dtype and shape. */
+/* The cotangent or tangent of a node, in its dtype and shape. */
 static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
 {
     tci_graph *g = &c->f->ctx->graph;

@@ -107,7 +107,7 @@ static bool tci_check_run(tci_check *c, int n_inputs, tc_buf *out, int n)
     return tci_check_did(c, status);
 }
 
-/* What n numbers change by along an element, over twice the step: into `change`. */
+/* Changes of n numbers along an element, divided by twice the step: into `change`. */
 static bool tci_check_differ(tci_check *c, int input, int64_t element, double *change, int n)
 {
     double *x = (double *)c->bufs[input].data + element, at = *x;

@@ -315,7 +315,7 @@ TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
     return f;
 }
 
-/* What is made from here on tells of this call, or of the one that it is made for. */
+/* Names this call, or the one on whose behalf it is made, in the nodes made from here on. */
 static void tci_frame_name(tci_frame *f)
 {
     f->op = f->ctx->within ? f->ctx->within : f->op;

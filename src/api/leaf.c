@@ -13,7 +13,7 @@
 
 enum { TCI_LEAF_AXES = 64 };
 
-/* Which elements a strided view touches, relative to element 0...0. */
+/* Range of elements of a strided view, relative to element 0...0. */
 typedef struct tci_leaf_span {
     int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
 } tci_leaf_span;
@@ -195,7 +195,7 @@ static bool tci_leaf_has_data(tci_frame *f, const void *data, tc_dtype dtype, in
     return !f->failed;
 }
 
-/* What the leaves with memory share: checks, and the extent of the view. False: failed. */
+/* Common part of leaves with memory: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)

@@ -104,7 +104,7 @@ static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int sk
     }
 }
 
-/* What the user's function said; false: the frame is failed. */
+/* Status of the user's function; false: the frame has failed. */
 static bool tci_loops_take_back(tci_loops_call *c, tci_lent lent, tc_status status)
 {
     if (tci_frame_take_back(c->f, lent) && status) {
@@ -244,7 +244,7 @@ static void tci_loops_make_while(tci_loops_call *c)
 
 /* ---- branches ---- */
 
-/* What branch `which` makes of the operands: y, over BOUND nodes. */
+/* The results of branch `which` for the operands, y, over BOUND nodes. */
 static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const *operands,
                                    tci_node **bound, tci_node **y)
 {

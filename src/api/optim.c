@@ -60,7 +60,7 @@ static void tci_optim_set(tci_optim *o, tc_tensor param, tc_tensor value)
     o->effects[o->n++] = tc_assign_at(param, value, o->here);
 }
 
-/* What is remembered has the name of its parameter and an end. */
+/* Optimizer state is named after its parameter, with a suffix. */
 static tc_tensor tci_optim_named(const tci_optim *o, tc_tensor state, tc_tensor param,
                                  const char *end)
 {
@@ -401,7 +401,7 @@ static tc_tensor tci_optim_guard(tci_frame *f, tc_tensor effect, tc_tensor finit
     return tc_assign_at(param, kept, here);
 }
 
-/* What becomes of the scale, and of the steps since it was changed. */
+/* Updates the scale, and the number of steps since it changed. */
 static void tci_optim_rescale(tc_tensor scale, tc_tensor finite, int64_t interval,
                               tc_tensor effects[2], tc_site here)
 {

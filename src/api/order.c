@@ -8,7 +8,7 @@
 
 /* ---- orders ---- */
 
-/* What tc_topk gives, or with k NULL tc_sort: the indices, or the values there. */
+/* The results of tc_topk, or with k NULL of tc_sort: the indices, or the values at them. */
 static tc_tensor tci_ops_ordered(const char *name, tc_tensor x, int axis, const int64_t *k,
                                  bool largest, bool values, tc_site here)
 {

@@ -48,7 +48,7 @@ static tc_tensor tci_recurrent_gate(const tci_recurrent *r, tc_tensor all, int i
     return tc_slice(all, 1, tc_dim_mul(i, r->width), tc_dim_mul(i + 1, r->width), 1);
 }
 
-/* What the state gives the gates. */
+/* Contribution of the state to the gates. */
 static tc_tensor tci_recurrent_of_state(const tci_recurrent_side *s, tc_tensor h)
 {
     tc_site here = s->r->m.here;
@@ -199,7 +199,7 @@ static tc_tensor tci_recurrent_side_of(tci_recurrent *r, tc_tensor x, int side)
     return y;
 }
 
-/* What the last layer gave, or what went wrong. */
+/* The output of the last layer, or a poisoned handle. */
 static tc_tensor tci_recurrent_layers(tci_recurrent *r, tc_tensor x)
 {
     tc_site here = r->m.here;

@@ -151,7 +151,7 @@ TCI_FN void tci_scope_free_all(tci_ctx *ctx)
 
 /* ---- keeping ---- */
 
-/* What is known of node n as a kept value; NULL when it is none. */
+/* Record of node n as a kept value; NULL if it is not one. */
 static tci_keep *tci_scope_find_keep(const tci_ctx *ctx, const tci_node *n)
 {
     tci_keep *k = n->id < ctx->cap_keeps ? &ctx->keeps[n->id] : NULL;
@@ -232,7 +232,7 @@ static void tci_scope_drop_previous(tci_ctx *ctx, const tci_keep *k)
     }
 }
 
-/* What the list holds at `at` as a value that was kept outside of the scope of `from`, or NULL. */
+/* The list entry at `at` as a value that was kept outside of the scope of `from`, or NULL. */
 static tci_keep *tci_scope_used(const tci_ctx *ctx, const tci_scope_uses *list, size_t at,
                                 const tci_node *from)
 {
@@ -318,7 +318,7 @@ static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
     return kept;
 }
 
-/* What a failed tc_keep returns: the frame's poison, where a kept value would be. */
+/* The return value of a failed tc_keep: the frame's poison, in the scope of a kept value. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f)
 {
     return tci_handle_move_poison(tci_frame_end(f, NULL));

@@ -247,7 +247,7 @@ static tci_node *tci_ops_build_masked_count(tci_graph *g, tci_node *x, tci_node 
                 : NULL;
 }
 
-/* What tc_masked_select gives: the elements, or how many there are. */
+/* Result of tc_masked_select: the elements, or their count. */
 static tc_tensor tci_ops_masked(tc_tensor x, tc_tensor mask, int64_t size, bool count, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_masked_select", here);

@@ -55,7 +55,7 @@ static bool tci_fresh_may_follow(const tci_os_fresh *f, const struct stat *link)
             (link->st_uid == dir.st_uid || !(dir.st_mode & S_ISVTX) || !(dir.st_mode & S_IWOTH)));
 }
 
-/* What is at the path now: follows links to the file itself. */
+/* Finds the current file at the path, following links. */
 static int tci_fresh_find(tci_os_fresh *f, const char *path)
 {
     char target[4096];

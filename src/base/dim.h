@@ -54,7 +54,7 @@ static inline const int64_t *tci_dim_words(const tci_dim *list)
 
 #define TCI_DIM_MOST (((int64_t)1 << 60) - 1) /* that a symbol may stand for */
 
-/* What is no size: the status that goes with it, and what it is. */
+/* Invalid sizes: the status of each, and its description. */
 #define TCI_DIM_FAULTS(X)                                                                          \
     X(NONE, TC_ERR_ARGUMENT,                                                                       \
       "no valid TC_DIM: expected a name and 0 <= least <= most <= 2^40, or a size as tc_size "     \
@@ -140,7 +140,8 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 /* An expression of C in long long, where symbol number i is a variable s<i>, and quotients (rounded
  * down), minima and maxima are calls of <prefix>_div, _min and _max. */
 TCI_FN void tci_dim_print_c(tci_str *out, tci_dim d, const char *prefix);
-/* What code is made of must be there: a fault ends the compile with its status and `what` it is. */
+/* Requires a valid size for generated code: a fault ends the compile with its status; `what` names
+ * the size. */
 TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 /* Known operands stay on the short way. */
 #define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
@@ -199,7 +200,7 @@ static inline tci_dim_text tci_dim_text_of(tci_dim d)
 #endif
 #define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
 
-/* Which fault a tci_dim that is not valid has, and the words for it. */
+/* The fault of an invalid tci_dim, and its description. */
 static inline int tci_dim_fault(tci_dim d)
 {
     uint64_t row = (uint64_t)d - (uint64_t)TCI_DIM_TAG;

@@ -52,9 +52,9 @@ typedef struct tci_dim_sum {
     tci_dim_term *terms, few[TCI_DIM_FEW];
 } tci_dim_sum;
 
-/* What a walk found out about the quotients, minima and maxima it met, by the index of each, so
- * that it looks into each of them once: they share operands, and paths through them double with
- * each level. Begin with n_slots 0, end each one. Without memory a note is not kept. */
+/* Memo table of a traversal, by index of quotient, minimum or maximum, so that each is visited
+ * once: expressions share operands, and the number of paths doubles with each level. Start with
+ * n_slots 0, free each table. Without memory a result is not recorded. */
 typedef struct tci_dim_note {
     int32_t atom;
     int64_t a, b;

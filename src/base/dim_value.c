@@ -360,7 +360,7 @@ typedef struct tci_dim_directing {
 
 static int tci_dim_direction_of(tci_dim_directing *w, tci_dim d);
 
-/* That of the atom, from those of its operands. */
+/* Monotonicity of the atom, from that of its operands. */
 static int tci_dim_joint_direction(const tci_dim_atom *a, int x, int y)
 {
     if (a->kind != TCI_DIM_DIV) {

@@ -62,7 +62,7 @@
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
 #endif
-/* What a cache key says of the build. */
+/* Build features that are part of cache keys. */
 #ifdef TC_DYNAMIC_SHAPES
 #define TCI_BUILD_FORM TCI_BUILD " dynamic"
 #else

@@ -302,7 +302,7 @@ static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, const int *c
     return true;
 }
 
-/* What was written so far; then nothing of the group is left to write more. */
+/* Collects the remaining output, and ends what the group may still write. */
 static void tci_spawn_finish(tci_spawn_child *c)
 {
     int64_t drain_end_ns = tci_os_now_ns() + 1000000000;

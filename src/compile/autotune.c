@@ -70,8 +70,9 @@ static int64_t tci_tune_operand_bytes(const tci_koperand *o)
     return TCI_MAX(tci_dim_hint(o->n), 1) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
 }
 
-/* It is no joint and no text of the user's, its sizes are known, its memory is not too much, and it
- * needs none that a step of a device has for itself (such a kernel has one schedule). */
+/* True if the kernel can be measured: not a merged kernel and not source of the user, with known
+ * sizes, moderate memory, and without private memory of a device step (such a kernel has one
+ * schedule). */
 static bool tci_tune_can_run(const tci_kernel *k)
 {
     int64_t bytes = 0;

@@ -31,7 +31,7 @@ static struct {
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
-/* Those with a device whose memory the host cannot read; grows only. */
+/* Backends with a device whose memory the host cannot read; the list only grows. */
 static struct {
     int n; /* atomic */
     const tc_backend *of[TCI_BACKEND_MAX];

@@ -42,7 +42,7 @@ static struct {
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
 } tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
 
-/* What left the tables and is yet to be freed, without the lock. */
+/* Entries that left the tables and are freed later, without the lock. */
 typedef struct tci_cache_dropped {
     tci_code *codes;
     tci_module *modules;

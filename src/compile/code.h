@@ -203,7 +203,8 @@ typedef struct tci_code {
 } tci_code;
 
 /* ---- compile/backend.c ---- */
-/* Who compiles and where it runs. Process lifetime; detecting the target is done once a process. */
+/* Backend and target of a compile. Lives as long as the process; the target is detected once per
+ * process. */
 typedef struct tci_backend {
     const char *name;                    /* "interp", "cpu", ... */
     const tc_backend *calls;             /* NULL: the interpreter, or an engine: */
@@ -310,7 +311,7 @@ TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *
 TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
                                            const tc_options *o, const char *backend,
                                            const char *features, const char *record);
-/* What every key says of this build: it begins with that. */
+/* Build identification at the start of every key. */
 TCI_FN const char *tci_key_build(void);
 
 /* ---- compile/cache_key_decode.c ---- */
@@ -363,7 +364,7 @@ TCI_FN bool tci_code_split_init(tci_code *c);
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
-/* How often launch t is done in a run, within repetitions of known length. */
+/* Number of executions of launch t in a run, within repetitions of known length. */
 TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);

@@ -412,7 +412,7 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* What a step of a collective is, for tc_explain. */
+/* Description of a collective's step for tc_explain. */
 static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_custom_call *call)
 {
     const tci_comm_step *s = &call->comm;
@@ -642,7 +642,7 @@ static void tci_compile_say_found(const tc_options *o, const tci_request *r)
     }
 }
 
-/* What debug/recompile.c is told of a request; the graph's text in the batch's scratch. */
+/* Data of a request for debug/recompile.c; the graph's text is in the batch's scratch memory. */
 static tci_recompile_asked tci_compile_asked(tci_compile_batch_state *b, tci_compile_job *job,
                                              tci_str *text)
 {

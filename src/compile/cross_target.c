@@ -167,7 +167,7 @@ static bool tci_foreign_line(tci_foreign_record *r, char *line)
                                      : tci_foreign_set(&r->target, line, value);
 }
 
-/* What cannot be compiled for. NULL: nothing. */
+/* Reason why a machine cannot be compiled for. NULL: it can. */
 static const char *tci_foreign_judge(const tci_foreign_record *r)
 {
     const tc_backend_target *t = &r->target;

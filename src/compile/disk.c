@@ -691,7 +691,7 @@ static int64_t tci_disk_drop_oldest(const tci_disk *d)
 
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 {
-    /* What the directory last looked at holds, by this process's reckoning. */
+    /* Contents of the directory that was scanned last, as counted by this process. */
     static struct {
         tci_mutex lock;
         tci_hash dir;

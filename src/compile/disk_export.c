@@ -65,7 +65,7 @@ static int tci_target_order(const void *a, const void *b)
     return n != m ? (n < m ? 1 : -1) : by_features ? by_features : strcmp(x->record, y->record);
 }
 
-/* Those of that backend which this machine runs, in scratch. */
+/* The targets of that backend that this machine can run, in scratch memory. */
 static tci_disk_target *tci_target_list(const tci_disk *d, tci_scratch *s,
                                         const tci_backend *backend, int *n)
 {

@@ -100,7 +100,7 @@ TCI_FN void tci_graph_program_write(tci_graph_making *m, tci_node **at)
                   &m->model);
 }
 
-/* What the blob of a model depends on. */
+/* Hash of everything that the blob of a model depends on. */
 static tci_hash tci_graph_program_sum(tci_graph_making *m, int threads)
 {
     tci_str text = {.s = m->s};

@@ -358,7 +358,7 @@ static bool tci_split_probe(tci_splitting *p, int i, char text[TC_GRAPH_TEXT])
     return refused;
 }
 
-/* Which nodes of a part the engine refuses; without any, the whole part. */
+/* Finds the nodes of a part that the engine refuses; if there are none, all nodes of the part. */
 static void tci_split_find_refused(tci_splitting *p, int part, const char *why)
 {
     char text[TC_GRAPH_TEXT];

@@ -61,7 +61,7 @@ static int32_t tci_units_place(const int32_t *list, int32_t n, int32_t number)
     return -1;
 }
 
-/* What launch t reads and writes, in the words of the unit: leaves and buffers by their order. */
+/* Describes the operands of launch t relative to the unit: leaves and buffers by their order. */
 static void tci_units_describe(const tci_code *c, const tci_code_unit *u, int32_t t, tci_str *out)
 {
     const tci_code_step *step = &c->steps[t];

@@ -234,7 +234,7 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-/* May word `word` of n's attributes be symbolic? */
+/* True if word `word` of n's attributes may be symbolic. */
 static inline bool tci_key_is_size(const tci_node *n, int word)
 {
     return tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, word));
@@ -593,7 +593,7 @@ static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *r
     return r->n_roots - n_values;
 }
 
-/* Which captured leaf each effect changes. */
+/* Finds the captured leaf that each effect changes. */
 static void tci_key_find_effects(tci_scratch *s, tci_request *r)
 {
     int first = r->n_roots - r->n_effects;

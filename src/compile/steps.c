@@ -23,7 +23,7 @@ static void tci_list_add(tci_list_maker *m, tci_list_kind kind, tci_queue_role q
     m->n++;
 }
 
-/* What follows on queue `to` waits for all that was given to `from`. */
+/* Later steps of queue `to` wait for all steps of `from` so far. */
 static void tci_list_order(tci_list_maker *m, tci_queue_role from, tci_queue_role to, int32_t event)
 {
     tci_list_add(m, TCI_LIST_SIGNAL, from, event, event + 1);

@@ -104,7 +104,7 @@ TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, voi
     return true;
 }
 
-/* What comes between the two events of a span: a launch, or a replay. */
+/* Submits the launch or replay between the two events of a span. */
 static tc_status tci_device_spans_give(const tci_device_spans *s, const tc_launch *launch,
                                        void *sequence)
 {

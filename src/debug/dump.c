@@ -92,7 +92,7 @@ TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
     return d->stages && tci_dump_list_has(d->stages, stage);
 }
 
-/* What stands behind the last '/' becomes a plain file name. */
+/* Makes the part after the last '/' a plain file name. */
 static void tci_dump_clean_name(tci_str *path)
 {
     char *name = path->failed ? NULL : strrchr(path->text, '/');

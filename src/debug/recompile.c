@@ -70,7 +70,7 @@ static void tci_recompile_unlock(void)
 
 /* ---- comparing ---- */
 
-/* How many lines of two texts are equal, and where the first others begin. */
+/* Number of equal lines of two texts, and the position of the first difference. */
 typedef struct tci_recompile_match {
     int equal, lines;
     bool as_long;             /* as many lines: likely the same ops */
@@ -398,7 +398,7 @@ typedef struct tci_recompile_place {
     int64_t ns, hits;
 } tci_recompile_place;
 
-/* Those of the report, oldest first. */
+/* Entries of the report, oldest first. */
 typedef struct tci_recompile_report {
     tci_str *out;
     bool json;
@@ -548,7 +548,8 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
     tci_str_add(r->out, r->json ? "]}" : "");
 }
 
-/* How many programs calls that want a value (not tc_compile or a tc_jit) have made of the graph. */
+/* Prints how many programs the evaluating calls (not tc_compile or a tc_jit) have made of the
+ * graph. */
 static void tci_recompile_print_cuts(const tci_recompile_report *r)
 {
     static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",

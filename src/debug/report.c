@@ -243,7 +243,7 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
     tci_str_add(out, "]");
 }
 
-/* What the compile took, and the cache in which the program was found instead. */
+/* Times of the compile phases, or the cache in which the program was found. */
 static void tci_report_phases(tci_str *out, const tc_program *f)
 {
     const tc_times *t = &f->code->times;

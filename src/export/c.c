@@ -592,7 +592,7 @@ static void tci_export_level_code(const tci_export *e, tci_str *out, int i)
                      "#pragma GCC pop_options\n#endif\n#endif\n");
 }
 
-/* Which levels the compiler can build; whoever compiles may say fewer. */
+/* Limits the levels to those that the compiler can build; the user may limit them further. */
 static void tci_export_level_limit(const tci_export *e, tci_str *out)
 {
     if (tci_export_n_levels(e) > 1) {
@@ -671,7 +671,7 @@ static void tci_export_chosen(const tci_export *e, tci_str *out)
 
 /* ---- symbolic sizes ---- */
 
-/* What expressions call, and whether sizes are in their ranges and make none that is negative. */
+/* Helper functions of size expressions, and checks that sizes are in range and none is negative. */
 static void tci_export_size_helpers(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
@@ -785,7 +785,7 @@ static void tci_export_ports(const tci_export *e, tci_str *out)
     }
 }
 
-/* What the functions take and do, as a comment. */
+/* Describes the functions and their arguments in a comment. */
 static void tci_export_comment(const tci_export *e, tci_str *out, const char *file)
 {
     tci_str_printf(out, "/* %s - computes, made by tc.\n *\n *   ", file);
@@ -920,7 +920,7 @@ static void tci_export_array(tci_export *e, int i)
 
 /* ---- weights in a file of their own ---- */
 
-/* What the file begins with: a word that names the format, its size, a hash of the arrays. */
+/* Header of the weights file: a word that identifies the format, the size, a hash of the arrays. */
 static void tci_export_weights_head(const tci_export *e, uint64_t head[4])
 {
     memcpy(&head[0], "tcweigh1", sizeof(head[0]));
@@ -1193,7 +1193,8 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     return status;
 }
 
-/* Has the kernels' text a function, type or macro of the file's name? All begin with tc_ or TC_. */
+/* True if the kernels' text has a function, type or macro with the file's name. All begin with tc_
+ * or TC_. */
 static bool tci_export_meets(const tci_export *e)
 {
     size_t n = strncmp(e->name, "tc_", 3) && strncmp(e->name, "TC_", 3) ? 0 : strlen(e->name);

@@ -87,8 +87,8 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     }
 }
 
-/* How many operands of n take a part of its gradient: what a BARRIER waits for does not, nor does
- * the value of a WITH_DERIVATIVE. */
+/* Number of operands of n that get a gradient: not those that a BARRIER waits for, nor the value of
+ * a WITH_DERIVATIVE. */
 static int tci_grad_n_taking(const tci_node *n)
 {
     bool one = n->op == TCI_OP_BARRIER || n->op == TCI_OP_WITH_DERIVATIVE;

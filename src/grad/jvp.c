@@ -97,8 +97,8 @@ static tci_node *tci_jvp_reduction(tci_forward *w, tci_node *n)
     return tci_forward_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
 }
 
-/* What u takes from rule, which is linear in it, given t; NULL: nothing. If a rule is computed by
- * one expression and differentiated as another, so is what u takes. */
+/* The gradient of u under rule, which is linear in it, for the cotangent t; NULL: none. If a rule
+ * is computed by one expression and differentiated as another, so is the gradient of u. */
 static tci_node *tci_jvp_back(tci_forward *w, tci_node *rule, tci_node *t, tci_node *u)
 {
     tci_node *back[2] = {NULL, NULL};

@@ -163,8 +163,8 @@ TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *val
 
 /* ---- running ---- */
 
-/* What is before the element, times what all results from there on make of what is after it:
- * s[i] = grad[i] + x[i + 1] s[i + 1]. */
+/* The product before the element times the gradient of the product after it, from all results from
+ * there on: s[i] = grad[i] + x[i + 1] s[i + 1]. */
 static tci_node *tci_product_running_exact(const tci_vjp *v, int axis, bool reverse)
 {
     tci_node *x = v->n->in[0], *one = tci_product_number(v, x->dtype, 1);

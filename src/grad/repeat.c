@@ -56,7 +56,7 @@ static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b
     return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
 }
 
-/* Is the gradient of operand i of all steps what the one step gives? */
+/* True if the gradient of operand i over all steps is that of the only step. */
 static bool tci_grad_stays(const tci_repeat *r, int i)
 {
     return tci_repeat_is_once(r) || i < r->n_carry + r->n_x;
@@ -114,8 +114,8 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
 }
 
-/* What a region takes from outside, where the gradients of its results are there, as its body is
- * given it. */
+/* Operands of a region behind a BARRIER that waits for the gradients of its results, as its body
+ * takes them. */
 static tci_node **tci_grad_outside(const tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
@@ -155,7 +155,7 @@ static void tci_grad_give(tci_grad_repeat *w)
 
 /* ---- a step back ---- */
 
-/* What the step takes back: gradients of its results, of the carries and the outputs. */
+/* Gradients that the backward step starts from: those of the carries and of the outputs. */
 static tci_grad_pairs tci_grad_step_roots(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;

@@ -768,7 +768,8 @@ static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, i
                            tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
-/* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
+/* Intermediate values of a LAYER_NORM (keepdims), built as its expansion builds them, so that both
+ * share the nodes. */
 typedef struct tci_rule_norm {
     tc_dtype t;
     int *axes, *others; /* the normalized ones, and the rest */

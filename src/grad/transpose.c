@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What operand 0 of `n` takes from `grad`; NULL: the graph tells why. */
+/* The gradient of operand 0 of `n` for `grad`; NULL: the graph has the error. */
 static tci_node *tci_transpose_of(tci_graph *g, tci_node *n, tci_node *grad,
                                   tci_node *(*rule)(const tci_vjp *v))
 {
@@ -133,7 +133,7 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
 
 /* ---- x with other elements in a slice ---- */
 
-/* What a slice takes its elements from: `true` where it does, and elsewhere the elements of src. */
+/* Elements that a slice reads: `true` there, and elsewhere the elements of src. */
 static tci_node *tci_transpose_put(tci_graph *g, tci_node *x, tci_node *slice, tci_node *src)
 {
     tci_node *yes = tci_graph_const(g, TC_BOOL, (tci_value){.i = 1});

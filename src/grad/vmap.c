@@ -22,7 +22,7 @@
 #include "../ops/custom.h"
 #include "forward.h"
 
-/* How the words of a node change when an axis is put in front of its operands. */
+/* How the attributes of a node change when a batch axis is added in front of its operands. */
 typedef enum tci_vmap_rule {
     TCI_VMAP_KEEP,   /* they name no axis */
     TCI_VMAP_AXES,   /* those that are axes count one further */
@@ -218,13 +218,14 @@ static tci_node *tci_vmap_choose(tci_forward *v, tci_node *go, tci_node *a, tci_
     return tci_forward_built(v, tci_build_where(v->g, go, a, b));
 }
 
-/* Is n, a REPEAT, a branch that not all examples take? Then nothing stands beside it but itself. */
+/* True if n, a REPEAT, is a branch that examples take differently. It then has no companion of its
+ * own. */
 static bool tci_vmap_is_choice(tci_forward *v, const tci_node *n, const tci_repeat *r)
 {
     return r->stops >= 0 && r->length == 1 && *tci_forward_of(v, n->in[r->stops]);
 }
 
-/* Does any example go on? */
+/* True if any example continues. */
 static tci_node *tci_vmap_any(tci_forward *v, tci_node *go)
 {
     const tc_axes all = {NULL, 0, true};

@@ -288,7 +288,7 @@ TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
     return t;
 }
 
-/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+/* Hint that makes `size` at least `needed`: a range for the symbol on which it depends. */
 TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
 {
     tci_shape_text t = {""};
@@ -810,8 +810,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
     return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
-/* Which axes of x are meant, in w; x itself becomes a float. *n: how many, -1 where none can be
- * said. */
+/* The axes of x, in w; x itself becomes a float. *n: their number, -1 on error. */
 static int64_t *tci_build_float_axes(tci_graph *g, tci_node **x, tc_axes axes, tci_words *w, int *n)
 {
     w->items = NULL;
@@ -1027,7 +1026,7 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
                                         n + 1, in, 1, attr));
 }
 
-/* What x is movement of behind a barrier, and the movement over that. */
+/* The source of x below movement, behind a barrier, with the movement on top. */
 static tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x)
 {
     tci_node *moved[TCI_BUILD_MOVES], *below = x;

@@ -29,7 +29,7 @@ typedef struct tci_node_slab {
     size_t bytes;
 } tci_node_slab;
 
-/* What a node is looked up by. */
+/* Lookup key of a node. */
 typedef struct tci_node_want {
     int op, rank, n_in, n_attr;
     tc_dtype dtype;

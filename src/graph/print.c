@@ -81,7 +81,7 @@ static void tci_print_attrs(tci_str *out, const char *open, const tci_node *n)
     tci_str_add(out, "}");
 }
 
-/* What a node is, without its inputs. */
+/* Prints a node without its inputs. */
 static void tci_print_facts(tci_str *out, const tci_node *n)
 {
     char shape[TCI_PRINT_SHAPE_TEXT];

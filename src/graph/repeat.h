@@ -54,7 +54,7 @@ static inline bool tci_repeat_is_once(const tci_repeat *r)
 {
     return r->length == 1 && r->stops < 0;
 }
-/* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
+/* Number of inputs of a node that are evaluated with it: for a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
 {
     return n->op == TCI_OP_REPEAT ? (int)(n->attr[0] + n->attr[1] + n->attr[2]) : n->n_in;
@@ -73,8 +73,8 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
  * results are the same. Escapes. */
 TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
-/* What the body of r makes of other nodes than its BOUND nodes, given for each of these: what each
- * carry is next, then each output. Array in scratch. Escapes. */
+/* Results of the body of r over other nodes in the place of its BOUND nodes: the next value of each
+ * carry, then each output. Array in scratch. Escapes. */
 TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
                                          tci_node *const *given);
 /* The results of a REPEAT of one step as nodes without it. Array in scratch. Escapes. */

@@ -92,7 +92,7 @@ typedef struct tci_node_list {
     int n, cap;
 } tci_node_list;
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
-/* Those of them that are not in the set, nor needed by such alone. */
+/* The nodes that are not in the set, and not needed by nodes of the set alone. */
 TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
                                          tci_node *const *roots, int n_roots);
 

@@ -17,7 +17,7 @@ enum { TCI_DL_READ_ONLY = 1, TCI_DL_IS_COPIED = 2 };
 
 /* ---- in ---- */
 
-/* What comes in, of either form. */
+/* An imported managed tensor, of either version. */
 typedef struct tci_dlpack_in {
     tci_owner owner; /* first */
     tc_dlpack *versioned;
@@ -135,7 +135,7 @@ TC_API tc_tensor tc_from_dlpack_unversioned_at(tc_ctx *ctx, tc_dlpack_unversione
 
 /* ---- out ---- */
 
-/* What goes out: one block, sizes and strides behind it. */
+/* An exported tensor: one block, followed by sizes and strides. */
 typedef struct tci_dlpack_out {
     tc_dlpack versioned;
     tc_dlpack_unversioned plain;

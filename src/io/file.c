@@ -331,7 +331,7 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
     return x;
 }
 
-/* How many letters are put in, left out or changed between the names, of their first 64. */
+/* Edit distance of the names, over their first 64 letters. */
 static int tci_io_distance(const char *a, const char *b)
 {
     enum { TCI_IO_LETTERS = 64 };

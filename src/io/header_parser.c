@@ -141,7 +141,7 @@ static uint32_t tci_head_unit(tci_head *s)
     return code;
 }
 
-/* What stands behind "\u": one unit, or two of a pair. */
+/* Code point after "\u": one unit, or two of a surrogate pair. */
 static uint32_t tci_head_code(tci_head *s)
 {
     uint32_t code = tci_head_unit(s);

@@ -62,7 +62,7 @@ enum {
     TCI_NPZ_DATE = 1 << 5 | 1 /* the first day that a zip can name: files do not tell when */
 };
 
-/* What local header and directory have in common, from the version to the lengths. */
+/* Fields that local header and directory share, from the version to the lengths. */
 static void tci_npz_facts(tci_str *to, uint32_t crc, int64_t bytes, size_t n_name)
 {
     tci_npz_put(to, TCI_NPZ_VERSION, 2);

@@ -126,7 +126,7 @@ static void tci_pickle_push_text(tci_pickle *p, uint64_t n)
     tci_pickle_push(p, v);
 }
 
-/* What stands above the last mark, which goes: how many values from p->stack[p->n_stack] on. */
+/* Pops the last mark. Returns the number of values above it, from p->stack[p->n_stack] on. */
 static int tci_pickle_above_mark(tci_pickle *p)
 {
     if (!p->n_marks) {

@@ -215,7 +215,7 @@ static void tci_save_modules(tci_save *p)
     }
 }
 
-/* What the code's key says of its target, behind build and backend: the features. */
+/* The target features in the code's key, after build and backend. */
 static char *tci_save_features(const tci_code *c)
 {
     char *at = (char *)c->key;

@@ -66,7 +66,7 @@ static int tci_io_by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* That texts are there, are UTF-8, and no two are equal. step 2: every second one. */
+/* Checks that texts are given, valid UTF-8, and distinct. step 2: every second one. */
 static void tci_io_check_texts(tci_io_out *o, const char *what, const char *const *texts, int n,
                                int step)
 {

@@ -177,7 +177,7 @@ static bool tci_arrange_edge(tci_graph *g, const char *mode, tci_edge *edge)
     return false;
 }
 
-/* What stands before x, or behind it: `count` elements. */
+/* The `count` elements before x, or after it. */
 static tci_node *tci_arrange_side(tci_graph *g, tci_node *x, int at, tci_dim count, tci_edge edge,
                                   bool behind)
 {

@@ -200,7 +200,7 @@ static int tci_combining_word(const tci_combining *m, int word, const int *args)
                   : tci_combining_op(m, word, t, n, args);
 }
 
-/* What the operands of a word are: numbers among them take the dtype of their neighbour. */
+/* Settles the operands of a word: numbers take the dtype of the other operand. */
 static void tci_combining_settle(const tci_combining *m, int n, int *args, const int *numbers)
 {
     int other = -1;

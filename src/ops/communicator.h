@@ -59,7 +59,7 @@ static inline bool tci_comm_verb_is_pair(int verb)
 }
 
 enum { TCI_COMM_TIMEOUT_MS = 5 * 60 * 1000, TCI_COMM_FIRST_MS = 60 * 60 * 1000 }; /* defaults */
-/* What tc_comm_error(NULL) tells on this thread: why no communicator was made. */
+/* Sets the text of tc_comm_error(NULL) on this thread: why no communicator was made. */
 TCI_FN void tci_comm_tell(const char *why);
 
 /* The communicator of that number with a count more; NULL: it has been freed by all. */
@@ -70,8 +70,8 @@ TCI_FN tc_comm *tci_comm_of(const tc_comm *handle);
 /* Takes it for a run: TC_OK, TC_ERR_BUSY, or TC_ERR_COMM with the reason in `why`. */
 TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512]);
 TCI_FN void tci_comm_unclaim(tc_comm *c);
-/* It is not used any more, here and, as far as the engine can, elsewhere. The first reason
- * stays. */
+/* Marks the communicator as failed, here and, as far as the engine can, on other ranks. The first
+ * reason is kept. */
 TCI_FN void tci_comm_fail(tc_comm *c, const char *why);
 
 #endif

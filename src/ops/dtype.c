@@ -13,7 +13,7 @@
 
 #include "dtype.h"
 
-/* What C asks of a type of 8 bytes; on some processors less than 8. */
+/* Alignment that C requires of a type of 8 bytes; on some processors less than 8. */
 struct tci_dtype_widest {
     char first;
     union {

@@ -46,10 +46,10 @@ enum {
     TCI_W_END = 255
 };
 
-/* How deep a stack a reader needs. */
+/* Stack depth that a reader needs. */
 enum { TCI_FORMULA_DEPTH = 12 };
 
-/* What the gradient column of a row says. */
+/* Kind of a row's gradient column. */
 typedef enum tci_gradient {
     TCI_GRADIENT_NONE, /* asking for it is an error */
     TCI_GRADIENT_LEAF, /* no operands */
@@ -80,7 +80,7 @@ TCI_FN const uint8_t *tci_formula_built(tci_built built);
 /* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
 TCI_FN const uint8_t *tci_formula_element(int red, int part);
 TCI_FN const uint8_t *tci_formula_combine(int red, int part);
-/* How many operands a word takes in the value and combine columns, and in the gradient column. */
+/* Number of operands of a word in the value and combine columns, and in the gradient column. */
 TCI_FN int tci_formula_value_operands(int word);
 TCI_FN int tci_formula_gradient_operands(int word);
 TCI_FN double tci_formula_number(int word);

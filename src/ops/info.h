@@ -95,8 +95,8 @@ TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
 TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
-/* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
- * what is compared. */
+/* Value of reduction `op` over no elements in dtype t; for a row with an index, that of the
+ * compared value. */
 TCI_FN tci_value tci_op_identity(int op, tc_dtype t);
 /* The reduction that a mode but SET is, and the elementwise op. */
 TCI_FN int tci_mode_fold(int mode);

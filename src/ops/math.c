@@ -747,7 +747,7 @@ static tci_math_pair tci_math_log_pair(tci_math *m, int u)
     return tci_math_sum(m, y.hi, tci_math_2(m, TCI_P_ADD, low, t_rest));
 }
 
-/* What |x|^y is where x is 0 or infinite and y not 0, else `core`. */
+/* |x|^y for x zero or infinite and y not 0, else `core`. */
 static int tci_math_pow_edges(tci_math *m, int size, int y, int core)
 {
     int zero = tci_math_k(m, 0.0), inf = tci_math_k(m, (double)INFINITY);

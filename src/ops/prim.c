@@ -54,8 +54,8 @@ static tci_value tci_prim_sign(tci_prim p, tci_value v)
     return v;
 }
 
-/* What the functions for one kind of number are not asked for: recipes, what is of the other kind,
- * what tci_prim_eval does itself. */
+/* Cases that the functions for one kind of number never see: MATH prims, prims of the other kind,
+ * and those that tci_prim_eval handles itself. */
 #define TCI_PRIM_OTHER_CASES                                                                       \
     TCI_MATH_PRIMS(TCI_PRIM_CASE)                                                                  \
     case TCI_P_SELECT:                                                                             \

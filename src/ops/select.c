@@ -52,7 +52,7 @@ TCI_FN tci_node *tci_build_order_words(tci_graph *g, tci_node *x, bool largest)
 
 /* ---- ranks ---- */
 
-/* How many along the axis are true, in a dtype that holds it: [..., 1, ...]. */
+/* Number of true elements along the axis, in a dtype that holds it: [..., 1, ...]. */
 static tci_node *tci_select_count(tci_graph *g, tci_node *truth, int axis)
 {
     if (!truth) {

@@ -210,8 +210,8 @@ TCI_FN void tci_math_erfinv(tci_math *m)
 
 /* ---- LGAMMA ---- */
 
-/* What is left of y in [2.3, 8) when it is made less by whole numbers until it is below 2.3, and
- * the product of what it was on the way; of other y up to 8 themselves, and 1. */
+/* Reduces y in [2.3, 8) by whole numbers to below 2.3, and multiplies the values on the way; for
+ * other y up to 8 y itself, and 1. */
 static int tci_special_fall(tci_math *m, int y, int *product)
 {
     int left = y;

@@ -71,7 +71,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* Does operand `which` lie along it, in rows that the unit reads? */
+/* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
@@ -79,7 +79,7 @@ static bool tci_kmajor_lies(const tci_kmajor *m, int which)
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
-/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+/* True if there are M and N axes, no batch, and enough products for each element of a copy. */
 static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;

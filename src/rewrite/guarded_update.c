@@ -113,7 +113,7 @@ static bool tci_guarded_is_update(const tci_node *effect)
            tci_dim_le(now->in[1]->shape[now->attr[0]], TCI_GUARDED_FEW);
 }
 
-/* That these are set, or none of them. */
+/* The updates, taken all or none. */
 static tci_node *tci_guarded_update(const tci_guarded *t, tci_node *all, const tci_node *n)
 {
     tci_node *in[4] = {n->in[0], n->in[1], n->in[2], all};

@@ -376,7 +376,7 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
                  : n;
 }
 
-/* Does n have its elements along one axis backwards, and all others as they are? */
+/* True if n reverses its elements along one axis and keeps all others. */
 static bool tci_rewrite_is_flip(const tci_node *n, int axis)
 {
     bool flip = n->op == TCI_OP_SLICE && tci_rewrite_same_shape(n, n->in[0]);

@@ -63,7 +63,8 @@ static bool tci_pushdown_is_known(const tci_node *x)
     return known && tci_node_count(x) != 0;
 }
 
-/* Is it known where the part is, along the axes of which it has not all? */
+/* True if the position of the part is known along the axes of which it does not have all elements.
+ */
 static bool tci_pushdown_is_part(const tci_node *x, tci_pushdown_part part)
 {
     bool known = true;
@@ -131,8 +132,8 @@ static tci_node *tci_pushdown_phases(tci_pushdown *c, tci_node *x, tci_pushdown_
     return skipped ? tci_build_cat(c->g, parts, 2, axis + 1) : parts[0];
 }
 
-/* Does axis i of x, a reshape, have the elements of axis `at` of what it was made of and of the
- * next, and the part whole places of them? */
+/* True if axis i of x, a reshape, has the elements of axis `at` of its input and of the next axis,
+ * and the part covers whole positions of them. */
 static bool tci_pushdown_merges(const tci_node *x, tci_pushdown_part part, int i, int at)
 {
     const tci_node *from = x->in[0];
@@ -193,7 +194,8 @@ static tci_node *tci_pushdown_cat(tci_pushdown *c, tci_node *x, tci_pushdown_par
     return n == 1 ? parts[0] : tci_build_cat(c->g, parts, n, axis);
 }
 
-/* What windows at the part's places reach; their elements stay as they are. NULL: some do not. */
+/* The slice of the input that windows at the part's positions read; their elements stay as they
+ * are. NULL: some windows do not fit. */
 static tci_node *tci_pushdown_window(tci_pushdown *c, tci_node *x, tci_pushdown_part part)
 {
     tci_node *from = x->in[0];
@@ -295,7 +297,7 @@ static bool tci_pushdown_may_cut(const tci_node *n)
     return n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
 }
 
-/* Is n a part of its first input, and nothing else? */
+/* True if n is a slice of its first input, and nothing else. */
 static bool tci_pushdown_find(const tci_pushdown *c, const tci_node *n, tci_pushdown_part *part)
 {
     bool found = tci_pushdown_may_cut(n);

@@ -370,7 +370,7 @@ static bool tci_later_start_thread(void)
 
 /* ---- the host's threads ---- */
 
-/* What a work item does, on a thread of the host's. */
+/* Body of a work item, on a thread of the host. */
 static void tci_later_work(void *arg)
 {
     tci_later_item *item = arg;

@@ -12,7 +12,7 @@ typedef enum tci_later_state {
     TCI_LATER_CANCELLED
 } tci_later_state;
 
-/* What a program knows of its compile. */
+/* State of a program's background compile. */
 typedef struct tci_later {
     void (*free)(struct tci_later *l); /* the program goes: nobody waits for its code */
     tc_program *native; /* atomic; NULL until it is there: then runs are of this one */

@@ -56,7 +56,7 @@ TCI_INLINE void tci_walk_take_cancel(tc_call *c)
     }
 }
 
-/* What a backend said, or that the run was cancelled, as the status and the text of the call. */
+/* Turns a backend's status, or cancellation, into the status and text of the call. */
 static tc_status tci_walk_judge(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
@@ -393,7 +393,7 @@ typedef struct tci_walk_tape {
     int64_t n_buffers;
 } tci_walk_tape;
 
-/* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
+/* Number of executions of launch i in a run, with nothing but launches in between; 0: unknown. */
 static int64_t tci_walk_times(const tci_code *code, int launch)
 {
     int64_t times = 1;
@@ -546,7 +546,7 @@ static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which
     return row + rounds % 2 * tci_dim_known(turn->bytes);
 }
 
-/* Is there another round? *status: what a device that was asked said. */
+/* True if another iteration follows. *status: that of a device that was asked. */
 static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t rounds,
                              tc_status *status)
 {
@@ -602,7 +602,8 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
 
 enum { TCI_WALK_SLICE = 1 << 14 }; /* rounds of one replay: even, so the next begins as it did */
 
-/* It is in no other one, its rounds take turns at most, and this is no first run. */
+/* True if the device can end the loop itself: it is in no other loop, has at most two alternating
+ * iterations, and this is not the first run. */
 static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
@@ -880,7 +881,7 @@ static tc_status tci_walk_launch_parts(tc_call *c, const tci_run *r, int begin, 
     return status || commit == end ? status : tci_walk_launch_all(c, r, commit, end);
 }
 
-/* What was written over is newest on the device once that is queued. */
+/* Overwritten parameters are newest on the device once the launches are queued. */
 static void tci_walk_mark_changed(tc_call *c)
 {
     const tc_program *f = c->program;
@@ -1004,7 +1005,7 @@ static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
-/* What came down while others worked goes to the user. */
+/* Copies outputs that were downloaded during other work to the user's memory. */
 static void tci_walk_unstage(tc_call *c, const tci_run *r, int begin, int end)
 {
     int first = c->program->code->n_inputs;

@@ -174,7 +174,7 @@ static bool tci_index_is_under_output(const tci_index_run *run, const char *data
     return false;
 }
 
-/* What the host can read of the indices; NULL: nothing, or not as the run found it. */
+/* Index memory that the host can read; NULL: none, or not as the run found it. */
 static const char *tci_index_memory(const tci_index_run *run, const tci_index_read *read)
 {
     const tc_program *f = run->ran;

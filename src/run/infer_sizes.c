@@ -186,8 +186,8 @@ static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
                            : NULL;
 }
 
-/* What the expression must be; -1: no number does, the bytes are no whole elements. False: the
- * buffer does not say. Untyped memory is counted in bytes. */
+/* Number that the expression must equal; -1: none, since the bytes are not whole elements. False:
+ * the buffer does not say. Untyped memory is counted in bytes. */
 static bool tci_solve_target(const tci_solve *s, const tci_solve_equation *e, int64_t *target)
 {
     const tc_buf *b = tci_solve_buffer(s, e->port);
@@ -342,7 +342,8 @@ static int64_t *tci_solve_most(const tci_solve *s)
     return tci_solve_least(s) + s->v->n;
 }
 
-/* How many symbols of e are open; *symbol is the last of them. The others go into the point. */
+/* Number of open symbols of e; *symbol is the last of them. The values of the others go into the
+ * point. */
 static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *symbol)
 {
     const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);

@@ -7,7 +7,7 @@
 
 #ifdef TC_DYNAMIC_SHAPES
 
-/* What is asked of the buffers of one program: made once, then constant. */
+/* Equations of one program's buffers: made once, then constant. */
 typedef struct tci_solver tci_solver;
 
 /* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is

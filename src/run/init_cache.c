@@ -290,7 +290,7 @@ static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, co
     return made ? k : NULL;
 }
 
-/* What was computed is there for other programs too; or theirs is taken, as good. */
+/* Publishes computed units to other programs, or takes theirs if they are already there. */
 static void tci_kept_list_all(tci_kept *k, const tc_program *f)
 {
     for (int i = 0; i < k->n_units; i++) {

@@ -91,7 +91,7 @@ typedef struct tci_overlap_choice {
     int64_t next, last, step, left;
 } tci_overlap_choice;
 
-/* Those of term i for which `left` less its part can be the sum of the terms behind it. */
+/* Values of term i for which `left` less its part can be the sum of the later terms. */
 static tci_overlap_choice tci_overlap_choices(const tci_overlap *o, int i, int64_t left)
 {
     const tci_overlap_term *t = &o->terms[i];

@@ -395,7 +395,7 @@ static tci_param_value *tci_param_place(const tc_program *f, int e)
     return p->value;
 }
 
-/* What a run on the host needs; a device has its own memory. */
+/* Acquires the parameters of a run on the host; a device has its own memory. */
 static tc_status tci_param_take(tc_call *c)
 {
     const tc_program *f = c->program;

@@ -150,7 +150,7 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
 }
 
-/* What was counted is listed in the program's block. */
+/* Fills the list of index reads, which were counted before, in the program's block. */
 static void tci_program_list_reads(tc_program *f, const tci_request *r, const tci_index_room *room)
 {
     tci_index_room filled = {.reads = room->reads, .words = room->words, .text = room->text};
@@ -234,7 +234,7 @@ static int tci_program_effect_on(const tc_program *f, int captured)
     return e;
 }
 
-/* What is captured and the effects are listed. */
+/* Called after captured leaves and effects are listed. */
 static void tci_program_list_params(tc_program *f)
 {
     for (int i = 0; i < f->n_captured; i++) {
@@ -266,7 +266,7 @@ static int tci_program_first_over(const tc_program *f)
     return first;
 }
 
-/* It is known whether anything faults. */
+/* Called after it is known whether anything faults. */
 static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
@@ -525,7 +525,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     return TC_OK;
 }
 
-/* What was captured is there. */
+/* Called after captured values are set. */
 static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
 {
     tci_program_list_params(f);

@@ -189,7 +189,7 @@ static tc_status tci_queue_run_task(tci_task *t)
     return tci_call_run(t->call, t->inputs, t->outputs);
 }
 
-/* What the task holds, but for its event. */
+/* Releases everything that the task holds, except its event. */
 static void tci_queue_drop(tci_task *t)
 {
     if (t->ended && !t->event) {
@@ -201,7 +201,7 @@ static void tci_queue_drop(tci_task *t)
     }
 }
 
-/* Whoever waits for the event finds everything given back. */
+/* Executes a task. Its resources are released before its event is signalled. */
 static void tci_queue_do(tc_queue *q, tci_task *t)
 {
     tci_error error = {TC_OK, ""};

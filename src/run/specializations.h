@@ -15,7 +15,7 @@ enum {
     TCI_VARIANTS_SAMPLE = 61
 };
 
-/* What a call is asked for. */
+/* Signature of a call. */
 typedef struct tci_signature {
     const tc_statics *statics; /* NULL: none */
     const tc_bufs *inputs;
@@ -66,7 +66,7 @@ typedef struct tci_variant {
     } lanes[TCI_VARIANTS_LANES]; /* atomic */
 } tci_variant;
 
-/* Those of one kind, in the order in which they are tried; replaced as one. */
+/* Specializations of one kind, in the order in which they are tried; replaced as a whole. */
 typedef struct tci_variant_list {
     tci_retired retired;
     tci_variant_kind *kind;

@@ -77,7 +77,7 @@ static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, 
                            is_output ? ", no element twice" : "");
 }
 
-/* That no other output has elements where output i has them; one of the two has strides. */
+/* Checks that no other output overlaps output i, where one of the two has strides. */
 static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, int i)
 {
     for (int k = 0; k < i; k++) {

@@ -113,7 +113,7 @@ TCI_FN void tci_dynamic_call_free(tc_call *c)
 
 /* ---- code of known sizes ---- */
 
-/* What is made on the way to an instance; dropped as one when memory runs out. */
+/* State of the construction of an instance; freed as a whole when memory runs out. */
 typedef struct tci_dynamic_build {
     tci_scratch scratch;
     const tci_code *family;
@@ -264,7 +264,7 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
     }
 }
 
-/* Those of an instance, where they are not the family's. */
+/* Buffer offsets of an instance, if they differ from the family's. */
 static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *step, int n)
 {
     bool known = true;

@@ -308,7 +308,8 @@ static void tci_pool_wake(tci_pool_worker *w)
     }
 }
 
-/* Those below thread i in the tree of a job of so many threads; the owner is its root. */
+/* Wakes the threads below thread i in the tree of a job of so many threads; the owner is its root.
+ */
 static void tci_pool_wake_below(int i, int threads)
 {
     for (int64_t j = (int64_t)i * TCI_POOL_WAKES + 1;
