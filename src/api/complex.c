@@ -5,7 +5,7 @@
  * The one idea: parts are slices and results are joined, both of which are no copies; what lies
  * between are formulas of real numbers, so that all else (fusion, gradients, any backend) follows.
  * A gradient is that of a function of the two parts. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

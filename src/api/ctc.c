@@ -4,7 +4,7 @@
  * The one idea: a sum over all ways through a row of labels is a recurrence over time, one
  * repetition (tc_scan) for all sequences and labels at once; its gradient follows. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -13,7 +13,7 @@
  * whose value is taken off again: its derivative is that of the factors, and after two such steps
  * so is the second one (Ogita and Aishima's refinement). */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

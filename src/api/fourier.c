@@ -9,7 +9,7 @@
  * as done from the first. A length with a large prime factor
  * is a convolution with a chirp (Bluestein), by transforms of a power of two. Matrices and factors
  * are memory, as no kernel could compute them as fast; real and imaginary parts are apart. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #include "../base/alloc.h"
 

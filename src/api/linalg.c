@@ -5,7 +5,7 @@
  * The one idea: values come from the most stable factorization there is (SVD), gradients from
  * closed forms, which do not go through its iterations. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

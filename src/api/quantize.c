@@ -5,7 +5,7 @@
  * The one idea: a byte q stands for (q - zero_point) * scale. A product of such is one of integers,
  * exact in i32, scaled once in the end. A sparse product reads the rows that its elements name and
  * adds them where they belong, so no zero is touched and the gradient is again of that kind. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

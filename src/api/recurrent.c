@@ -6,7 +6,7 @@
  * for all steps, outside of the loop; within the loop (tc_scan) is what the state gives them. A
  * layer that reads backwards is the same loop from the other end. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include "../base/alloc.h"
 

@@ -3,7 +3,7 @@
  * In: handles, the caller's place. Out: the result of the calls in each definition.
  * The one idea: the segment of an element is how many segments end at or before it (a search in the
  * running sum of lengths), so that a segmented reduction is a scatter by those numbers. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 #include <string.h>

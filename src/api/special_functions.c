@@ -6,7 +6,7 @@
  * the argument clamped to the region, so that neither a value nor a gradient of the other region is
  * NaN. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * multiplication by the window function and one FFT of all frames; the inverse adds overlapping
  * frames as the transpose of that view (col2im) and divides by the sum of the squared windows
  * (Griffin and Lim, 1984). */
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * In: handles, axes, the caller's place. Out: the result of the calls in each definition.
  * The one idea: a quantile is a linear interpolation between two elements of the sorted row; its
  * position (rank) is computed in f64, so that it is exact for every row that memory holds. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #include "operand.h"
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "../base/shared_object.h"
+#include "../base/object_loader.h"
 #include "cc.h"
 
 static _Thread_local char tci_cpu_error[512];

@@ -31,7 +31,7 @@
 #include "../base/alloc.h"
 #include "../debug/profile.h"
 #include "../base/env.h"
-#include "../base/shared_object.h"
+#include "../base/object_loader.h"
 #include "../base/posix.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -24,8 +24,8 @@
 
 #include "../emit/c_spell.h"
 #include "dialect.h"
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 #include "custom_op.h"
 #include "simt_attention.h"
 #include "mma_sync.h"

@@ -14,7 +14,7 @@
  *
  * Keys of the next step are on their way while weights are made and summed, values of it while its
  * scores are. Where keys are cut off for a tile's queries, the steps beyond the cut are left out as
- * in cuda/attention.c: each half warp says whether its rows are far enough above it.
+ * in cuda/wgmma_attention.c: each half warp says whether its rows are far enough above it.
  *
  * Invariants: a barrier stands before the first read of what all threads have copied and before
  * the next copy to where all have read. Rows and steps that do not exist are zeros, and their

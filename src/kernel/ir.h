@@ -58,8 +58,8 @@
  *             agree between executors within
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
- *             round. Units of warps (kernel/mma_sync.h) take fewer at a time, and so for them it is
- *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
+ *             round. Units of warps (kernel/match_mma_sync.h) take fewer at a time, and so for them
+ *                 it is (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
  *             Or a DOT of f64, whose unit takes each product in as a fused multiply-add does, in an
  *             order of its own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
  *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
@@ -77,8 +77,8 @@
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
  *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
  *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
- *             Also of a kernel that loads a row's m and l (kernel/attention_backward.h): the DOT
- *             over rows or keys of w = exp(x - m) / l, or of c, a value made of w and another
+ *             Also of a kernel that loads a row's m and l (kernel/match_attention_backward.h): the
+ *             DOT over rows or keys of w = exp(x - m) / l, or of c, a value made of w and another
  *             MATRIX product,
  *             rounded to bf16 or f16, with such values. The power is the machine's, w is that times
  *             1 / l, and what the rounding of a weight or of c makes of that may be its neighbour:

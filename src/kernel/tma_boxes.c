@@ -15,7 +15,7 @@
  * zeros there, so that no element that does not exist is multiplied by one that does; where no such
  * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
  * places of an image: a tile then has whole rows of it. */
-#include "matrix_unit.h"
+#include "match_matrix_unit.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * In: its sides and its register tile. Out: the rest of a tci_gemm. A block is cut in depth (the
  * inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a block where
  * that can be. */
-#include "cost.h"
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {

@@ -9,8 +9,8 @@
  * along the other one, and lanes behind a short side are lost. */
 #include <string.h>
 
-#include "../kernel/matrix_unit.h"
-#include "cost.h"
+#include "../kernel/match_matrix_unit.h"
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {

@@ -1,30 +1,30 @@
 /* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction or short rows in vectors of a thread (loop/short_reduction.c)
+ *   window     a short reduction or short rows in vectors of a thread (loop/simt_short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
- *   attention  rows between two contractions on tensor cores (loop/attention.c)
- *   backward   the gradients of attention on tensor cores (loop/attention_backward.c)
+ *   attention  rows between two contractions on tensor cores (loop/wgmma_attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
  *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
- *   row        rows in the registers of a block or warp (loop/row_block.c)
+ *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
  *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
  *
  * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
  * weighs next to those of processors. */
 #include <string.h>
 
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 #include "gpu_schedules.h"
-#include "row_block.h"
+#include "simt_row_block.h"
 #include "simt_attention.h"
 #include "simt_gemm.h"
 #include "smem_transpose.h"
 #include "thread_per_point.h"
 #include "register_tiles.h"
-#include "short_reduction.h"
+#include "simt_short_reduction.h"
 
 enum {
     TCI_TILE_SPREAD = 8, /* points of a thread, at most */

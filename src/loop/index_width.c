@@ -5,7 +5,7 @@
  * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
  * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
  * has no range, and the loop stays wide. */
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "ir.h"
 
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range

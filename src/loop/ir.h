@@ -171,7 +171,7 @@ struct tci_loop {
      * cut off, of one that the query sees. */
     const struct tci_attention *attention;
     /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
-     * loop/attention_backward.h says. */
+     * loop/wgmma_attention_backward.h says. */
     const struct tci_attn_grad *backward;
     struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;

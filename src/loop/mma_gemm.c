@@ -1,8 +1,8 @@
 /* loop/mma_gemm.c - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have such units (kernel/mma_sync.h). Out: the statements for one tile of the
- * result.
+ * machine whose warps have such units (kernel/match_mma_sync.h). Out: the statements for one tile
+ * of the result.
  *
  * The one idea is that of loop/simt_gemm.c: slab by slab of the contracted axes the block evaluates
  * the factors' own expressions into two shared panels, so windows, padding, transposes and cheap

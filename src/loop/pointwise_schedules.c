@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "register_tiles.h"
 #include "interleave_stores.h"
 

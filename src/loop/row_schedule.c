@@ -6,7 +6,7 @@
  * local array; the next row of far memory is prefetched; an output larger than the caches may
  * bypass them. */
 #include "gpu_schedules.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "row_buffer.h"
 #include "register_tiles.h"
 

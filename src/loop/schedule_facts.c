@@ -3,8 +3,8 @@
  *
  * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower
  * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
-#include "../kernel/attention.h"
-#include "cost.h"
+#include "../kernel/match_attention.h"
+#include "stage_cost.h"
 #include "schedule_kind.h"
 #include "memory_ops.h"
 #include "vectorize.h"

@@ -1,7 +1,7 @@
 /* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
  *
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/simt_attention.h),
- * whose blocks and hole are those of loop/attention.c and loop/attention_backward.c. */
+ * whose blocks and hole are those of loop/wgmma_attention.c and loop/wgmma_attention_backward.c. */
 #include "simt_attention.h"
 
 enum {

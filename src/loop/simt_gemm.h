@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 
-#include "../kernel/mma_sync.h"
+#include "../kernel/match_mma_sync.h"
 #include "stage_lowering.h"
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes

@@ -4,7 +4,7 @@
 #define TCI_LOOP_STAGE_LOWERING_H
 
 #include "reduction_step.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
 #include "vectorize.h"

@@ -14,7 +14,7 @@
  * and one read of neighbours for all rows. */
 #include "thread_per_point.h"
 
-#include "cost.h"
+#include "stage_cost.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */

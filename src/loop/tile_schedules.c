@@ -12,11 +12,11 @@
  * along rows does; and a contraction in place is a little slower than packed where packing pays. */
 #include <string.h>
 
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "amx.h"
 #include "gpu_schedules.h"
 #include "column_reduction.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "gemm.h"
 #include "gemm_operands.h"
 #include "register_tiles.h"

@@ -17,7 +17,7 @@
 #ifndef TCI_LOOP_WGMMA_GEMM_H
 #define TCI_LOOP_WGMMA_GEMM_H
 
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "schedule_kind.h"
 
 enum {

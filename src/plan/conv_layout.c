@@ -10,7 +10,7 @@
  * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
  * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
  * is a contracted one. NULL: this is none of these, or too small for it. */
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };

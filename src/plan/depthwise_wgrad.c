@@ -4,7 +4,7 @@
  * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
  * channels last in memory, whose result has the elements of windows and the channels, which both
  * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
- * has a vector of channels and some elements of a window (loop/short_reduction.c), for which a
+ * has a vector of channels and some elements of a window (loop/simt_short_reduction.c), for which a
  * stretch of a line is written out: each place of both operands is read once and serves all of
  * them. Parts are so many lines, or stretches of one, that there are threads enough and a sum is
  * one chain. NULL: this is none of these. */

@@ -18,7 +18,7 @@
  * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
 #include <math.h>
 
-#include "../kernel/attention.h"
+#include "../kernel/match_attention.h"
 #include "cost.h"
 #include "merge_groups.h"
 
@@ -385,7 +385,7 @@ static bool tci_pattern_is_forced(const tci_join *j)
     return forced;
 }
 
-/* The same of bf16 on a processor's unit, which kernel/matrix_unit.c says of the kernel. */
+/* The same of bf16 on a processor's unit, which kernel/match_matrix_unit.c says of the kernel. */
 static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
@@ -397,8 +397,8 @@ static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j,
 }
 
 /* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
- * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c,
- * which sees the kernel, says no. */
+ * attention, and the first not forced into memory, as plan/plan.c does where
+ * kernel/match_attention.c, which sees the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {

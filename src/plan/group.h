@@ -122,7 +122,7 @@ typedef struct tci_group {
     int32_t n_users, cap_users; /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern; /* that made it of several (plan/fusion_patterns.c), NULL: none did */
-    bool on_unit;        /* worth it only as attention (kernel/attention.h) */
+    bool on_unit;        /* worth it only as attention (kernel/match_attention.h) */
     bool keeps;          /* its contractions keep rows: */
     int32_t n_inner;
     tci_dim *inner;             /* inner axes, which its roots share */

@@ -19,7 +19,7 @@
 
 enum { TCI_INT8_REUSE = 16 /* products for each element that is summed beside, at least */ };
 
-/* By a device's, or those of its warps (kernel/mma_sync.c)? */
+/* By a device's, or those of its warps (kernel/match_mma_sync.c)? */
 static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *machine)
 {
     return machine->block_threads > 0 &&

@@ -6,9 +6,9 @@
  * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
  * element of a copy must be multiplied often. Batched products are left to plan/bf16x3.c: those of
  * attention would join to kernels of threads, which take longer. No value is changed here:
- * plan/reduction_order.c gives the class to kernels that kernel/matrix_unit.c, which sees them,
- * says fit. */
-#include "../kernel/matrix_unit.h"
+ * plan/reduction_order.c gives the class to kernels that kernel/match_matrix_unit.c, which sees
+ * them, says fit. */
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 typedef struct tci_kmajor {

@@ -230,7 +230,7 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
 }
 
 /* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/short_reduction.c)? */
+ * (loop/simt_short_reduction.c)? */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;

@@ -3,8 +3,8 @@
  *
  * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
  * with longer rows where rows of an operand begin at odd places. As far as the graph tells;
- * kernel/matrix_unit.c, which sees the kernel, decides. */
-#include "../kernel/matrix_unit.h"
+ * kernel/match_matrix_unit.c, which sees the kernel, decides. */
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 enum {

@@ -5,9 +5,9 @@
  * such form, no such kernel, every node as it is. Joined where those rooms are not (TC_CUDA and
  * TC_BLOCKS join them), so that a program for CPUs does not carry them. No result depends on it: on
  * a machine without blocks of threads those rooms answer the same. */
-#include "../kernel/attention.h"
-#include "../kernel/attention_backward.h"
-#include "../kernel/mma_sync.h"
+#include "../kernel/match_attention.h"
+#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_mma_sync.h"
 #include "../loop/gpu_schedules.h"
 #include "contraction_route.h"
 

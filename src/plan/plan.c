@@ -9,7 +9,7 @@
  * a set of forced values of its own: what a refused trial forced does not bind the next one. */
 #include <setjmp.h>
 
-#include "../kernel/attention_backward.h"
+#include "../kernel/match_attention_backward.h"
 #include "group.h"
 #include "fusion_refusal.h"
 

@@ -10,11 +10,11 @@
  * the axes of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
  * exceptions are classes of units and instructions, which a kernel has if it has the form for them:
  *
- *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix_unit.c, mma_sync.c)
+ *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/match_matrix_unit.c,
  *   TF32      such products of f32, where math may be fast
  *   PAIRS     besides SPLIT or CHAIN: contractions of bf16 on a processor that multiplies pairs of
  *             these, whatever their shape
- *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
+ *   STEPS     with them, or by threads alone, the weights of attention (kernel/match_attention.c)
  *
  * Those of nodes:
  *
@@ -25,10 +25,10 @@
  *             row is far: the sum is scaled as m grows, so both are made in one pass over the row.
  *             A row is far when the first pass leaves it in no near memory: on a processor from
  *             TCI_CLASS_FAR bytes on, on a machine of blocks when a block cannot hold it in
- *             registers (loop/row_block.c). Near rows are read twice: a step of ONLINE waits for an
- *             exp, and rounds once more. Where a size is a symbol the row is far if it always is. A
- *             row that is cut (plan/decompose.c) is not waited for: each part has an m of its own,
- *             and is near or far itself.
+ *             registers (loop/simt_row_block.c). Near rows are read twice: a step of ONLINE waits
+ *             for an exp, and rounds once more. Where a size is a symbol the row is far if it
+ *             always is. A row that is cut (plan/decompose.c) is not waited for: each part has an m
+ *             of its own, and is near or far itself.
  *
  * So is the order of the axes of a sum over windows (kernel/window_overlap.h): on a processor the
  * one along which neighbouring rows of places meet the same row of an image comes last, where no
@@ -41,9 +41,9 @@
  * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
  * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
  * sum is ONLINE. */
-#include "../kernel/attention.h"
-#include "../kernel/attention_backward.h"
-#include "../kernel/mma_sync.h"
+#include "../kernel/match_attention.h"
+#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_mma_sync.h"
 #include "../kernel/window_overlap.h"
 #include "../graph/build.h"
 #include "group.h"

@@ -42,7 +42,7 @@
  * decides, which sees what they read; where they do not, plan/plan.c plans again without the
  * copies. */
 #include "../graph/build.h"
-#include "../kernel/attention_backward.h"
+#include "../kernel/match_attention_backward.h"
 #include "score_recompute.h"
 
 enum {

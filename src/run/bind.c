@@ -13,7 +13,7 @@
  * temporaries of each call. It is zero when the call is made, no other step's and never shared with
  * another call, and the runs of a call, and the rounds of a repetition, come one after the other,
  * however many calls are under way. No run clears it: a kernel finds its words as its last run left
- * them, so those of running values hold a tag that counts the runs (loop/row_block.c).
+ * them, so those of running values hold a tag that counts the runs (loop/simt_row_block.c).
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay (run/execute.c). */
