@@ -1,7 +1,7 @@
-/* plan/cost.h - constants of the fusion cost model, in one place.
+/* plan/cost.h - defines the constants of the fusion cost model.
  *
- * They are ratios of times, not of one chip: a vector machine with several cores does 5 to 10 flops
- * on a value in the time in which it moves the value to or from memory. */
+ * They are ratios of times, not figures of one chip: a vector machine with several cores does 5 to
+ * 10 flops per value in the time in which it moves the value to or from memory. */
 #ifndef TCI_PLAN_COST_H
 #define TCI_PLAN_COST_H
 

@@ -1,10 +1,9 @@
-/* plan/fusion_patterns.c - fusion patterns: groups that are fused into one kernel (attention,
- * norms).
+/* plan/fusion_patterns.c - fuses groups that match a pattern (attention, norms) into one kernel.
  *
  * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
- * matches around a group, and whether it pays here. All matches are found first and tried by the
- * bytes that they save, most first; one is built (plan/merge_groups.c) only when it is legal and
- * pays, so nothing has to be undone, and what is not leaves its reason.
+ * matches around a group, and whether it is profitable. All matches are found first and tried in
+ * the order of bytes saved, most first. A match is built (plan/merge_groups.c) only if it is legal
+ * and profitable, so nothing is ever undone; the reason of a rejected match is recorded.
  *
  * Attention over x[rows, keys] is one group made of three:
  *
@@ -14,8 +13,8 @@
  *     VALUE    y = exp(s - m) / l  rows, keys        0, -1      -1, 0
  *     CONTRACT y v                 rows, dv | keys   0, -1, -1  -1, 2, 0
  *
- * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
- * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+ * Each value has the same bits as in separate groups: rows along the last axis have class LANES in
+ * both cases, unless they are shorter than TCI_PATTERN_ROW; those are not fused. */
 #include <math.h>
 
 #include "../kernel/match_attention.h"

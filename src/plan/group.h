@@ -1,49 +1,48 @@
-/* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
+/* plan/group.h - defines fusion: which values are materialized (roots), and which roots share a
+ * kernel (groups).
  *
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
- * program output, and whatever is forced into memory (plan/recompute_or_store.c). All other nodes
- * are inlined where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or
- * CONTRACT its output axes, then the summed ones; for a SCAN its other axes, then the scanned one
- * (with starts, or linked parts, its axes, of which the scanned one counts parts, then that of a
- * part); for a SCATTER its other axes, then its own axis, then that of src; of one whose stores are
- * apart the output axes, and of a SEGMENT those, then its order. The results of one repetition are
- * a group by themselves, which has no outer space; its step stands for the steps of a body
- * (plan/repeat.c).
+ * program output, and every materialized value (plan/recompute_or_store.c). All other nodes are
+ * inlined into their users. A root has a domain. VALUE: its axes. REDUCE, CONTRACT: the output
+ * axes, then the summed ones. SCAN: its other axes, then the scanned one (with starts or linked
+ * parts: its axes, where the scanned one counts parts, then the axis within a part). SCATTER: its
+ * other axes, then its own axis, then that of src; with disjoint stores, the output axes. SEGMENT:
+ * the output axes, then its order. The results of one REPEAT are a group by themselves, without an
+ * outer space; its step stands for the steps of a body (plan/repeat.c).
  *
- * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
- * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
- * has size 1).
+ * Probe: each root is lowered once on its own to find what it reads, at which index, and what it
+ * evaluates. A read is `pure` if every axis of the value read is an axis of the reader's domain
+ * (or has size 1).
  *
- * Group: roots over one outer space. A reader joins the group of what it reads when the read is
- * pure and keeps the outer index; siblings join when their spaces are equal. A softmax of x[8, 100]
- * is one group, whose outer space is the rows:
+ * Group: roots over one outer space. A consumer joins the group of a value that it reads if the
+ * read is pure and keeps the outer index; siblings join if their spaces are equal. A softmax of
+ * x[8, 100] is one group, whose outer space is the rows:
  *
  *     root                     domain        outer_of    reads
  *     REDUCE m = max(x, 1)     8, 100        0, -1
  *     REDUCE s = sum(exp(..))  8, 100        0, -1       m, axes {0}
  *     VALUE  y = exp(..) / s   8, 100        0, -1       m, axes {0}; s, axes {0}
  *
- * A read's axes name an axis of the reader's domain per axis of what is read; through them the
- * reader's outer_of follows from that of what it reads.
+ * The axes of a read name an axis of the reader's domain for each axis of the value read; the
+ * reader's outer_of follows from them and from that value's outer_of.
  *
- * Invariants (plan/verify.c):
- *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
+ * Invariants (plan/verify.c): - every root is in one group; a group has at most
+ * TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- *  - groups form a DAG: `deps` are the groups that a group reads from, or waits for because a
- *    BARRIER says so, each once, and `order` runs them before it
- *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
- *    roots alone; what another group reads, and what a SCAN makes, has a buffer
- *  - a domain has an axis of the same size for each axis of its node, or of size 1 for one that
- *    the root lists, or two, of a SCAN with starts, for the scanned one; an axis of a domain is an
+ * - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
+ *    orders before it, and `order` runs those first
+ * - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
+ *    roots alone; values read by another group, and results of a SCAN, have buffers
+ * - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
+ *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
- *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
- *    memory, and in another group
- *  - the roots of a group are computed once, all of them, or in each run (plan/init_section.c)
- *  - a group with a CONTRACT holds no other reduction, one with a SCAN none behind it, and one with
- *    a SCATTER, or a SCAN of linked parts, no other root
- *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
- *    roots alone exceeds them
- *  - the two sides of a refusal are roots of two groups */
+ * - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
+ *    memory and in another group
+ * - the roots of a group are all computed once, or all in each run (plan/init_section.c) - a group
+ * with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
+ *    SCATTER, or a SCAN of linked parts, no other root
+ * - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them -
+ * the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 

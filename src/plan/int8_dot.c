@@ -1,18 +1,18 @@
-/* plan/int8_dot.c - int8 and int16 dot products (VNNI): operand layout, sign correction and zero
- * points as side sums.
+/* plan/int8_dot.c - prepares int8 and int16 dot products (VNNI): operand layout, sign correction,
+ * and zero points as separate sums.
  *
- * In: a CONTRACT in i32 of operands that widen bytes, or integers of 16 bits. Out: how many
- * products a lane takes at once, and the same sums of bytes of which one operand's are unsigned and
- * the other's are not, as VPDPBUSD takes four of them. A matrix unit takes them as they are.
+ * In: an i32 CONTRACT of operands that widen bytes or 16-bit integers. Out: how many products a
+ * lane takes at once, and the same sums with one unsigned and one signed byte operand, as VPDPBUSD
+ * takes them in fours. A matrix unit takes the operands as they are.
  *
- * The one idea: all sums are exact modulo 2^32. Of two operands that are both signed
+ * Design: all sums are exact modulo 2^32. If both operands are signed,
  *
  *     sum a b  =  sum (a + 128) b  -  128 sum b
  *
- * where a + 128 is an unsigned byte, a with its highest bit changed (loop/dot_packing.c); of two
- * unsigned ones a - 128 is a signed byte, and the last sum is added. What is summed beside is the
- * operand that costs least: one that no run changes is summed once, else the one of fewer elements.
- * So it is with zero points, numbers that are the same along what is summed and may be of any size:
+ * where a + 128 is an unsigned byte, a with its highest bit flipped (loop/dot_packing.c); if both
+ * are unsigned, a - 128 is a signed byte and the last sum is added. The separate sum is over the
+ * cheaper operand: one that no run changes is summed once, else the one with fewer elements. The
+ * same serves zero points, numbers of any size that are constant along the summed axes:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "contraction_route.h"

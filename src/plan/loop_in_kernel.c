@@ -1,20 +1,20 @@
-/* plan/loop_in_kernel.c - loops of little work as one kernel that contains the loop (a persistent
- * kernel on a GPU).
+/* plan/loop_in_kernel.c - turns a loop with little work per iteration into one kernel that
+ * contains the loop (a persistent kernel on a GPU).
  *
- * In: a plan whose repetitions are spans of steps. Out: the same; each span that qualifies is one
- * step now, whose kernel (tci_kloop, kernel/ir.h) has the kernels of the span's steps as members,
- * and its rounds as tasks; the steps that set the carries come first. Spans within one were fused
- * before, in the plan of its body, so members can be loops in turn. A joint's members become
- * members of the loop.
+ * In: a plan whose loops (REPEAT) are ranges of steps. Out: the same plan; each range that
+ * qualifies is one step, whose kernel (tci_kloop, kernel/ir.h) has the kernels of those steps as
+ * members and the iterations as tasks; the steps that set the carries come first. Inner loops were
+ * converted first, so a member may be a loop. Members of a merged kernel become members of the
+ * loop.
  *
- * The gain: a round costs no calls through pointers and no moves of operands; temporaries of a
- * round and small carries are cells, which the C compiler keeps in registers. The loss: all of it
- * runs on one thread, or one block of threads. So a span qualifies if its round takes less than
- * TCI_FLOOP_ROUND_NS by the schedules of its kernels, which is too little for several threads.
+ * The gain: an iteration needs no calls through pointers and no operand updates, and its
+ * temporaries and small carries are local scalars, which the C compiler keeps in registers. The
+ * loss: the loop runs on one thread, or one thread block. So an iteration must take less than
+ * TCI_FLOOP_ROUND_NS under the cost model.
  *
- * Invariants: of other spans only the numbers of steps, moves and turns change; the loop has one
- * operand for each buffer, from the buffer's first byte; a buffer that became a cell lives in no
- * step. */
+ * Invariants: in other ranges only step numbers, moves and turns change; the loop has one operand
+ * per buffer, starting at the buffer's first byte; no step refers to a buffer that became a local
+ * scalar. */
 #include "group.h"
 
 #include <string.h>

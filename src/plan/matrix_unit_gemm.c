@@ -1,9 +1,9 @@
-/* plan/matrix_unit_gemm.c - route of a GEMM on tensor cores or AMX: copies with aligned row pitch
- * of operands whose rows are not aligned.
+/* plan/matrix_unit_gemm.c - implements the route of a GEMM on tensor cores or AMX: unaligned rows
+ * are copied to an aligned pitch.
  *
- * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
- * with longer rows where rows of an operand begin at odd places. As far as the graph tells;
- * kernel/match_matrix_unit.c, which sees the kernel, decides. */
+ * In: a CONTRACT of bf16 or f16 values, or of values widened from them. Out: the same CONTRACT,
+ * with a copy in place of each operand whose rows are unaligned. This is decided from the graph;
+ * the final decision is that of kernel/match_matrix_unit.c, which sees the kernel. */
 #include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 

@@ -1,8 +1,8 @@
-/* plan/memory.c - memory of a plan: step order, lifetimes (liveness), arena, outputs in place.
+/* plan/memory.c - plans memory: step order, lifetimes (liveness), arena, outputs in place.
  *
- * A temporary lives from the step that first writes it to the step that last reads it. An output
- * may lie on an input where nothing reads that later, and the step that writes it reads of each
- * point only what it writes there. */
+ * A temporary lives from the first step that writes it to the last step that reads it. An output
+ * may share the memory of an input if nothing reads that input later, and the step that writes the
+ * output reads, for each point, only the elements that it writes there. */
 #include "group.h"
 
 static void tci_memory_lifetimes(tci_plan *p)

@@ -1,5 +1,5 @@
-/* plan/merge_groups.h - horizontal and vertical merges of fusion groups: tried on copies, built
- * where legal. */
+/* plan/merge_groups.h - declares merges of fusion groups, horizontal and vertical: tried on
+ * copies, built where legal. */
 #ifndef TCI_PLAN_MERGE_GROUPS_H
 #define TCI_PLAN_MERGE_GROUPS_H
 

@@ -1,12 +1,12 @@
-/* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
+/* plan/plan.c - runs the planning pass: algorithms, fusion, one kernel per group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel launched several times.
+ * with equal text are one kernel, launched several times.
  *
- * A program may be planned several times: until no group forces a value into memory, with pairs
- * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
- * model says should be (plan/fission.c), with values computed again (plan/remat.c). Each trial has
- * a set of forced values of its own: what a refused trial forced does not bind the next one. */
+ * A program may be planned several times: until no group materializes another value, with
+ * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
+ * cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has its
+ * own set of materialized values: a rejected trial does not bind the next one. */
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"

@@ -1,28 +1,28 @@
-/* plan/recompute_or_store.c - recompute or store: decides which values with several readers are
- * materialized.
+/* plan/recompute_or_store.c - decides which values with several consumers are materialized:
+ * recompute or store.
  *
- * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
- *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
- *                      more than to write it and read it (plan/cost.h); by blocks of threads rather
- *                      what it is a product or so away from, if that has fewer bytes
- *   where it spreads   one value for a row, dearer than a product, is needed for each of its
- *                      elements by another kernel of a machine of blocks than makes what it is of
+ * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
+ *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
+ *                      more expensive than to write and read it (plan/cost.h); on GPUs rather the
+ *                      value one or two cheap ops upstream, if that has fewer bytes
+ *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
+ *                      element of the row by a GPU kernel that does not make its operands
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *                      (what is made of random numbers alone is drawn again instead, and a
- *                      comparison of indices is a guard)
- *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
+ *                      (random numbers are drawn again instead, and a comparison of indices is a
+ *                      guard)
+ *   where it is deep   evaluating it unrolls many reductions or views for each of its users, or its
  *                      index went through many RESHAPEs
  *
  * Repetition is found while roots are placed, in topological order. Each node knows its home: the
  * group that evaluated it last. A root whose walk meets a node with another home repeats that node
- * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
- * that is carried on from step to step is stored at the step where its repetition begins to cost,
- * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
- * root in the next round (plan/group.c), which begins there.
+ * and all below it; the topmost expensive one is materialized at once, and later walks end there.
+ * So a value carried from step to step is stored at the step where its repetition begins to cost,
+ * and no walk goes further back: the work is linear in nodes. A materialized value becomes a root
+ * in the next round (plan/group.c), which begins there.
  *
- * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
- * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
- * nodes suffice to be dear. */
+ * The cost of a node is that of one evaluation with everything inlined into it: flops and sources
+ * of the distinct nodes down to memory. The walk that adds them up ends early, since a few nodes
+ * suffice to be expensive. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"

@@ -1,34 +1,34 @@
-/* plan/reduction_lanes.c - lanes of each reduction and scan, fixed before fusion: interleaved
+/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
  * (LANES, BLOCK_SCAN) or sequential (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
- * (kernel/ir.h), which axes are the one that lanes are counted along, and how many lanes there are.
- * The idea: the class decides the bits of a sum, so it follows from the graph alone, and whatever
- * is decided later (which ops share a kernel, where vectors lie, which instructions there are) has
- * to keep it. Groups hold folds of one class; a fold that any order gives the same result is in
- * all.
+ * (kernel/ir.h), the axes along which lanes are counted, and the number of lanes.
  *
- * On a processor that is the graph before any choice of layout, algorithm or kernel. The fact
- * belongs to the node: it is kept in a table of the graph, and tci_graph_rebuild hands it on to the
- * node that takes the place of another. On machines of blocks of threads it is the graph that
- * groups are made of, whose layouts and parts follow from the shapes and the device.
+ * Design: the class decides the bits of a sum, so it follows from the graph alone, and later
+ * decisions (which ops share a kernel, where vectors run, which instructions exist) must keep it.
+ * All reductions of a group have one class; one whose result does not depend on the order fits
+ * every class.
  *
- * The rule asks, for each axis of what is reduced, how many elements would be read with stride 1
- * along it: seen through movement and elementwise ops down to memory, contractions and other
- * reductions, whose results are row-major as their shapes are.
+ * On a CPU the graph is taken before any choice of layout, algorithm or kernel. The class is
+ * stored in a table of the graph, and tci_graph_rebuild passes it on to a replacing node. On a GPU
+ * it is the graph from which groups are made, whose layouts and parts follow from shapes and
+ * device.
  *
- *   CHAIN  where more lies along the last kept axis than along the last reduced one, or rows are
- *          short, or of pairs of two short rows, and there are enough results next to each other
- *          for a vector of them
- *   LANES  everything else: rows. Lanes are counted along the last reduced axis, joined with those
- *          before it as long as everything walks them as one and they do not fill lanes by
- *          themselves: until their size is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels
- *          may split and merge that axis where it changes no lane (kernel/simplify.c).
- *          A processor has 64 lanes, blocks of threads so many that a block holds the row in a few
- *          vectors; those of a thread are joined first.
+ * For each axis of the reduced value the rule counts how many elements would be read with stride 1
+ * along it, through views and elementwise ops down to memory, contractions and other reductions,
+ * whose results are row-major.
  *
- * A reduction that plan/decompose.c makes of another keeps its class where it walks the same rows,
- * on a processor; others are decided by the same rule when they are first asked for. */
+ *   CHAIN  if more is contiguous along the last kept axis than along the last reduced one, or rows
+ *          are short, or are made of two short rows, and there are enough adjacent results for a
+ *          vector of them
+ *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
+ *          it while everything walks them as one and they do not fill the lanes: until their size
+ *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
+ *          if it changes no lane (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a
+ *          block hold the row in a few vectors; those of one thread are combined first.
+ *
+ * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
+ * on a CPU; others are decided by the same rule when first requested. */
 #include "group.h"
 
 enum {

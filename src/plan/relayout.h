@@ -1,8 +1,8 @@
-/* plan/relayout.h - copies of operands in another layout (axis order, row pitch, dtype).
+/* plan/relayout.h - declares copies of operands in another layout (axis order, row pitch, dtype).
  *
- * In: a value, and the layout that a route wants: axis order, longer rows, dtype. Out: the copy,
- * which is stored, seen as the value was. relayout is the one builder of such copies; the routes
- * only name the layout. */
+ * In: a value, and the layout that a route requests: axis order, row pitch, dtype. Out: the copy,
+ * which is materialized, seen with the axes of the value. All such copies are built by `relayout`;
+ * the routes only name the layout. */
 #ifndef TCI_PLAN_RELAYOUT_H
 #define TCI_PLAN_RELAYOUT_H
 

@@ -1,11 +1,11 @@
-/* plan/rfactor.c - rfactor: a reduced axis cut in two, whose inner part is reduced first.
+/* plan/rfactor.c - splits a reduced axis in two and reduces the inner part first (rfactor).
  *
- * In: a reduction of the rewritten graph. Out: one of partial results, or NULL where it is left
- * whole. The one idea: few results from many elements are cut into chunks, along one reduced axis
- * (for blocks of threads columns also along those before it), whose partial results a second
- * reduction combines, so that there is parallel work and the order is fixed by the shape and the
- * kind of machine. What a chunk gives is what its op needs to be combined: of a sum of
- * exp(x - max) each chunk has a max of its own, of squared deviations a mean, of ARGMAX a place. */
+ * In: a reduction of the rewritten graph. Out: one over partial results, or NULL to leave it
+ * whole. Design: a reduction of many elements to few results is cut into chunks along one reduced
+ * axis (on GPUs, for columns, also along those before it), and a second reduction combines their
+ * results. This gives parallel work and an order that the shape and the kind of machine fix. A
+ * partial result has what its op needs to be combined: for a sum of exp(x - max) each chunk has
+ * its own max, for squared deviations a mean, for ARGMAX an index. */
 #include "relayout.h"
 
 enum {

@@ -1,5 +1,5 @@
-/* plan/route_facts.c - facts of contractions that several routes ask: roofline costs, products of a
- * lane, what the kernel does with operands, what no run changes.
+/* plan/route_facts.c - computes properties of contractions for routes: roofline costs, products
+ * per lane, how the kernel reads operands, which operands no run changes.
  *
  * In: descriptors and offers. Out: answers; nothing is changed. */
 #include "../kernel/match_matrix_unit.h"

@@ -1,5 +1,5 @@
-/* plan/split_k.h - split-K: a contraction as partial sums over parts of K, for the routes that
- * cut it.
+/* plan/split_k.h - declares split-K for the routes that cut a contraction: partial sums over parts
+ * of K.
  *
  * In: a CONTRACT. Out: its summed axes, and the nodes of its parts, where `at` and `length` are
  * chosen. */

@@ -1,5 +1,5 @@
-/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
- * internal error. Where sizes are symbolic, what depends on them is not checked. */
+/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as
+ * an internal error. Conditions on symbolic sizes are not checked. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"
