@@ -1,11 +1,10 @@
-/* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
+/* loop/access.c - lowers the loads, stores, indices and guards of a kernel to memory accesses.
  *
- * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
- * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
- * the vector axis) at offsets that are lanes of a vector, or a loop over the lanes through a local
- * array.
- * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
- * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
+ * In: an instruction and the bindings of its axes. Out: statements with the cheapest correct
+ * access: contiguous, masked, strided, one element, or, if the offset is not linear in the vector
+ * axis, a gather or scatter by a vector of offsets, or a loop over the lanes through a local
+ * array. A guard is first compared with the ranges of the bindings: if they decide it, nothing is
+ * emitted. Otherwise it is a scalar condition or, along the vector axis, an interval of lanes. */
 #include <string.h>
 
 #include "lower_expr.h"

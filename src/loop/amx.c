@@ -1,19 +1,19 @@
-/* loop/amx.c - AMX tile GEMM over operands in place: tile registers of 16 rows of 64 bytes.
+/* loop/amx.c - builds the AMX tile GEMM over operands in place: registers of 16 rows of 64 bytes.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns
- * and a range of row tiles.
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of
+ * columns and a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)
- *       for each block of k (512 of it: then A's part stays in the first-level cache)
+ *       for each block of k (512 of it: then A's part stays in the L1 cache)
  *           copy A:  panel [step of 32 k][half of 16 rows][row][32 k]
  *           for each tile of columns
- *               2 x 2 registers of sums, from memory or (first block) zero; one loop over the
+ *               2 x 2 tile registers of sums, from memory or (first block) zero; one loop over the
  *               steps; sums to memory; after the last block the later stages, row after row
  *
- * The one idea: a register is a number, and each instruction of the unit one statement
- * (loop/memory_ops.h), so that a dialect spells the unit or plain C that does the same. */
+ * Design: a tile register is a number, and each AMX instruction one statement (loop/memory_ops.h),
+ * which a dialect emits as such or as plain C. */
 #include "amx.h"
 
 #include "wgmma_gemm.h"

@@ -1,4 +1,4 @@
-/* loop/amx.h - AMX tile GEMM over operands in place: tile registers of 16 rows of 64 bytes. */
+/* loop/amx.h - declares the AMX tile GEMM over operands in place, by registers of 16 x 64 bytes. */
 #ifndef TCI_LOOP_AMX_H
 #define TCI_LOOP_AMX_H
 

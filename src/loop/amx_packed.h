@@ -1,4 +1,4 @@
-/* loop/amx_packed.h - AMX tile GEMM over packed panels of bf16 pairs or bytes in fours. */
+/* loop/amx_packed.h - declares the AMX tile GEMM over packed panels of bf16 pairs or byte quads. */
 #ifndef TCI_LOOP_AMX_PACKED_H
 #define TCI_LOOP_AMX_PACKED_H
 

@@ -1,4 +1,4 @@
-/* loop/column_reduction.h - column reduction over a long stretch of the vector axis, with
+/* loop/column_reduction.h - declares column reductions over a long range of the vector axis, with
  * accumulators in memory. */
 #ifndef TCI_LOOP_COLUMN_REDUCTION_H
 #define TCI_LOOP_COLUMN_REDUCTION_H

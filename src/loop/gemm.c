@@ -1,31 +1,31 @@
-/* loop/gemm.c - packed GEMM (Goto, BLIS): operands packed into panels, cache block by cache
- * block.
+/* loop/gemm.c - builds the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
+ * cache block.
  *
  * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
  * of columns and a range of row tiles.
  *
  *   for each block of the inner points
- *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
+ *       pack the vector operand:  panel [tile of columns][inner point][column of the tile]
  *       for each row tile
- *           pack the row factor: panel [row][inner point] or [inner point][row]
+ *           pack the row operand: panel [row][inner point] or [inner point][row]
  *           for each tile of columns
  *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages, which are
- *               written out for each vector where they are short, else once for a row
+ *               points; then partial sums again, or (last block) the later stages, unrolled over
+ *               vectors if they are short, else once per row
  *
  * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
- * factor streams through the cache in long runs; all rows are packed first, and for each tile of
- * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
- * for the others.
+ * operand streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector operand in place and leaves it in a panel of one
+ * tile for the others.
  *
- * Where the sizes enter: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
- * tci_gemm_columns (tails of N), tci_gemm_row_loop (ranges of M). What rows and columns are
- * says loop/gemm_operands.c, how a panel is filled loop/packing.c.
+ * Where the sizes are handled: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
+ * tci_gemm_columns (remainders of N), tci_gemm_row_loop (ranges of M). loop/gemm_operands.c
+ * defines rows and columns, loop/packing.c fills the panels.
  *
- * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
- * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
- * adds it to those before in memory: a block is a part where that can be, else a second array of
- * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
+ * Blocks only cut the FMA chain of a point where it passes through memory, so blocking never
+ * changes a result. A point whose sum is in parts (class SPLIT) starts a chain for each part and
+ * adds it to the earlier parts in memory: a block is a part where possible, else a second array of
+ * partial sums holds those of the finished parts. Panels and partial sums are in the thread's work
  * memory. */
 #include "amx_packed.h"
 #include "amx.h"

@@ -1,5 +1,5 @@
-/* loop/gemm.h - packed GEMM (Goto, BLIS): operands packed into panels, cache block by cache
- * block. */
+/* loop/gemm.h - declares the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
+ * cache block. */
 #ifndef TCI_LOOP_GEMM_H
 #define TCI_LOOP_GEMM_H
 

@@ -1,12 +1,13 @@
-/* loop/gemm_operands.c - GEMM operands: which axes of a contraction are M and which are N.
+/* loop/gemm_operands.c - finds the GEMM operands: which axes of a contraction are M and which are
+ * N.
  *
- * In: a kernel, the lanes of a vector. Out: of a tci_gemm its sides, axes and factors.
+ * In: a kernel, the lanes of a vector. Out: the sides, axes and operands of a tci_gemm.
  *
- * Rows and columns are sides: all outer axes that one factor has alone and that the results have
- * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
- * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
- * image or a window. Vectors run along either side: packing and storing are dear where memory runs
- * along the other one, and lanes behind a short side are lost. */
+ * Rows and columns are sides: all outer axes that only one operand has and that are adjacent in
+ * the results, counted as one. The columns of a convolution are the positions of an image; in its
+ * gradient to the filter they are filters, and the rows everything else. So tiles are full for any
+ * image or window. Vectors run along either side: packing and storing across memory rows are
+ * expensive, and a short side wastes lanes. */
 #include <string.h>
 
 #include "../kernel/match_matrix_unit.h"

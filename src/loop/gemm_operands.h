@@ -1,4 +1,4 @@
-/* loop/gemm_operands.h - GEMM operands: which axes of a contraction are M and which are N. */
+/* loop/gemm_operands.h - declares GEMM operands: which axes of a contraction are M and N. */
 #ifndef TCI_LOOP_GEMM_OPERANDS_H
 #define TCI_LOOP_GEMM_OPERANDS_H
 

@@ -1,18 +1,18 @@
-/* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
+/* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction or short rows in vectors of a thread (loop/simt_short_reduction.c)
+ *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
- *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
- *   attention  rows between two contractions on tensor cores (loop/wgmma_attention.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
+ *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
  *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
  *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
  *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
- *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
+ *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
  *
  * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
- * weighs next to those of processors. */
+ * compares with those of CPUs. */
 #include <string.h>
 
 #include "wgmma_attention.h"

@@ -1,7 +1,7 @@
-/* loop/gpu_schedules.h - schedule kinds of GPUs; an empty table in a build without GPUs.
+/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
  *
- * The rooms of src/tc_blocks.h are joined only where a device needs them. Without them
- * plan/no_gpu.c answers in their place: there is no such form. */
+ * The files of src/tc_blocks.h are joined only where a GPU needs them. Without them plan/no_gpu.c
+ * answers that no such schedule exists. */
 #ifndef TCI_LOOP_GPU_SCHEDULES_H
 #define TCI_LOOP_GPU_SCHEDULES_H
 

@@ -1,10 +1,10 @@
-/* loop/index_width.c - index width: true if 32 bits hold every index of a loop.
+/* loop/index_width.c - decides if 32 bits hold every index of a loop (index width).
  *
- * In: a finished loop. Out: tci_loop.narrow. The one idea: each index expression has a range that
- * follows from the bounds of the FORs around it, the threads and the tasks; where no part of any
- * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
- * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
- * has no range, and the loop stays wide. */
+ * In: a finished loop. Out: tci_loop.narrow. Design: each index expression has a range that
+ * follows from the bounds of the FORs around it, the threads and the tasks; if every subexpression
+ * fits 32 bits, a GPU computes an index with one instruction instead of several (a quotient by a
+ * constant with three instead of thirty). Data-dependent and symbolic values have no range, and
+ * the loop stays wide. */
 #include "../kernel/match_matrix_unit.h"
 #include "ir.h"
 

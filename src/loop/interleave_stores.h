@@ -1,5 +1,5 @@
-/* loop/interleave_stores.h - interleaves the phases of a strided data gradient in registers, so
- * that stores are contiguous. */
+/* loop/interleave_stores.h - declares stores that interleave the phases of a strided data gradient
+ * in registers. */
 #ifndef TCI_LOOP_INTERLEAVE_STORES_H
 #define TCI_LOOP_INTERLEAVE_STORES_H
 

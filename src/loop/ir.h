@@ -1,22 +1,22 @@
-/* loop/ir.h - the loop IR: how one kernel runs, as a small tree of statements.
+/* loop/ir.h - defines the loop IR: how one kernel runs, as a small tree of statements.
  *
- * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of
- * names:
+ * A function body is a block (block 0) of statements; FOR and IF own further blocks. There are
+ * three kinds of names:
  *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for
  *            accumulators)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
- * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
- * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline. Numbers
+ * in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function receives their values after its literals. Steps, lane counts and
  * sizes of locals outside of work memory are known. Memory is a base (operand or local) plus an
  * offset in elements; the access kinds are the dialect's (tci_mem), so a printer only asks for
  * names.
  *
- * Invariants (loop/verify.c; what depends on numbers loop/bounds_check.c): a name is defined before
- * its use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result;
- * DIV and MOD only see values that are not negative; every access lies in its operand or local; an
- * output operand is never loaded; SET names a mutable value of the same type. */
+ * Invariants (loop/verify.c; numbers in loop/bounds_check.c): a name is defined before its use, in
+ * the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV and MOD
+ * only see nonnegative values; every access is inside its operand or local; an output operand is
+ * never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 

@@ -1,10 +1,10 @@
-/* loop/lower_expr.c - lowers kernel expressions to loop IR; see loop/lower_expr.h. Blocks, index
- * arithmetic, bindings, and the evaluation of a kernel's scalar DAG into loop statements.
+/* loop/lower_expr.c - lowers kernel expressions to loop IR: blocks, index arithmetic, bindings,
+ * and the evaluation of a kernel's scalar DAG into loop statements (loop/lower_expr.h).
  *
- * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers of
- * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps
- * its own stack (todo). A memo entry is usable only where its value's block encloses the current
- * one. */
+ * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers
+ * of loop values. Dependency chains of a kernel may be tens of thousands of instructions long, so
+ * the walk keeps its own stack (todo). A memo entry is usable only if its value's block encloses
+ * the current one. */
 #include <string.h>
 
 #include "lower_expr.h"

@@ -1,11 +1,11 @@
-/* loop/lower_expr.h - lowers the scalar expressions of a kernel to loop IR, inside a loop nest
- * that is being built.
+/* loop/lower_expr.h - declares the lowering of a kernel's scalar expressions to loop IR, inside a
+ * loop nest that is being built.
  *
- * A binding says what an axis is at this point of the nest: a linear form over index variables, its
+ * A binding defines an axis at this point of the nest: a linear form over index variables, its
  * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value
- * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register
- * tiles share whatever does not differ between them. A value is emitted in the deepest block that
- * one of its parts needs: what is invariant moves out of a loop by itself. */
+ * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and
+ * register tiles share whatever does not differ between them. A value is emitted in the deepest
+ * block that one of its operands needs: invariants are hoisted. */
 #ifndef TCI_LOOP_LOWER_EXPR_H
 #define TCI_LOOP_LOWER_EXPR_H
 

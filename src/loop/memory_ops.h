@@ -1,6 +1,6 @@
-/* loop/memory_ops.h - the memory accesses and lane moves that loops are made of. Each is one
- * function of the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a
- * mask. */
+/* loop/memory_ops.h - lists the memory accesses and lane shuffles that loops consist of. Each is
+ * one function of the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage,
+ * B a mask. */
 #ifndef TCI_LOOP_MEMORY_OPS_H
 #define TCI_LOOP_MEMORY_OPS_H
 

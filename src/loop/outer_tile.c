@@ -1,7 +1,7 @@
-/* loop/outer_tile.c - register tile of outer points: bindings, loops, stores and prefetches of a
- * stage.
+/* loop/outer_tile.c - builds a register tile of outer points: bindings, loops, stores and
+ * prefetches of a stage.
  *
- * In: a tci_tile, a stage. Out: statements that every way to run a stage is made of. */
+ * In: a tci_tile, a stage. Out: the statements that all ways to run a stage share. */
 #include "outer_tile.h"
 
 enum { TCI_STAGE_LINE_BYTES = 64 };

@@ -1,5 +1,5 @@
-/* loop/outer_tile.h - register tile of outer points: bindings, loops, stores and prefetches of a
- * stage. */
+/* loop/outer_tile.h - declares the register tile of outer points: bindings, loops, stores and
+ * prefetches of a stage. */
 #ifndef TCI_LOOP_OUTER_TILE_H
 #define TCI_LOOP_OUTER_TILE_H
 

@@ -1,14 +1,14 @@
-/* loop/packing.c - packing of GEMM operands into panels.
+/* loop/packing.c - fills packed panels: the packing of GEMM operands.
  *
- * In: how the kernel is blocked, where a block lies. Out: the panels as local arrays of work
+ * In: how the kernel is blocked, where a block starts. Out: the panels as local arrays of work
  * memory, and statements that fill them.
  *
- * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * Design: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole operand, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
- * tile the same instruction is a load from the panel. As both panels hold the inner points in
- * their order, the tile's loop is one flat loop however many inner axes there are. Only packing
- * tells the axes of a side apart; behind it the side's last axis stands for all of them, and the
- * others are at 0. */
+ * tile the same instruction is a load from the panel. Both panels hold the inner points in order,
+ * so the tile's loop is one flat loop for any number of inner axes. Only packing distinguishes the
+ * axes of a side; afterwards the side's last axis stands for all of them, and the others are at
+ * 0. */
 #include <string.h>
 
 #include "amx_packed.h"

@@ -1,14 +1,15 @@
-/* loop/pointwise_schedules.c - schedules of pointwise kernels: one MAP stage without inner axes.
+/* loop/pointwise_schedules.c - implements schedules of pointwise kernels: one MAP stage without
+ * inner axes.
  *
  *   point    no outer axis (any stages): everything once, scalar
  *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
- *   short    by blocks of threads: short rows side by side, each by a few neighbouring threads
+ *   short    on GPUs: short rows side by side, each by a few neighbouring threads
  *   block    small blocks of two axes, so that every cache line is used whole
- *   square   the same in squares that are turned in registers
- *   weave    vectors of a few phases, whose elements take turns where they are stored
+ *   square   the same in square tiles, transposed in registers
+ *   weave    vectors of a few phases, interleaved where they are stored
  *
- * In the model an access that strides along the vectors moves a whole cache line for each element,
- * a block two elements' worth, a square what it needs. */
+ * In the model an access strided along the vectors moves a cache line per element, a block two
+ * elements, a square tile what it needs. */
 #include <string.h>
 
 #include "gpu_schedules.h"

@@ -1,10 +1,9 @@
-/* loop/row_schedule.c - schedule of row kernels (softmax, norms), vectorized along the inner
- * axis.
+/* loop/row_schedule.c - schedules row kernels (softmax, norms), vectorized along the inner axis.
  *
  * rows: a unit is one outer point, whose stages run along their inner axes one after the other. A
- * value that two stages compute and that costs more than a pass through the cache is kept in a
- * local array; the next row of far memory is prefetched; an output larger than the caches may
- * bypass them. */
+ * value that two stages need and that costs more than a pass through the cache is kept in a local
+ * array; the next row of far memory is prefetched; an output larger than the caches may bypass
+ * them. */
 #include "gpu_schedules.h"
 #include "stage_cost.h"
 #include "row_buffer.h"

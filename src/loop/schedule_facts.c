@@ -1,8 +1,8 @@
-/* loop/schedule_facts.c - facts of a kernel on a machine that schedules ask for, and the roofline
- * model.
+/* loop/schedule_facts.c - computes a kernel's properties on a machine for schedules, and the
+ * roofline model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower
- * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
+ * In: a kernel, the record of a machine. Out: a tci_query. The model is a roofline: the slower of
+ * computing at the machine's rate and of moving the kernel's bytes. */
 #include "../kernel/match_attention.h"
 #include "stage_cost.h"
 #include "schedule_kind.h"

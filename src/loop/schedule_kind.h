@@ -1,10 +1,10 @@
-/* loop/schedule_kind.h - schedule kinds and their tunable parameters: a schedule is a kind (form)
+/* loop/schedule_kind.h - defines schedule kinds and their tunable parameters: a schedule is a kind
  * and its numbers.
  *
- * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
- * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
- * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
- * one that fits is right, and only its cost decides (loop/schedule.c). */
+ * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), lists candidate numbers, estimates their cost
+ * on the machine, and builds the loops. No schedule changes a result, so every one that fits is
+ * correct, and only its cost decides (loop/schedule.c). */
 #ifndef TCI_LOOP_SCHEDULE_KIND_H
 #define TCI_LOOP_SCHEDULE_KIND_H
 

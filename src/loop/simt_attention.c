@@ -1,7 +1,7 @@
-/* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
+/* loop/simt_attention.c - schedules attention and its gradients without tensor cores (SIMT).
  *
- * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/simt_attention.h),
- * whose blocks and hole are those of loop/wgmma_attention.c and loop/wgmma_attention_backward.c. */
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
+ * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
 #include "simt_attention.h"
 
 enum {

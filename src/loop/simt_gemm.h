@@ -1,5 +1,5 @@
-/* loop/simt_gemm.h - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block. */
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+ * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 

@@ -1,25 +1,25 @@
-/* loop/simt_row_block.c - register-resident rows: a row per block, warp or part of a warp, on GPUs.
+/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
+ * a warp.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
- * outer axes are bound. Out: the stages, written out vector by vector.
+ * outer axes are bound. Out: the stages, unrolled vector by vector.
  *
- * The one idea: stages along an axis use the same bindings of it, so whatever two of them need is
+ * Design: stages along an axis use the same bindings of it, so a value that two of them need is
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
- * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator; or of
- * fewer lanes, then it has one for each vector of the class, as far as the row has elements: an
- * accumulator without one changes none that it is joined to. The lanes are joined as kernel/ir.h
- * says: those of a thread that are neighbours first, then whole vectors, then lanes of different
- * warps, which meet in one array that every warp reads as a whole, so each of them gets the same
- * values and nobody has to be told the result; then the lanes of a warp. So fewer threads join the
- * same numbers with fewer shuffles, and what each thread does once is done for more elements.
+ * The threads of a row are one vector of `vlanes` lanes and a reduction has one accumulator; with
+ * fewer lanes it has one for each vector of the class, as far as the row has elements: an empty
+ * accumulator changes none that it is combined with. The lanes are combined as kernel/ir.h says:
+ * neighbours within a thread first, then whole vectors, then lanes of different warps, through one
+ * shared array that every warp reads whole, so that no broadcast is needed; then the lanes of a
+ * warp. Fewer threads then need fewer shuffles, and fixed work per thread serves more elements.
  *
- * A reduction of what is EARLIER (kernel/ir.h) has words in the step's own memory, which no run
- * clears: for each row one, whose tag counts the runs, and those of the totals of its parts and
- * groups, which get the next tag in a run. Each block reads the row's word, tells its total, and
- * awaits those before it, of which each thread reads a few; the block of the last part, whose wait
- * says that all others have read the row's word, makes that tag the row's. */
+ * An EARLIER reduction (kernel/ir.h) has words in the step's own memory, which no run clears: one
+ * per row, whose tag counts the runs, and the totals of its parts and groups, which get the next
+ * tag in a run. Each block reads the row's word, publishes its total, and waits for the preceding
+ * ones, of which each thread reads a few; the block of the last part, whose wait implies that all
+ * others have read the row's word, stores the new tag there. */
 #include "simt_row_block.h"
 
 #include "stage_cost.h"

@@ -1,5 +1,5 @@
-/* loop/simt_row_block.h - register-resident rows: a row per block, warp or part of a warp, on
- * GPUs. */
+/* loop/simt_row_block.h - declares register-resident rows on GPUs: a row per block, warp or part
+ * of a warp. */
 #ifndef TCI_LOOP_SIMT_ROW_BLOCK_H
 #define TCI_LOOP_SIMT_ROW_BLOCK_H
 

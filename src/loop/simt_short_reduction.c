@@ -1,15 +1,15 @@
-/* loop/simt_short_reduction.c - GPU schedule for short reductions and short rows, in the vector
+/* loop/simt_short_reduction.c - schedules short reductions and short rows on GPUs, in the vector
  * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
  * few channels, norms (NHWC).
  *
- * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
- * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
- * Out: the statements for one thread. The one idea: a thread has a vector along that axis, of 16
- * bytes where it can, and several neighbouring points along the axis before. The last reduced axis
- * is written out, so that what windows of neighbouring points have in common is read once, and what
- * none of them changes, as a filter or a norm's scale, once for all. Nothing changes a sum's order.
+ * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
+ * contiguous along the last outer axis or independent of it, and every guard independent; later
+ * stages are pointwise. Out: the statements for one thread. Design: a thread has a vector along
+ * that axis, of 16 bytes if possible, and several neighbouring points along the axis before it.
+ * The last reduced axis is unrolled, so that elements shared by neighbouring windows, and values
+ * common to all, such as a filter or a norm's scale, are read once. The order of sums is kept.
  *
- * Neighbouring threads take vectors that follow each other. */
+ * Neighbouring threads take consecutive vectors. */
 #include "simt_short_reduction.h"
 
 enum {

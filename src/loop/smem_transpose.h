@@ -1,5 +1,5 @@
-/* loop/smem_transpose.h - transpose through shared memory, with one padding column against bank
- * conflicts. */
+/* loop/smem_transpose.h - declares the transpose through shared memory, padded by one column
+ * against bank conflicts. */
 #ifndef TCI_LOOP_SMEM_TRANSPOSE_H
 #define TCI_LOOP_SMEM_TRANSPOSE_H
 

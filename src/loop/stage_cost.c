@@ -1,7 +1,8 @@
-/* loop/stage_cost.c - cost of the stages of a kernel: which values are computed, flops, widths.
+/* loop/stage_cost.c - counts the cost of a kernel's stages: which values are computed, flops,
+ * widths.
  *
- * In: a kernel. Out: numbers that schedules weigh. They are counts of the kernel's own operations
- * (ops/prim.h has the cost of each), the same on every machine. */
+ * In: a kernel. Out: counts for cost models, the same on every machine (ops/prim.h prices each
+ * op). */
 #include "stage_cost.h"
 
 static void tci_cost_reach(const tci_kernel *k, int inst, bool through_index, bool *live);

@@ -1,4 +1,4 @@
-/* loop/stage_cost.h - cost of the stages of a kernel: flops, widths, which values are computed. */
+/* loop/stage_cost.h - declares the cost of a kernel's stages: flops, widths, values. */
 #ifndef TCI_LOOP_STAGE_COST_H
 #define TCI_LOOP_STAGE_COST_H
 

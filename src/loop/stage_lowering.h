@@ -1,5 +1,5 @@
-/* loop/stage_lowering.h - emits the stages of a kernel (map, reduction, scan, scatter) for one
- * register tile, and helpers that schedules share. */
+/* loop/stage_lowering.h - declares the emission of a kernel's stages (map, reduction, scan,
+ * scatter) for one register tile, and helpers that schedules share. */
 #ifndef TCI_LOOP_STAGE_LOWERING_H
 #define TCI_LOOP_STAGE_LOWERING_H
 

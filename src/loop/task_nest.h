@@ -1,5 +1,5 @@
-/* loop/task_nest.h - task decomposition around a schedule: tasks, units, and the place of a unit.
- */
+/* loop/task_nest.h - declares the task decomposition around a schedule: tasks, units, and the
+ * coordinates of a unit. */
 #ifndef TCI_LOOP_TASK_NEST_H
 #define TCI_LOOP_TASK_NEST_H
 

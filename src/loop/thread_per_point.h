@@ -1,5 +1,5 @@
-/* loop/thread_per_point.h - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements. */
+/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, copies. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 

@@ -1,15 +1,15 @@
-/* loop/tile_schedules.c - register-tiled schedules along the last outer axis: column reductions,
- * contractions, scans.
+/* loop/tile_schedules.c - implements register-tiled schedules along the last outer axis: column
+ * reductions, contractions, scans.
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
- *   panel    a few rows of far memory at a time, over a long stretch of columns
+ *   panel    a few rows of far memory at a time, over a long range of columns
  *            (loop/column_reduction.c)
  *   packed   a contraction over packed panels (loop/gemm.c)
  *   unit     the same on a CPU's matrix unit, AMX (loop/amx.c)
  *
- * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
- * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
- * along rows does; and a contraction in place is a little slower than packed where packing pays. */
+ * In the model the inner step of a tile takes as long as its accumulators occupy the ports, or its
+ * loads do, or the latency of one chain; columns of far memory take twice as long as rows; a
+ * contraction in place is a little slower than packed where packing is profitable. */
 #include <string.h>
 
 #include "../kernel/match_matrix_unit.h"

@@ -1,4 +1,4 @@
-/* loop/vec_inner.h - stages vectorized along their last inner, usually reduced, axis
+/* loop/vec_inner.h - declares stages vectorized along their last inner, usually reduced, axis
  * (VEC_INNER). */
 #ifndef TCI_LOOP_VEC_INNER_H
 #define TCI_LOOP_VEC_INNER_H

@@ -1,8 +1,8 @@
-/* loop/vec_outer.c - stages vectorized along the last outer axis (VEC_OUTER).
+/* loop/vec_outer.c - emits stages vectorized along the last outer axis (VEC_OUTER).
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
- * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
- * free; in class SPLIT a second one, to which it is added where a part ends. */
+ * accumulator of its own, to which the inner points are added in order, so tiles and vectors are
+ * free; in class SPLIT a second one, to which the first is added at the end of a part. */
 #include "vec_outer.h"
 
 #include "interleave_stores.h"

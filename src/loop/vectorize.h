@@ -1,4 +1,4 @@
-/* loop/vectorize.h - vectorized loop along an axis: peeled at guards, whole vectors, remainder. */
+/* loop/vectorize.h - declares vectorized loops: peeled at guards, whole vectors, remainder. */
 #ifndef TCI_LOOP_VECTORIZE_H
 #define TCI_LOOP_VECTORIZE_H
 

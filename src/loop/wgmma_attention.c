@@ -1,8 +1,8 @@
-/* loop/wgmma_attention.c - fused attention on tensor cores: tiles, pipeline stages, cost.
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores: tiles, pipeline stages,
+ * cost.
  *
- * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/wgmma_attention.h) with two holes
- * as loop IR: the value of one score, and the chain behind the second product, which is that of any
- * product (loop/wgmma_gemm.c). */
+ * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
+ * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
 #include "wgmma_attention.h"
 
 #include "stage_lowering.h"

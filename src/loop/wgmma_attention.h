@@ -1,14 +1,14 @@
-/* loop/wgmma_attention.h - fused attention on WGMMA: parameters of the kernel template (tiles,
- * consumer warps, pipeline stages).
+/* loop/wgmma_attention.h - declares fused attention on WGMMA: parameters of the kernel template
+ * (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
- * of four more warps loads the queries of a tile, and then, step by step, keys and values into
- * rings. A consumer multiplies queries and keys into registers, takes each score through the
- * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
- * row's largest so far, which are at once, rounded, the first factor of the product with the
- * values. The sums of a step are made while the powers of the next one are. Behind the last step
- * they are divided and left in shared memory as loop/wgmma_gemm.h says, where the same warps take
- * their rows through the rest of the kernel. */
+ * of four more warps loads the queries of a tile and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, passes each score through the
+ * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
+ * row's maximum so far; rounded, these are directly the first operand of the product with the
+ * values. The sums of a step are computed while the exponentials of the next one are. After the
+ * last step the sums are divided and left in shared memory as in loop/wgmma_gemm.h, where the same
+ * warps run the rest of the kernel on their rows. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_H
 #define TCI_LOOP_WGMMA_ATTENTION_H
 

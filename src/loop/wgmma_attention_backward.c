@@ -1,8 +1,8 @@
-/* loop/wgmma_attention_backward.c - gradients of fused attention on tensor cores: tiles, pipeline
- * stages, cost.
+/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores:
+ * tiles, pipeline stages, cost.
  *
- * In: a kernel that kernel/match_attention_backward.c recognises, the machine. Out: a skeleton
- * (loop/wgmma_attention_backward.h) with its holes as loop IR. */
+ * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
+ * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
 #include "wgmma_attention_backward.h"
 
 #include "stage_lowering.h"

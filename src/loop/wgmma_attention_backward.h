@@ -1,21 +1,21 @@
-/* loop/wgmma_attention_backward.h - gradients of fused attention on WGMMA: parameters of the kernel
- * template (tiles, consumer warps, pipeline stages).
+/* loop/wgmma_attention_backward.h - declares the gradients of fused attention on WGMMA: parameters
+ * of the kernel template (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
- * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
- * into a ring. A consumer multiplies them into registers, two products, and makes of these the
- * weights, and the changes of scores, which are at once, rounded, the first factors of the products
- * with the steps. Where weights alone are taken one product is made, and the other factor has steps
- * only. What is a query's alone is evaluated once for each: of rows by the consumers, of steps by
- * another of the four warps, which leaves it beside the step. Behind the last step the sums are
- * left in shared memory, one product after the other, as loop/wgmma_gemm.h says, where the same
- * warps take their rows through the rest of the kernel: of two consumers in turns, where there is
- * no room for the sums of both.
+ * four more warps loads both operands of a tile's rows and then, step by step, both of the steps,
+ * into a ring. A consumer multiplies them into registers, two products, and computes from these
+ * the weights and the gradients of scores; rounded, these are directly the first operands of the
+ * products with the steps. If only weights are needed, there is one product, and only the steps
+ * have the other operand. Values of a query alone are evaluated once: of rows by the consumers, of
+ * steps by another of the four warps, which stores them next to the step. After the last step the
+ * sums are left in shared memory, one product after the other, as in loop/wgmma_gemm.h, where the
+ * same warps run the rest of the kernel on their rows; two consumers take turns if there is no
+ * memory for the sums of both.
  *
- * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
- * score of any key; where keys are cut off, of one that is seen; unless weights alone are taken,
- * the change of a score; and, where there are two last products, the rows of the second. The rows
- * of the first are the hole. */
+ * Blocks (tci_loop.scores): values of a query; if keys are cut off, their score; the score of any
+ * key; if keys are cut off, of a visible one; unless only weights are needed, the gradient of a
+ * score; with two last products, the rows of the second. The rows of the first are the epilogue
+ * slot. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
 

@@ -1,13 +1,13 @@
-/* loop/wgmma_gemm.c - GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline stages,
- * clusters, cost.
+/* loop/wgmma_gemm.c - schedules GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline
+ * stages, clusters, cost.
  *
- * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/wgmma_gemm.h) whose hole
- * is the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
- * chain is built like any other.
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a kernel template (loop/wgmma_gemm.h)
+ * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the sums are a value kept
+ * in shared memory, so the epilogue is built like any other stage.
  *
- * The tile follows from a model of its time: the slower of multiplying and loading for each step of
- * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
- * the last one. */
+ * The tile is the fastest under a time model: for each step of k the slower of multiplying and
+ * loading, or the epilogue if that takes longer, times the number of waves over the SMs; plus the
+ * epilogue of the last tile. */
 #include "wgmma_gemm.h"
 
 #include <string.h>

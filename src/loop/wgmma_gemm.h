@@ -1,19 +1,19 @@
-/* loop/wgmma_gemm.h - WGMMA GEMM: parameters of the kernel template (tiles, pipeline stages,
- * epilogue).
+/* loop/wgmma_gemm.h - declares the WGMMA GEMM: parameters of the kernel template (tiles, pipeline
+ * stages, epilogue).
  *
  * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of
- * products of bf16, f16 or rounded f32, and after it any elementwise chain. The machine's model: a
- * processor runs one block at a time, whose warps play three parts. One warp loads boxes of A and
- * B, 128 bytes of k at a time, into a ring of `stages` stages of shared memory. The `consumers`
- * groups of four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the
- * sums in shared memory (each in a buffer of its own, or all in one, one after the other), rounded
- * as the chain's first step wants them. The last warps, as machines of `row_threads` threads whose
- * vector is a row of the tile or one of its `chunks`, take `group_rows` rows at a time through the
- * rest of the chain while the consumers are at the next tile: that is the skeleton's hole. At the
+ * products of bf16, f16 or rounded f32, followed by any elementwise epilogue. An SM runs one block
+ * at a time, whose warps have three roles. One warp (the producer) loads boxes of A and B, 128
+ * bytes of k at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of
+ * four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in
+ * shared memory (each in a buffer of its own, or all in one, one after the other), rounded as the
+ * epilogue's first step requires. The last warps, as machines of `row_threads` threads whose
+ * vector is a row of the tile or one of its `chunks`, run the epilogue on `group_rows` rows at a
+ * time while the consumers multiply the next tile: that is the template's epilogue slot. At the
  * block's last tile the consumers help.
  *
- * Two blocks may share a side: their tiles are neighbours along the other one, and each loads half
- * of the shared side's boxes for both. */
+ * Two blocks may share a side (cluster multicast): their tiles are neighbours along the other one,
+ * and each loads half of the shared side's boxes for both. */
 #ifndef TCI_LOOP_WGMMA_GEMM_H
 #define TCI_LOOP_WGMMA_GEMM_H
 
