@@ -1,122 +1,121 @@
-/* kernel/ir.h - the kernel IR: what is computed, free of any target.
+/* kernel/ir.h - defines the kernel IR: what a kernel computes, independent of any target.
  *
- * A kernel runs over `outer` axes (independent, any order, any thread; but for what is EARLIER)
- * and, for each outer point, through its stages in order. A stage iterates its own inner axes and
- * does one of
+ * A kernel runs over `outer` axes (independent, in any order, on any thread; except for EARLIER
+ * reductions, see below) and, for each outer point, through its stages in order. A stage iterates
+ * over its own inner axes and does one of
  *   MAP     evaluates values and stores them
  *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
  *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
- *   SCATTER evaluates values and stores them where a loaded index says, point after point in
- *           row-major order of the inner axes, so that several points may store to one element
- * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
- * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
+ *   SCATTER evaluates values and stores them at loaded indices, point after point in row-major
+ *           order of the inner axes, so that several points may store to one element
+ * A softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has
+ * one MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
- * A REDUCE may keep the last axes of its stage: then it has one result for each of their points,
- * which belongs to the outer point as a row does, and which later stages (REDUCE or MAP) read where
- * they stand on the same axes. Attention is one kernel of such rows: for each query a DOT over d
- * keeps the keys, MAX and SUM fold over the keys, MAX of one element each keeps the weights (NaN
- * and the sign of 0 too), a DOT over the keys keeps the values' axis, and a MAP stores that.
+ * A REDUCE may keep the last axes of its stage: then it has one result for each of their points, a
+ * row of the outer point, which later stages (REDUCE or MAP) read at the same axes. Attention is
+ * one kernel of such rows: for each query a DOT over d keeps the keys, MAX and SUM fold over the
+ * keys, a MAX of one element each keeps the weights (also NaN and the sign of 0), a DOT over the
+ * keys keeps the values' axis, and a MAP stores that.
  *
- * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
- * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
- * its first use; others in each stage that uses them. Guards make loads total.
+ * Values form one hash-consed scalar DAG (tci_kinst). The place where a value is evaluated follows
+ * from its dependencies: an instruction that depends on no inner axis is evaluated once per outer
+ * point, at its first use; others in each stage that uses them. Guards make loads total.
  *
- * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
- * knows its range [lo, hi] over the domain.
+ * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each has
+ * its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
  * (tci_kred.order), which plan/reduction_lanes.c and reduction_order.c choose and no schedule
  * changes.
- *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
- *             FMAs.
+ *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain
+ *             of FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
- *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
- *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
- *             LANES(n/g): before that among each g neighbours lane i takes in lane i + g / 2, .. 1,
- *             and then only the first ones of these are joined: i + n / 2, .. i + g.
+ *             lane j % n, and lanes continue over the other inner axes (in order); at the end lane
+ *             i is combined with lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] =
+ *             combine(acc[i], acc[i + h]). LANES(n/g): first, among each g neighbours, lane i with
+ *             lane i + g / 2, .. 1, and then only the first ones of these: i + n / 2, .. i + g.
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block element i takes in, for
- *             h = 1, 2, 4 .. n / 2 where i & h, what the last of the h elements below has taken in
- *             so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all of them take in the last
- *             element of the block before, in the first block the identity. To take in the identity
- *             at any other place changes no bit either.
- *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
- *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
- *             A DOT of up to n products is its chain.
+ *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block, for h = 1, 2, 4 .. n
+ *             / 2, each element i with i & h is combined with the last of the h elements below it:
+ *             s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all are combined with the last
+ *             element of the block before, in the first block with the identity. Combining with
+ *             the identity at any other place changes no bit either.
+ *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes,
+ *             belongs to part j / n. Each part is a chain; their sums are added in order, starting
+ *             from the first. A DOT of up to n products is its chain.
  *   A stage that keeps axes has a CHAIN or SPLIT over its other axes for each of their points;
- *   vectors lie along the last kept axis.
- *   PAIRS     besides one of these two orders: a DOT of factors that are bf16, where a processor
- *             may take two products at a time (VDPBF16PS). It adds one after the other, in the same
- *             order and with the same roundings, but for numbers below 2^-126: a factor of such a
- *             size, and a sum, counts as zero. So results are those of the order bit for bit where
- *             there are no such numbers, and agree between executors within
+ *   vectors run along the last kept axis.
+ *   PAIRS     in addition to one of these two orders: a DOT of bf16 operands, for CPUs that take
+ *             two products at a time (VDPBF16PS). It adds one after the other, in the same order
+ *             and with the same roundings, except for numbers below 2^-126: such a factor, or sum,
+ *             is flushed to zero. Without such numbers results have the bits of the order;
+ *             otherwise executors agree within
  *                 |difference| <= sum over those k of |a b| + 2^-126 (K + 2)
- *             and what the roundings of such a difference make of it.
+ *             and its propagation through the roundings.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
- *             unit, which is fixed for a shape. The interpreter computes the chain, so results
- *             agree between executors within
+ *             unit, which is fixed for a shape. The interpreter computes the chain, so executors
+ *             agree only within
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
- *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
- *             round. Units of warps (kernel/match_mma_sync.h) take fewer at a time, and so for them
- *                 it is (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
- *             Or a DOT of f64, whose unit takes each product in as a fused multiply-add does, in an
- *             order of its own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
- *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
- *             first one (to the nearest, of two the even one), their products summed as those of
- *             MATRIX. The interpreter computes the chain of the factors as they are, so results
- *             agree between executors within
+ *             for K products: a unit may truncate the smaller of two addends. mma.sync
+ *             (kernel/match_mma_sync.h) takes fewer products at a time: its bound is
+ *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
+ *             Or a DOT of f64, whose unit adds products as fused multiply-adds, in an order of its
+ *             own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
+ *   TF32      a DOT of f32 pairs under TC_MATH_FAST: each operand is rounded to 10 mantissa
+ *             bits after the leading one (to nearest, ties to even), the products summed as in
+ *             MATRIX. The interpreter computes the chain of the unrounded operands, so executors
+ *             agree only within
  *                 |difference| <= (2^-10 + (2 ceil(K / 8) + 32) 2^-23) sum over k of |a b|
- *             only.
- *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
- *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
- *             come in steps; what is summed so far is scaled whenever a larger score comes, the
- *             powers rather than the weights are rounded, and the division is made at the end.
- *             The interpreter computes LANES and the chain, so results agree between executors
- *             within
+ *   STEPS     for a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the
+ *             DOT of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values.
+ *             Keys are processed in steps; partial sums are rescaled whenever a larger score
+ *             occurs, the exponentials rather than the weights are rounded, and the division comes
+ *             last. The interpreter computes LANES and the chain, so executors agree only within
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
- *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
- *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
- *             Also of a kernel that loads a row's m and l (kernel/match_attention_backward.h): the
- *             DOT over rows or keys of w = exp(x - m) / l, or of c, a value made of w and another
- *             MATRIX product,
- *             rounded to bf16 or f16, with such values. The power is the machine's, w is that times
- *             1 / l, and what the rounding of a weight or of c makes of that may be its neighbour:
- *             within the same bound, of |c b| and with what an error of the product makes of c.
- * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
+ *             for weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights below
+ *             2^-14 add 2^-25 max |b| each. A row without a finite score is NaN. Also for a kernel
+ *             that loads a row's m and l (kernel/match_attention_backward.h): the DOT over rows or
+ *             keys of w = exp(x - m) / l, or of c, a value made of w and another MATRIX product,
+ *             rounded to bf16 or f16, with such values. exp is the machine's, w is exp times 1 /
+ *             l, and a weight or c may round to the neighbouring value: within the same bound,
+ *             with |c b| and the error of the product propagated through c.
+ * A sum of exp(v - m), m the maximum v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
- * it rounds where the sum is scaled, as m grows.
- * A REDUCE may be of what is EARLIER: its stage makes a total of each outer point. The last outer
- * axes as one count the parts of a row, and its result is what the totals of the parts before come
- * to. Parts are in groups (tci_kernel_group): m, of the mates before a part, is a reduction by the
- * class of their totals; the total of a group is combine(m, total) of its last part; g, of the
- * groups before, is a reduction by the class of theirs; the result is combine(g, m), or m where one
- * group has all. So a long running sum is one kernel: for each part its total, what is earlier, and
- * a SCAN that begins there. Outer points are not independent then: whoever runs one has begun those
- * before it, and waits for their totals. Only a machine says so whose blocks begin in order and
- * whose steps have memory of their own (tci_machine.has_flags).
- * What an element takes in of a SCATTER's stores is in the order of the points, one after the
- * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
- * dtype at each step. Outer points share no element, so nothing else has to be in order.
- * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
+ * it rounds where the sum is rescaled, as m grows.
  *
- * A kernel may also be a joint: kernels that need nothing of each other, its members, side by side
- * in one launch (plan/horizontal_fusion.c). It has their operands and literals, one member's after
- * the other's, and nothing else of its own; what is said above holds for each member.
+ * An EARLIER REDUCE makes a total of each outer point. The last outer axes, merged into one, count
+ * the parts of a row, and its result is the prefix total of the preceding parts. Parts are in
+ * groups (tci_kernel_group): m, over the earlier parts of the same group, is a reduction by the
+ * class of the totals; the total of a group is combine(m, total) of its last part; g, over the
+ * preceding groups, is a reduction by the class of theirs; the result is combine(g, m), or m if
+ * there is one group. So a long scan is one kernel: for each part its total, the EARLIER result,
+ * and a SCAN that starts from it. Outer points are then not independent: whoever runs one has
+ * started those before it, and waits for their totals. Only machines whose blocks start in order
+ * and whose steps have memory of their own allow it (tci_machine.has_flags).
+ *
+ * The stores of a SCATTER to one element are combined in the order of the points: a chain that
+ * starts with the value that an earlier stage stored there, and rounds to the operand's dtype at
+ * each step. Outer points share no element, so no other order matters. combine(acc, v) is the
+ * reduction's row of TCI_COMBINES, with acc the earlier operand.
+ *
+ * A kernel may also be a joint: several independent kernels, its members, merged into one launch
+ * (plan/horizontal_fusion.c). It has their operands and literals, in the order of the members, and
+ * nothing else of its own; all of the above holds for each member.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
- * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
- * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
- * points whatever the indices are, unless it promises so; a store that combines or has a guard is
- * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
- * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
- * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
- * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
- * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
- * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; one reduction of a kernel at most is of what is EARLIER, of a row of one axis,
- * with one part, LANES and more outer axes than none; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
- * in f32 alone, MATRIX for one in f64 or i32 too. */
+ * divisors of DIV and MOD are above 0; a load without guard, and a store, stays inside its operand
+ * for the whole domain; no two points of a store have one offset, nor two outer points of a
+ * SCATTER for any indices, unless it promises so; a store that combines or has a guard belongs to
+ * a SCATTER, in a VEC_OUTER kernel, and an earlier stage has stored every element that it may
+ * touch; stage axes are inner axes, and contain the ends of a range; a RED value is used only in
+ * stages after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only
+ * in stages that walk these; in a VEC_INNER kernel each reduction that keeps no axes has class
+ * LANES, or BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has
+ * and none keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses
+ * the value of a BLOCK_SCAN; at most one reduction of a kernel is EARLIER, over a row of one axis,
+ * with one part, LANES and at least one outer axis; SPLIT, PAIRS, MATRIX and TF32 are only for a
+ * DOT in f32, MATRIX also for one in f64 or i32. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 

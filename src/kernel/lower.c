@@ -4,10 +4,10 @@
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
  * node read at two different indices is two values.
  *
- * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
- * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
- * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
- * nothing else is ever looked at. */
+ * Under a guard an index is inside the range that is read: it continues as a BOUND of that range,
+ * so that expressions below it simplify. Where an index leaves the walk (loads, guards, values)
+ * BOUNDs are replaced by the indices that they stand for: the simplification holds where the guard
+ * holds, and no other value is ever used. */
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"

@@ -1,10 +1,10 @@
-/* kernel/machine.h - machine model: facts of the processor or GPU that plans and schedules ask,
- * and nothing else.
+/* kernel/machine.h - defines the machine model: the properties of a CPU or GPU that plans and
+ * schedules use.
  *
- * The first fields are the kind of machine: they decide which code can be generated and the numeric
- * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it
- * decides between schedules and which values share a kernel, which give the same bits on a
- * processor, and nothing else. */
+ * The first fields are the kind of machine: they decide which code can be generated and the
+ * numeric class of a kernel (kernel/ir.h). `facts` records capacities and speeds: it decides only
+ * between schedules and which values share a kernel, and on a CPU all of these give the same
+ * bits. */
 #ifndef TCI_KERNEL_MACHINE_H
 #define TCI_KERNEL_MACHINE_H
 

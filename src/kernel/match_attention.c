@@ -1,5 +1,5 @@
-/* kernel/match_attention.c - recognizer of attention kernels for GPUs: two contractions with rows
- * between them.
+/* kernel/match_attention.c - matches fused attention kernels for GPUs: two contractions with row
+ * operations between them.
  *
  * In: a kernel, the machine. Out: whether it is
  *
@@ -10,10 +10,10 @@
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as a matrix unit sees them. A unit takes halves that lie as
- * kernel/match_matrix_unit.h says; threads alone take f32 and halves, however they lie. Like
- * kernel/match_matrix_unit.c this is a function of shape, layout, dtype and the kind of machine,
- * and loop/ can schedule whatever it says yes to. */
+ * and its two products as a matrix unit takes them. A matrix unit takes 16-bit operands in the
+ * layouts of kernel/match_matrix_unit.h; SIMT threads take f32, f16 and bf16 in any layout. The
+ * answer is a function of shape, layout, dtype and the kind of machine, and loop/ can schedule
+ * every kernel that matches. */
 #include "match_attention.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* kernel/match_attention.h - recognizes fused attention for GPUs, on tensor cores or by SIMT
- * threads. */
+/* kernel/match_attention.h - declares the match of fused attention for GPUs, on tensor cores or by
+ * SIMT threads. */
 #ifndef TCI_KERNEL_MATCH_ATTENTION_H
 #define TCI_KERNEL_MATCH_ATTENTION_H
 

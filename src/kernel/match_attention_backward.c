@@ -1,6 +1,6 @@
-/* kernel/match_attention_backward.c - recognizer of attention gradient kernels, for GPUs.
+/* kernel/match_attention_backward.c - matches the kernels of attention gradients, for GPUs.
  *
- * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
+ * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *
  *     s   = DOT of rows and steps over d, keeping the steps
  *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
@@ -11,10 +11,10 @@
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
  *
- * or without g, c and o, and its products as a matrix unit sees them; of f32 nothing is rounded.
- * Where the steps are keys this is the gradient to queries, else the one to keys, and to values, or
- * of wide heads to one of these. A function of shape, layout, dtype and the kind of machine, and
- * loop/ can schedule whatever it says yes to. */
+ * or without g, c and o; and its products as a matrix unit takes them (f32 is not rounded). If the
+ * steps are keys this is the gradient to queries, else the one to keys and values, or, in wide
+ * heads, to one of these. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
 #include "match_attention_backward.h"
 
 #include <string.h>

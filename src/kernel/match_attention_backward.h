@@ -1,4 +1,4 @@
-/* kernel/match_attention_backward.h - recognizes gradients of fused attention for GPUs (two
+/* kernel/match_attention_backward.h - declares the match of attention gradients for GPUs (two
  * kernels, three for wide heads), on tensor cores or by SIMT threads. */
 #ifndef TCI_KERNEL_MATCH_ATTENTION_BACKWARD_H
 #define TCI_KERNEL_MATCH_ATTENTION_BACKWARD_H

@@ -1,9 +1,9 @@
-/* kernel/match_matrix_unit.c - GEMM recognizer for matrix units: tensor cores (WGMMA) and AMX.
+/* kernel/match_matrix_unit.c - matches GEMM kernels for matrix units: tensor cores (WGMMA) and
+ * AMX.
  *
- * In: a kernel, the machine. Out: whether its sums may be made on the machine's unit, and the
- * product as the unit sees it (kernel/match_matrix_unit.h). A function of shape, layout, dtype and
- * the kind of machine: plan/reduction_order.c asks it for the numeric class, before anything is
- * scheduled, and whatever it says yes to, loop/ can schedule. */
+ * In: a kernel, the machine. Out: whether the unit can compute its sums, and the product as it
+ * takes it. The answer depends on shape, layout, dtype and kind of machine alone: it gives
+ * plan/reduction_order.c the numeric class, and loop/ can schedule every kernel that matches. */
 #include "match_matrix_unit.h"
 
 #include <string.h>

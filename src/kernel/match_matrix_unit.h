@@ -1,5 +1,5 @@
-/* kernel/match_matrix_unit.h - GEMM recognizer for matrix units (WGMMA, AMX): M x N x K shape and
- * operands. */
+/* kernel/match_matrix_unit.h - declares the match of GEMM kernels for matrix units (WGMMA, AMX): M
+ * x N x K shape and operands. */
 #ifndef TCI_KERNEL_MATCH_MATRIX_UNIT_H
 #define TCI_KERNEL_MATCH_MATRIX_UNIT_H
 

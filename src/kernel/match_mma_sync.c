@@ -1,12 +1,12 @@
-/* kernel/match_mma_sync.c - M, N and K axes of a GEMM kernel, and whether the tensor cores of warps
- * (mma.sync) can run it.
+/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
+ * cores (mma.sync) can run it.
  *
- * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
- * that every warp of newer cards has take it. These read factors from memory that a block shares
- * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
- * only that the values have the unit's dtype, or are bytes that were widened. A function of shape,
- * dtype and the kind of machine, as plan/reduction_order.c wants it; loop/mma_gemm.c can schedule
- * all that it says yes to. */
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the tensor
+ * cores of each warp, on GPUs from sm_75 on, can compute it. Operands are read from shared memory
+ * that the block fills by evaluating their expressions, so any layout of operands is accepted:
+ * only the values must have the unit's dtype, or be widened bytes. The answer is a function of
+ * shape, dtype and the kind of machine, as plan/reduction_order.c requires; loop/mma_gemm.c can
+ * schedule every kernel that matches. */
 #include "match_mma_sync.h"
 
 static bool tci_gemm_kernel_has_form(const tci_kernel *k)

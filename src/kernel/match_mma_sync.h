@@ -1,4 +1,4 @@
-/* kernel/match_mma_sync.h - M, N and K axes of a GEMM kernel, and whether mma.sync can run it. */
+/* kernel/match_mma_sync.h - declares M, N, K of a GEMM kernel, and whether mma.sync can run it. */
 #ifndef TCI_KERNEL_MATCH_MMA_SYNC_H
 #define TCI_KERNEL_MATCH_MMA_SYNC_H
 

@@ -1,20 +1,19 @@
-/* kernel/tma_boxes.c - TMA boxes: windows of an image as the tensor memory accelerator reads
- * them.
+/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
+ * accelerator reads.
  *
- * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
- * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
- * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
- * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
- * takes outside of the array with zeros itself; so windows of a padded image are boxes of the image
- * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
- * are axes of the array themselves.
+ * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
+ * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the
+ * axes of its array, and the step of each kernel axis along them. Design: a guard lo <= x <= hi is
+ * an axis of the array with coordinate x - lo, and the hardware fills the part of a box outside of
+ * the array with zeros; so windows of a padded image are boxes of the image at the window's
+ * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
- * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
- * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
- * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
- * zeros there, so that no element that does not exist is multiplied by one that does; where no such
- * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
- * places of an image: a tile then has whole rows of it. */
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
+ * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
+ * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
+ * that no missing element is multiplied by an existing one; where no such block is large enough it
+ * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
+ * image: a tile then has whole rows of it. */
 #include "match_matrix_unit.h"
 
 #include <string.h>

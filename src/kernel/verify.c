@@ -1,5 +1,5 @@
 /* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL.
- * What depends on symbolic sizes and cannot be told for all of them is not checked. */
+ * Conditions on symbolic sizes that cannot be decided for all of them are not checked. */
 #include "ir.h"
 
 static bool tci_kernel_is_empty(const tci_kernel *k)

@@ -1,5 +1,5 @@
-/* kernel/window_overlap.h - overlap of neighbouring windows: which rows of outputs read the same
- * row of an image. */
+/* kernel/window_overlap.h - declares the overlap of neighbouring windows: rows of outputs that
+ * read the same row of an image. */
 #ifndef TCI_KERNEL_WINDOW_OVERLAP_H
 #define TCI_KERNEL_WINDOW_OVERLAP_H
 
