@@ -1,4 +1,4 @@
-/* cpu/cc.h - the system's C compiler, and the processor it compiles for. */
+/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
