@@ -1,11 +1,11 @@
-/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
+/* emit/c_memory.c - defines the memory accesses and lane shuffles of the C dialect (rows of
+ * tci_mem).
  *
- * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
- * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
- * else the dtype itself), and `widen` and `narrow` turn those bits into compute values and back.
- * Partial accesses never touch what lies beyond: masked instructions on AVX-512 and, for 4- and
- * 8-byte elements, on AVX2; elsewhere n is taken apart into powers of two (a loop would be
- * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
+ * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition. Design:
+ * an access has the type of the bits in memory (u16 for f16 and bf16, u8 for bool, else the dtype
+ * itself), and `widen` and `narrow` convert those bits to compute values and back. Partial
+ * accesses stay within n: masked instructions on AVX-512 and, for 4- and 8-byte elements, on AVX2;
+ * elsewhere n is split into powers of two (a loop would become memcpy), or lanes are separate. */
 #include <string.h>
 
 #include "../loop/ir.h"

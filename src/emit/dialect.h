@@ -1,12 +1,12 @@
-/* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
- * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
- * prints their definitions as the file's prelude, dependencies first.
+/* emit/dialect.h - declares what differs between target languages: names of types, prims and
+ * memory accesses. The printer (emit/c_like.c) asks for names; the dialect records the requests
+ * and prints their definitions as the file's prelude, dependencies first.
  *
  * Naming: a value type is tc_<dtype> (lanes 1) or tc_<dtype>x<lanes>, e.g. tc_f32, tc_f32x16; a
- * mask (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's vector
- * width divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it is
- * tc_bool (int 0/1). A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or a
- * macro. */
+ * mask (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's
+ * vector width divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it
+ * is tc_bool (int 0/1). A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or
+ * a macro. */
 #ifndef TCI_EMIT_DIALECT_H
 #define TCI_EMIT_DIALECT_H
 
