@@ -3,14 +3,14 @@
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in the order of p->walk, in blocks along its last axis
  * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
- * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the
- * caller's workspace; nothing is allocated or locked.
+ * blocks). Outer points are independent, so the choice of that axis changes no bit. All state is
+ * in the caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
- * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later ones
- * take in is kept for each step of the class. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are combined at the
+ * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later
+ * elements add is kept for each step of the class. */
 #include <string.h>
 
 #include "linear_ir.h"

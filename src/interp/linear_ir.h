@@ -1,19 +1,19 @@
-/* interp/linear_ir.h - linear IR of the interpreter: a kernel as sections of steps.
+/* interp/linear_ir.h - defines the linear IR of the interpreter: a kernel as sections of steps.
  * interp/prepare.h makes it, interp/execute.c runs it with the loops of interp/vector_ops.c.
- * Private to this room.
+ * Private to interp/.
  *
  * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
  * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
+ * Lanes run along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
  * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
- * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
+ * block. bool values are lane masks, 0 or all ones, as wide as the values they were compared from.
  *
  * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
- * used outside their own section have memory of their own, others share it by liveness; what is
- * read and written without a guard, at a linear address, lies in its operand. */
+ * used outside their own section have memory of their own, others share it by liveness; accesses
+ * without a guard, at a linear address, are inside their operand. */
 #ifndef TCI_INTERP_LINEAR_IR_H
 #define TCI_INTERP_LINEAR_IR_H
 

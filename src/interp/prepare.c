@@ -1,10 +1,10 @@
-/* interp/prepare.c - makes a kernel ready for interpretation.
+/* interp/prepare.c - prepares a kernel for interpretation.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
- * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); from
- * what each node depends on follows the section (or sections) that evaluates it (interp/hoist.c);
- * each section's nodes become steps (interp/linear_ir.c), and values get memory by liveness
- * (interp/value_memory.c). */
+ * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the
+ * dependencies of each node determine the section (or sections) that evaluates it
+ * (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values get memory
+ * by liveness (interp/value_memory.c). */
 #include "prepare.h"
 
 /* Axes along which the stretches of stages differ: a block has one stretch. */

@@ -1,5 +1,5 @@
-/* interp/reductions.c - reductions of an interpreted kernel: what each takes in, how two tuples are
- * joined (ops/combine.h), its accumulators, and the step that folds a block into them. */
+/* interp/reductions.c - prepares the reductions of an interpreted kernel: inputs, combination of
+ * tuples (ops/combine.h), accumulators, and the step that folds a block. */
 #include "prepare.h"
 
 /* ---- nodes ---- */

@@ -1,10 +1,10 @@
-/* interp/reference.c - reference evaluator (test oracle): evaluates a graph node by node, without
- * fusion.
+/* interp/reference.c - evaluates a graph node by node, without fusion: the reference evaluator
+ * (test oracle).
  *
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
- * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
- * output and says which input element it comes from. No fusion, no index algebra, no sharing with
- * the kernel path but the scalar prims and the dtype conversions.
+ * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
+ * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
+ * with the kernel path except the scalar prims and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
  * Composites are direct formulas in double in both modes, as their promise is an error bound and

@@ -1,9 +1,9 @@
-/* interp/vector_ops.c - vector operations of the interpreter: one loop over a block per BASE prim
- * and dtype.
+/* interp/vector_ops.c - implements the vector operations of the interpreter: one loop over a block
+ * per BASE prim and dtype.
  *
  * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
- * 64-byte group of equal elements and advances by nothing, so each loop exists once, not once per
- * mix. Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
+ * 64-byte group of equal elements with stride 0, so each loop exists once, not once per mix. There
+ * are two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
  * past the end compute garbage that nobody reads); all operands have the same element size. ELEM
  * loops work on the exact count of elements.
  *
