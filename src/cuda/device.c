@@ -1,11 +1,11 @@
-/* cuda/device.c - see cuda/device.h: opens devices, and enters and leaves their contexts.
+/* cuda/device.c - opens GPUs, and enters and leaves their contexts (cuda/device.h).
  *
- * In: numbers of devices. Out: open ones, with what the driver tells of them.
+ * In: device numbers. Out: opened devices, with their properties from the driver.
  *
- * The calling thread may have another context current (the host uses CUDA as well, and there are
- * several devices): every call of the seam makes its device's current and then again what was, also
- * where it fails. So the host's streams, allocations and errors stay its own.
- * After a fork the child has no device: every call says so, and none reaches the driver. */
+ * The calling thread may have another context current (the host uses CUDA as well, or there are
+ * several devices): every call of the backend interface makes its device's context current and
+ * restores the previous one, also on failure. So the host's streams, allocations and errors stay
+ * its own. After a fork the child has no device: every call fails, and none reaches the driver. */
 #include "device.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* cuda/device.h - the GPUs of this process: their contexts, functions of modules, last errors. */
+/* cuda/device.h - declares the GPUs of this process: contexts, functions of modules, errors. */
 #ifndef TCI_CUDA_DEVICE_H
 #define TCI_CUDA_DEVICE_H
 

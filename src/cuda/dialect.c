@@ -1,25 +1,25 @@
-/* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
+/* cuda/dialect.c - implements the CUDA dialect: one block of threads is one wide vector machine.
  *
  * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
  * Out: definitions for NVRTC, without any #include.
  *
- * The one idea: a vector of T * q lanes is spread over the T threads of a block, q neighbouring
- * lanes each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses join.
- * Lane i belongs to thread i / q. Whatever is not a vector is computed by all threads alike, so
- * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
- * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
+ * Design: a vector of T * q lanes is spread over the T threads of a block, q neighbouring lanes
+ * each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses coalesce.
+ * Lane i belongs to thread i / q. Scalars are computed by all threads alike, so control flow is
+ * uniform in the block and any statement may contain a barrier. Scalar code is that of the C
+ * dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane i +
- * h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by other
- * threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL). Cards
- * begin blocks in the order of their numbers, which no manual promises, and run them to their end,
- * so none waits for one that has no place; words are read and written past the caches of a
- * processor (volatile).
+ * Lanes communicate in four operations: LANE (one lane to all), HIGH_HALF and its like (lane i
+ * reads lane i + h), BELOW (h lanes read the last of the h before) and BARRIER (local arrays may
+ * be read by other threads than wrote them). Blocks communicate by AWAIT, which waits for the
+ * signal of an earlier block (TELL). GPUs start blocks in the order of their numbers, which no
+ * manual promises, and run them to completion, so none waits for one that is not scheduled; words
+ * bypass the L1 cache (volatile).
  *
- * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
- * one; those of one warp are all there or none is. Threads are counted from the vector's first
- * then, and lanes meet inside the vector: definitions for that have the number of its threads in
- * their name. */
+ * A block may also hold several vectors, each in the threads of a warp or of a part of one; those
+ * of one warp are all active or none is. Threads are then counted from the vector's first one, and
+ * lanes communicate inside the vector: such definitions have the number of its threads in their
+ * name. */
 #include <string.h>
 
 #include "../emit/c_spell.h"

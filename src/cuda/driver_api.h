@@ -1,5 +1,5 @@
-/* cuda/driver_api.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
- * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
+/* cuda/driver_api.h - declares the CUDA driver and NVRTC as tables of functions, opened at run
+ * time: no CUDA headers. Names and values: CUDA 13 driver API reference. */
 #ifndef TCI_CUDA_DRIVER_API_H
 #define TCI_CUDA_DRIVER_API_H
 

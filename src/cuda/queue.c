@@ -1,12 +1,12 @@
-/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
+/* cuda/queue.c - implements streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
- * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
- * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
- * after, launched by one driver call; a long one is several of them, one behind the other.
+ * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
+ * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its
+ * dependencies, launched by one driver call; a long one is several graphs, one after the other.
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
- * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
- * when the queue was waited for. */
+ * host memory that the device maps (host_alloc), one word per launch; it can be read after the
+ * queue was waited for. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,32 +1,32 @@
-/* cuda/wgmma.c - CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp, consumer warps,
- * mbarrier pipeline. In three layers:
+/* cuda/wgmma.c - writes the CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp,
+ * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
  *               define TC_NO_PTX and these names
  *   templates   of the prelude, tc_matrix_load and tc_matrix_multiply: the producer and the
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
- *   kernel      its class S, the split into roles, and the epilogue around the hole
+ *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
- * 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m
- * or n; else a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the
- * other.
+ * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
+ * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
+ * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * consecutive.
  *
- * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
- * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
- * 16 elements, 8 of f32 or 32 bytes; so many further are 32 bytes along k, else 16 rows.
+ * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
+ * between groups of eight rows in 32-45, 1 << 62 for this swizzle. An instruction takes 32 bytes
+ * of k, 16 elements, 8 of f32 or 32 bytes; the next ones are 32 bytes further along k, else 16
+ * rows.
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
- * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
- * once. Not as a release of the cluster: no thread wrote what is ordered here, and a fence of the
- * whole device for each step takes longer than its products. A block's loader stays until its last
- * stages were freed, so that nothing arrives at a block that has ended.
+ * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
+ * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
+ * fence of the whole device per step takes longer than its products. A block's producer stays
+ * until its last stages were freed, so that nothing arrives at a block that has exited.
  *
- * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, of blocks that
- * share, one of each consumer of both; a buffer is written only when the one who filled it before
- * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
- * ways. */
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
+ * share, one of each consumer of both; a buffer is written only after its previous contents were
+ * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
 #include "wgmma.h"
 
 #include <string.h>

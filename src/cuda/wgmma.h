@@ -1,5 +1,5 @@
-/* cuda/wgmma.h - CUDA text of WGMMA GEMM: the main loop; and the facts of such a kernel that a
- * module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma.h - declares the CUDA text of WGMMA GEMM: the main loop; and the properties of such a
+ * kernel that a module stores, so that they are known wherever the cubin comes from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 

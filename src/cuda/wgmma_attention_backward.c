@@ -1,29 +1,29 @@
-/* cuda/wgmma_attention_backward.c - see cuda/wgmma_attention_backward.h. The text of the main loop,
- * in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
+/* cuda/wgmma_attention_backward.c - writes the CUDA text of attention's gradients on WGMMA: the
+ * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
  *
- * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
- * the next one's, a ring of both factors of steps, values of their queries, what is left of the
- * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first, and
- * where consumers leave sums in turns one for the turn of each. All factors lie in slabs of 64
- * elements, a row for each row or step: so they lie for the first products, and the steps, turned,
- * for the last ones, whose leading offset is a slab.
+ * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
+ * the next one's, a ring of both operands of steps, values of their queries, the final sums,
+ * barriers: for each slot one for full and one for empty, the rows' first, and one for the turn of
+ * each consumer if they store sums in turns. All operands are in slabs of 64 elements, a row for
+ * each row or step: the layout of the first products and, transposed, of the steps in the last
+ * ones, whose leading offset is a slab.
  *
- * Element i of a thread's pairs is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step
- * 8 * (i / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are the registers that the last
- * products take their first factor from, as they stand.
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
+ * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
+ * products' first operand.
  *
- * A step: both first products are issued; weights are made of the first while the second runs, the
- * product that takes them is issued, changes are made while that one runs, and theirs is issued.
- * Nothing waits for these but the scores of the next step. Two consumers keep the unit busy: while
- * one makes pairs the other multiplies. Sums o0 are those of changes and the steps of the first
- * product, o1 those of weights and the steps of the second one. `changes` and `weighs` say which of
- * them there are; without changes the second product is not made, and has no rows.
+ * A step: both first products are issued; weights are computed from the first while the second
+ * runs, the product that takes them is issued, score gradients are computed while that one runs,
+ * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
+ * tensor cores busy: while one computes scores the other multiplies. Sums o0 are those of score
+ * gradients and the steps of the first product, o1 those of weights and the steps of the second
+ * one. `changes` and `weighs` say which of them exist; without `changes` the second product is
+ * omitted and has no rows.
  *
- * Where keys are cut off and the one score of these is -inf, so that their weights are 0 whatever
- * else is in a row, the steps that no row of a tile has a part in are left out. Tiles are handed
- * out longest first.
+ * If keys are cut off with the score -inf, so that their weights are 0 in any row, the steps that
+ * no row of a tile sees are skipped. Tiles are assigned longest first.
  *
- * Invariants: as in cuda/wgmma_attention.c. Steps behind the last one are zeros in shared memory;
+ * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
  * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
 #include "wgmma_attention_backward.h"
 

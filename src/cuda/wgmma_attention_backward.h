@@ -1,4 +1,5 @@
-/* cuda/wgmma_attention_backward.h - CUDA text of attention's gradients on WGMMA: the main loop. */
+/* cuda/wgmma_attention_backward.h - declares CUDA text of attention gradients on WGMMA: the main
+ * loop. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
