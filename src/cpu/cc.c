@@ -251,8 +251,8 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.cancel = build->cancel;
 }
 
-/* The other processes run beside the first, each from a thread that lives as long as it does; one
- * that has no thread runs when the first has ended. */
+/* The other processes run in parallel with the first, each from a thread that lives as long as it
+ * does; one without a thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {

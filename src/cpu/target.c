@@ -67,8 +67,8 @@ static bool tci_cpu_takes_pairs(void)
     return (a & TCI_CPU_PAIRS) != 0;
 }
 
-/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
- * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if this process may multiply pairs of bf16, and that is profitable. With AMX present it is
+ * slower than multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
     unsigned a, c, d;
@@ -126,7 +126,7 @@ static bool tci_cpu_has_tiles(void)
            syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
 
-/* Does the unit take bytes too (AMX, int8)? */
+/* True if AMX takes bytes too (AMX-INT8). */
 static bool tci_cpu_has_byte_tiles(void)
 {
     unsigned a, c, d;

@@ -130,7 +130,7 @@ static int tci_cuda_attribute(int which, int device)
     return tci_cuda.cu->device_attribute(&value, which, device) ? 0 : TCI_MAX(value, 0);
 }
 
-/* What the driver tells of the device; what it does not tell stays 0. */
+/* The driver's properties of the device; unknown ones stay 0. */
 static void tci_cuda_machine(int device, tc_machine *m)
 {
     enum {                           /* CU_DEVICE_ATTRIBUTE_... */
@@ -155,10 +155,10 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps; on Hopper for what its matrix units do not take (cuda/wgmma.c). Operations
- * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
- * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
- * have other units too, as A100. f64 is no faster than by threads but on the large ones. */
+/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma.c). f16
+ * multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
+ * (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer GPUs, which have other units too,
+ * as A100. f64 is no faster than on SIMT threads except on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)
 {
     bool hopper = capability / 10 == 9, large = capability == 80 || capability / 10 == 10;

@@ -106,7 +106,7 @@ typedef struct tci_nvrtc {
 } tci_nvrtc;
 #undef TCI_ROW
 
-/* A fork finds the lock of this room free. */
+/* A fork finds the lock of this file free. */
 TCI_FN void tci_cu_keep_over_fork(void);
 /* Process lifetime, opened at the first call; NULL: *why says why. Both from any thread. */
 TCI_FN const tci_cu *tci_cu_get(const char **why);

@@ -62,7 +62,7 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after;    /* room for the launches of a round */
+    void **nodes, **after;    /* an entry for each launch of an iteration */
     unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 

@@ -90,7 +90,7 @@ static void *tci_nvrtc_run(void *arg)
     return NULL;
 }
 
-/* Kept sources lie beside the outputs, as the C compiler's do. */
+/* Kept sources are next to the outputs, as the C compiler's are. */
 static void tci_nvrtc_keep(const tc_build *build, int i)
 {
     char path[600];

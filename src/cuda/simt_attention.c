@@ -24,7 +24,7 @@
 
 /* ---- the prelude ---- */
 
-/* Copies of 16 bytes that go on by themselves, in groups; older cards wait for each. */
+/* Asynchronous copies of 16 bytes, in groups; older GPUs wait for each. */
 static const char tci_cuda_flash_copies[] =
     "#ifndef TC_NO_PTX\n#if __CUDA_ARCH__ >= 800\n"
     "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
@@ -41,8 +41,8 @@ static const char tci_cuda_flash_copies[] =
     "template <int n> TC_I void tc_copies_wait() {}\n"
     "#endif\n#endif\n";
 
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once lie at a
- * multiple of four; turned: rows lie together. */
+/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
+ * multiple of four; turned: rows are contiguous. */
 static const char tci_cuda_flash_loading[] =
     "template <class S> TC_I int tc_flash_thread() {\n"
     "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"

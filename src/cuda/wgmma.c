@@ -695,9 +695,9 @@ static void tci_cuda_wgmma_class(tci_str *out, const char *symbol, const tci_mat
     tci_str_add(out, "};\n");
 }
 
-/* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
- * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
- * tiles. */
+/* The parts before the epilogue slot. Twelve warps leave each thread the 168 registers that
+ * multiplying takes; of sixteen, those that multiply have these from the others, and more of twelve
+ * in wide tiles. */
 static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
@@ -722,9 +722,9 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
                    loader, symbol, symbol);
 }
 
-/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
- * what nothing is left behind any more; one may be a tile ahead of the other, which
- * a parity does not tell, so they wait until all have left their last sums. */
+/* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
+ * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last sums. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;

@@ -28,8 +28,8 @@ TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
 TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
-/* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
- * or to the hole for rows; and the end. */
+/* The kernel up to its operands; from there to block i for scores, and after it, up to the next or
+ * to the epilogue slot for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
 TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i);

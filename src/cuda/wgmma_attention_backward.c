@@ -494,7 +494,7 @@ static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
+/* Stores the sums of last product i, and takes a warp's rows of them up to the epilogue slot. */
 static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];

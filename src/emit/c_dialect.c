@@ -498,9 +498,9 @@ static const char *tci_c_dialect_constant(tci_dialect *d, tc_dtype t, tci_value 
     return v.i == INT32_MIN ? "(-2147483647 - 1)" : tci_scratch_printf(d->s, "(%d)", (int)v.i);
 }
 
-/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
- * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the loop behind it is written out n
- * times by the compiler, which takes less of its time than as many copies of the text. */
+/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins with gcc's, with clang's names.
+ * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the compiler unrolls the loop after it
+ * n times, which takes less of its time than as many copies of the text. */
 static void tci_c_dialect_prelude(tci_dialect *d, tci_str *out)
 {
     tci_c_dialect *cd = d->state;

@@ -581,9 +581,9 @@ static void tci_c_dialect_define_index(tci_c_dialect_env *e, tci_mem m)
            "    }\n    return i;\n}");
 }
 
-/* Sums of products of integers. $1 says whether these lanes have the instructions, $4 whether there
- * is VNNI, which also a compiler that was told so says. Of it gcc makes better code of its builtins
- * than of an assembler's text, of the features $2, which $3 encodes as. */
+/* Sums of products of integers. $1 tests if these lanes have the instructions, $4 if there is VNNI,
+ * also in a compiler that was only given the flag. For VNNI gcc makes better code from its builtins
+ * than from inline assembly, of the features $2, which $3 encodes as. */
 static const char tci_c_dialect_int_pairs[] =
     "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
     "#pragma GCC target(\"$2\")\n"

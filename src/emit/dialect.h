@@ -32,13 +32,13 @@ struct tci_dialect {
     /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
-    /* The function's signature (where l->is_member of one that only others call) and its opening
+    /* The function's signature (with l->is_member of one that only others call) and its opening
      * brace; `bufs`, `lits`, `fault`, `task_begin` and `task_end` are in scope after it. n_words:
-     * that `lits` has. Of a skeleton (l->matrix): its main loop up to the hole, where the
-     * operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
+     * the number in `lits`. For a template (l->matrix): its main loop up to the epilogue slot,
+     * where the operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-    /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
-     * the function's own statements. */
+    /* For a template with blocks for scores: the text before block i and after it, all before the
+     * function's own statements. */
     void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
@@ -57,7 +57,7 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
-/* emit/grouped_launch.c: that of a joint, with those of its members. */
+/* emit/grouped_launch.c: that of a merged kernel, with those of its members. */
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                            const char *symbol);
 /* emit/grouped_launch.c: that of a fused loop, with those of its members. */

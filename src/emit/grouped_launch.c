@@ -157,7 +157,7 @@ static void tci_emit_fused_loop_barrier(const tci_emit_fused_loop_text *x, int d
     }
 }
 
-/* A row of a carry to its cell, or a cell to the row. */
+/* A row of a carry to its local scalars, or these to the row. */
 static void tci_emit_fused_loop_move(const tci_emit_fused_loop_text *x, const tci_kplace *row,
                                      int cell, bool loads, int depth)
 {

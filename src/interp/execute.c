@@ -200,7 +200,8 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
     *to = TCI_MAX(TCI_MIN(*to, past), *from);
 }
 
-/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] tells lane by lane. */
+/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] decides lane by
+ * lane. */
 static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from,
                             int64_t *to)
 {
@@ -773,7 +774,7 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
     }
 }
 
-/* The accumulator takes the place of what n totals from number `first` on come to. */
+/* The accumulator becomes the reduction of n totals from number `first` on. */
 static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t first, int64_t n)
 {
     const int bytes = r->bytes[0];
@@ -787,7 +788,7 @@ static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t f
     tci_exec_join_lanes(e, r);
 }
 
-/* The accumulator has the total of its part, and gets what those before come to. */
+/* The accumulator has the total of its part, and gets the prefix total of the preceding ones. */
 static void tci_exec_earlier(tci_exec *e, const tci_interp_red *r)
 {
     const int bytes = r->bytes[0];

@@ -164,8 +164,8 @@ typedef struct tci_interp_red {
      * block, and `acc` groups of one element each: first the last result so far, then for
      * h = TCI_VLANES, 2 TCI_VLANES ... what the last of h elements has taken in, for those above */
     int32_t scan;
-    /* of what is earlier: the outer axes from parts_axis on count the parts of a row, which come in
-     * groups, and `totals` has the totals so far of both, and room for one value; -1: it is not */
+    /* EARLIER: the outer axes from parts_axis on count the parts of a row, which are in groups, and
+     * `totals` has the totals so far of both, and space for one value; -1: it is not */
     int32_t parts_axis, totals;
     int64_t parts, group;
     int32_t split;     /* products of a part (class SPLIT), 0: one chain */
@@ -201,7 +201,7 @@ typedef struct tci_interp_member {
 } tci_interp_member;
 
 /* Of a fused loop (interp/fused_loop.c): all its numbers are known. In the workspace: cell i at
- * cell_at[i], room for the operands of a member, and the members' workspace. */
+ * cell_at[i], the operands of a member, and the members' workspace. */
 typedef struct tci_interp_rounds {
     tci_kloop of;
     int64_t *cell_at;
@@ -210,7 +210,7 @@ typedef struct tci_interp_rounds {
 
 struct tci_interp {
     tci_scratch s; /* owns all of it */
-    /* of a joint or a fused loop, which has no more but `loop`; and an end */
+    /* of a merged kernel or a fused loop, which only has `loop` in addition; and an end */
     tci_interp_member *members;
     int n_members;
     const tci_interp_rounds *loop; /* NULL: it is none */

@@ -92,8 +92,8 @@ static void tci_prep_shape(tci_prep *b)
     }
 }
 
-/* Points per task: some thousand elements, and whole blocks where that leaves enough tasks; of
- * parts that need what the earlier ones come to, a row. */
+/* Points per task: some thousand elements, and whole blocks if that leaves enough tasks; a row, if
+ * parts need the prefix totals of earlier ones. */
 static void tci_prep_grain(tci_interp *p, const tci_kernel *k)
 {
     int64_t work = 1;

@@ -188,7 +188,7 @@ static void tci_prep_single(tci_prep *b, tci_interp_red *r, int red)
 }
 
 /* Products of a part in the classes of matrix units, which have no one order: 0, all, unless a test
- * sets it to tell these classes from others by their bits. */
+ * sets it to distinguish these classes from others by their bits. */
 #ifdef TCI_TEST_ALLOC
 int32_t tci_interp_unit_part;
 #else

@@ -183,7 +183,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
 /* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
 #define TCI_IP_EXTREME(T, I, cmp) TCI_IP_PICK(I, (x cmp y) | (x != x), x, y)
 
-/* Where x86 has an instruction that GNU C cannot spell. */
+/* Where x86 has an instruction that GNU C cannot express. */
 #define TCI_IP_AVX2_ROWS(X)                                                                        \
     X(FMA, ternary, f32, __builtin_ia32_vfmaddps256(x, y, z))                                      \
     X(FMA, ternary, f64, __builtin_ia32_vfmaddpd256(x, y, z))                                      \

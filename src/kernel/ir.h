@@ -271,18 +271,18 @@ typedef struct tci_kaxis {
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
-/* ---- fused loops ----
- * The kernel of a whole repetition (plan/loop_in_kernel.c). A task is a round, and one thread (or
- * block of threads) does the tasks in order; in each round the members run one after the other,
- * but for the first n_enter, which set the carries before round 0. Cells are memory of the
- * function: temporaries of a round, and carries small enough for registers. */
+/* ---- fused loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an iteration,
+ * and one thread (or thread block) runs the tasks in order; in each iteration the members run one
+ * after the other, except the first n_enter, which set the carries before iteration 0. Cells are
+ * local scalars of the function: temporaries of an iteration, and carries small enough for
+ * registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN, /* or so far in odd rounds alone, */
     TCI_STEP_ANEW  /* in the odd rounds of a call */
 } tci_kstep;
 typedef struct tci_kplace { /* where an operand of a member is */
-    int32_t base;           /* an operand of the loop; ~c: cell c */
+    int32_t base;           /* an operand of the loop; ~c: local scalar (cell) c */
     uint8_t step;           /* tci_kstep */
     tci_dim offset;         /* bytes from the base in round 0 */
     tci_dim by;
@@ -292,9 +292,9 @@ typedef struct tci_kcell {
     int64_t n;
 } tci_kcell;
 /* A carry. With cells (of equal size) the members read `cell` and write `next`; it is loaded from
- * row `from` when a call begins. WALK: each round stores what it wrote in row `to` as well; else
- * the call stores it when it ends, where a next call loads it. Without cells (-1) the members use
- * the rows in place, and a carry of ANEW is copied to row `from` after an odd number of rounds. */
+ * row `from` when a call starts. WALK: each iteration also stores its result in row `to`; else the
+ * call stores it when it ends, where a next call loads it. Without cells (-1) the members use the
+ * rows in place, and a carry of ANEW is copied to row `from` after an odd number of iterations. */
 typedef struct tci_kcarry {
     tci_kplace from, to;
     int32_t cell, next;
@@ -303,7 +303,8 @@ typedef struct tci_kcarry {
 typedef struct tci_kloop {
     tci_dim rounds;
     int32_t n_enter;
-    int32_t stops; /* the carry, a bool in a cell, that must hold for another round; -1: none */
+    int32_t stops; /* the carry, a bool in a cell, that must be true for another iteration; -1:
+                    * none */
     tci_kplace *places;
     int n_places; /* of the operands of all members, in order */
     tci_kcell *cells;
@@ -338,7 +339,7 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
-    /* of a joint, or a fused loop; equal ones are one pointer */
+    /* of a merged kernel, or a fused loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
     const tci_kloop *loop;        /* of a fused loop; NULL: it is none */
@@ -390,7 +391,7 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
 TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
-/* The first member of a joint or loop that is the same kernel as member i. */
+/* The first member of a merged kernel or loop that is the same kernel as member i. */
 TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
 /* The reduction that is of what is EARLIER; NULL: outer points need nothing of each other. And the
  * parts of each row of its. */

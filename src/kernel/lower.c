@@ -518,8 +518,8 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
     return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
-/* The index of axes [first, last) of a tensor from the offset among them, which lies inside: so of
- * the first of them no remainder is left, which a symbolic size does not tell. */
+/* The index of axes [first, last) of a tensor from the offset among them, which is in range: so the
+ * first of them needs no remainder, which a symbolic size could not prove. */
 static void tci_lower_unflatten(tci_lower *l, const tci_dim *shape, int first, int last, int flat,
                                 int *idx)
 {
@@ -941,7 +941,7 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
 /* An element of a list, known to lie in [0, most]. */
 static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
 {
-    const int idx[2] = {at, -1}; /* room for one more, as every index has */
+    const int idx[2] = {at, -1}; /* plus one more, as every index has */
     int value = tci_lower_convert(l->k, tci_lower_value(l, list, idx, 0), TC_I64);
     return tci_kx_value(l->k, value, 0, most);
 }
@@ -962,7 +962,7 @@ TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const
     return put;
 }
 
-/* Where an element stands. More than a word may tell is a row, and its column. */
+/* The position of an element. If one word cannot hold it, it is a row and its column. */
 static void tci_lower_place(tci_lower *l, const tci_lower_frame *f, tci_random_place *at)
 {
     const tci_node *n = f->node;

@@ -34,8 +34,8 @@ enum {
     TCI_GATHER_FEW = 2,        /* or so few of one side: of rows whatever else there is, where the
                                * columns' factor lies along products */
     TCI_PER_POINT_SHORT = 128, /* columns; below it a thread per point (loop/thread_per_point.c) */
-    TCI_WINDOW_FEW = 32,   /* filter taps that one thread sums (loop/simt_short_reduction.c) */
-    TCI_WINDOW_CHAIN = 512 /* and of a gradient of filters */
+    TCI_WINDOW_FEW = 32,       /* filter taps that one thread sums (loop/simt_short_reduction.c) */
+    TCI_WINDOW_CHAIN = 512     /* and of a gradient of filters */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on

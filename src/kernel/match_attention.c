@@ -159,7 +159,7 @@ static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
     return fits;
 }
 
-/* Scores, powers and stores as above; sets x->score and *power. */
+/* Scores, exponentials and stores as above; sets x->score and *power. */
 static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
 {
     x->score = k->reds[TCI_ATTENTION_MOST].in[0];
@@ -174,8 +174,8 @@ static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int 
     return fits && tci_attention_has_stores(k, x);
 }
 
-/* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
- * they are kept? */
+/* True if `inst`, an operand of the second product, is the weights made of the exponentials,
+ * rounded to t there or where they are kept. */
 static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
 {
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];

@@ -89,8 +89,8 @@ static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
 
 /* ---- the values ---- */
 
-/* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
- * and through what is kept before it. */
+/* The value of an element of kept reduction r, without a rounding to t, which *rounds reports, and
+ * without the reductions that keep it before. */
 static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
 {
     const tci_kernel *k = f->k;
@@ -443,7 +443,7 @@ TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
     bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
-                machine.matrix_units > 0; /* by threads, beside products of pairs there */
+                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
            tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));

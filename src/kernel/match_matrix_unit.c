@@ -239,7 +239,7 @@ static bool tci_matrix_is_whole(int64_t size)
     return size % TCI_MATRIX_WHOLE == 0;
 }
 
-/* A CPU's unit: vectors beside it that have a lane for each column of a register. */
+/* AMX: the CPU's vectors have a lane for each column of a tile register. */
 static bool tci_matrix_has_registers(const tci_kernel *k, tci_machine machine)
 {
     bool fits = machine.matrix_units > 0 && machine.block_threads == 0 && machine.has_work &&
@@ -450,7 +450,7 @@ static double tci_matrix_points(const tci_kernel *k, int own, int other, bool al
     return points;
 }
 
-/* Are both factors what the unit multiplies? */
+/* True if the matrix unit multiplies both operands. */
 static bool tci_matrix_are_packed(const tci_kernel *k, const tci_kred *red, tci_machine machine)
 {
     int8_t *known = TCI_NEW_ARRAY(k->s, int8_t, k->n_insts + 1);

@@ -9,7 +9,8 @@
 enum {
     TCI_MATRIX_BATCH = 4,       /* batch axes at most, */
     TCI_MATRIX_PLAIN_BATCH = 3, /* of matrices, where each is an axis of a box: it has five */
-    TCI_MATRIX_REGISTER = 64,   /* bytes of a row of a CPU's unit, and of the vectors beside it */
+    TCI_MATRIX_REGISTER = 64,   /* bytes of a row of an AMX tile register, and of the CPU's
+                                 * vectors */
     TCI_MATRIX_TILE_ROWS = 128, /* of a tile that any product may have on a GPU */
     TCI_MATRIX_TILE_COLUMNS = 64,
     TCI_MATRIX_LINE = 128, /* bytes of k, or of another axis, that a GPU's unit reads */
@@ -69,7 +70,8 @@ typedef struct tci_matrix {
     int8_t staged; /* as this dtype */
     int32_t consumers, sub_rows, last_warps, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t own_columns; /* of the result: columns, or fewer: whole rows of an image */
-    int32_t chunks;      /* of its columns that the hole takes one by one; 1 where y_axis >= 0 */
+    int32_t chunks;      /* of its columns that the epilogue takes one by one; 1 where y_axis >=
+                          * 0 */
     int32_t lanes;       /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */

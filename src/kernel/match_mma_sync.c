@@ -62,8 +62,8 @@ TCI_FN bool tci_gemm_kernel_find(const tci_kernel *k, tci_gemm_kernel_sides *p)
 
 /* ---- the units of warps ---- */
 
-/* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
- * before it? */
+/* True if the value of an instruction is certain to be one of that 16-bit dtype; `is` has the
+ * answers for those before it. */
 static bool tci_gemm_kernel_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -106,8 +106,9 @@ static tc_dtype tci_gemm_kernel_dtype(const tci_kernel *k, const tci_gemm_kernel
 
 enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
 
-/* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
- * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
+/* The bytes that hold all values of an instruction of integers; `fits` has the answers for those
+ * before it. A cast to unsigned keeps no number below zero, but, where sums are so as well, their
+ * last bits. */
 static int tci_gemm_kernel_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -162,7 +163,7 @@ static void tci_gemm_kernel_is_of_floats(const tci_kernel *k, const tci_gemm_ker
     unit->is_exact = false;
 }
 
-/* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
+/* The unit that it needs, a bit of tc_warp_unit; 0: there is none. */
 static int tci_mma_sync_unit_of(const tci_kernel *k, const tci_machine *machine,
                                 const tci_gemm_kernel_sides *p, tci_mma_sync_unit *unit)
 {

@@ -172,8 +172,9 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
- * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+ * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
+ * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {

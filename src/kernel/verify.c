@@ -33,7 +33,7 @@ static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
     }
 }
 
-/* Where x lies inside the operand for the whole domain, as far as its range tells. */
+/* True if x is inside the operand for the whole domain, by its range. */
 static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x, int operand)
 {
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
@@ -389,7 +389,7 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     }
 }
 
-/* Operands and literals are the members', none of which is a joint. */
+/* Operands and literals are the members', none of which is a merged kernel. */
 static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
 {
     int operand = 0, literals = 0;
@@ -430,8 +430,8 @@ static void tci_kernel_verify_carry(tci_scratch *s, const tci_kernel *k, const t
     }
 }
 
-/* Members are kernels or fused loops; each of their operands has a place, which is an output of the
- * loop, or a cell, where the member writes. */
+/* Members are kernels or fused loops; each of their operands has a buffer, which is an output of
+ * the loop, or a cell, if the member writes it. */
 static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
 {
     const tci_kloop *loop = k->loop;

@@ -768,9 +768,9 @@ static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tc
     return st;
 }
 
-/* A store of what a row that threads share has one of: the thread of its first lane does it, so
- * that what it reads there is what was there before (plan/memory.c). In a skeleton each has its
- * own. */
+/* A store of a value that a row has once and its threads share: the thread of its first lane does
+ * it, so that a load there still reads the old value (plan/memory.c). In a kernel template each
+ * thread has its own. */
 static bool tci_access_is_of_row(const tci_build *b)
 {
     return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;

@@ -110,7 +110,7 @@ TCI_FN void tci_amx_add(tci_build *b, const tci_gemm *p, int sums, int rows, int
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* Binds axis to `at`, after which `room` more points exist. */
+/* Binds axis to `at`, after which at least `room` more points exist. */
 static void tci_amx_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
 {
     int64_t last = tci_kernel_known(b->k, axis) - 1 - room + (vector ? TCI_AMX_SIDE - 1 : 0);

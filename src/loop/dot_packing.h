@@ -7,7 +7,8 @@
 
 /* What a point is, of elements of dtype t that hold so many. */
 TCI_FN tc_dtype tci_dot_pack_dtype(tc_dtype t, int points);
-/* Are the points of an element evaluated together, rather than each and put beside those before? */
+/* True if the points of an element are evaluated together, not each alone and merged with those
+ * before. */
 TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p);
 /* Are all points of the inner axes behind the cut one, of a few places of that, packed at once? */
 TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p);

@@ -45,7 +45,7 @@ static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
     tci_lopen open;
-    for (int i = 0; i < n; i++) { /* the unit begins with these */
+    for (int i = 0; i < n; i++) { /* AMX starts from these */
         acc[i] = s->p->on_unit ? tci_stage_accumulator(b, red, b->l->lanes)
                                : tci_stage_total(b, red, b->l->lanes);
     }

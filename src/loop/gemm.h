@@ -26,8 +26,8 @@ typedef struct tci_gemm {
     tci_gemm_side of_rows, of_columns;
     int vec_axis, row_axis; /* the last ones of the two */
     int unroll;             /* vectors of a tile */
-    int64_t columns;        /* of a block, a multiple of a tile's; where the size is not known, all
-                               tiles are whole, and rows that are kept have room for them */
+    int64_t columns;        /* of a block, a multiple of a tile's; if the size is symbolic, all
+                             * tiles are whole, and kept rows are padded to them */
     /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
      * have base rows but the last, which is cut into smaller ones. */
     tci_dim n_tiles;

@@ -587,8 +587,9 @@ static bool tci_row_fits(const tci_query *a, const int64_t *n)
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Few threads do once what each of them does, and join less; but the row takes no more of their
- * registers than leave room for other rows, if it need not. */
+/* With few threads, work done once per thread is done less often, and fewer lanes are combined; but
+ * the row takes at most as many of their registers as leave space for other rows, unless it
+ * must. */
 static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;

@@ -7,7 +7,7 @@
 
 #include "schedule_kind.h"
 
-/* True if the rooms of src/tc_blocks.h are part of this build. */
+/* True if the files of src/tc_blocks.h are part of this build. */
 TCI_FN bool tci_blocks_are_joined(void);
 /* The forms of blocks of threads, and of their warps (loop/mma_gemm.c); each ends with NULL. */
 TCI_FN const tci_form *const *tci_block_forms(void);

@@ -49,7 +49,7 @@ static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, 
     }
 }
 
-/* Where a skeleton's main loop stands on an axis. */
+/* The position of a template's main loop on an axis. */
 static tci_lnarrow_range tci_lnarrow_given(const tci_matrix *x, int axis)
 {
     int64_t size = axis == x->m_axis ? x->m : axis == x->n_axis ? x->n : 0;

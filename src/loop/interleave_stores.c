@@ -25,7 +25,7 @@ TCI_FN int tci_interleave_axis(const tci_kernel *k, int vec_axis)
     return found;
 }
 
-/* n vectors, `step` apart, as they lie together: out[0] .. out[n - 1]. */
+/* n vectors, `step` apart, interleaved to contiguous ones: out[0] .. out[n - 1]. */
 static void tci_interleave_vectors(tci_build *b, const int *v, int n, int step, int *out)
 {
     int halves[2][TCI_INTERLEAVE_MOST];

@@ -204,7 +204,7 @@ TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 /* One vector of two whose blocks of h lanes are exchanged: SWAP_LOW or SWAP_HIGH; or whose lanes
- * take turns: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
+ * are interleaved: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
 TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
 TCI_FN int tci_build_access(tci_build *b, int inst); /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;

@@ -274,7 +274,8 @@ static tci_lin tci_gemm_panel_at(tci_gemm_state *s, tci_lin at)
     return tci_lin_plus(base, turned ? -1 : 0); /* the odd point lies first */
 }
 
-/* The same of a size that is not known: all are whole, for which panels and kept rows have room. */
+/* The same for a symbolic size: all tiles are whole, and panels and kept rows are padded to
+ * them. */
 static void tci_gemm_open_vectors(tci_gemm_state *s, tci_lin at, const tci_bind **vecs)
 {
     tci_build *b = s->b;

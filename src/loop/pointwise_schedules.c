@@ -29,7 +29,7 @@ enum {
     TCI_MAP_PAIRED = 16,      /* vectors for each processor from which blocks take two */
     TCI_MAP_APART = 2,        /* times as long for phases that are stored one by one */
     TCI_MAP_STEP_FLOPS = 6,   /* of a point, for which a vector takes a step longer */
-    TCI_MAP_SHORT_ROW = 4096, /* bytes of a row in which its order of rows tells */
+    TCI_MAP_SHORT_ROW = 4096, /* bytes of a row up to which its order of rows matters */
     TCI_MAP_FAR_STEP = 1024,  /* bytes between rows of which no neighbour is at hand */
     TCI_MAP_NEAR = 2,         /* times as near as those are neighbours */
     TCI_MAP_ROWS = 16,
@@ -39,7 +39,7 @@ enum { TCI_SHORT_THREADS, TCI_SHORT_ROWS };
 enum { TCI_SHORT_BLOCK = 128, TCI_SHORT_MOST = 3 }; /* threads of all rows; candidates */
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
-/* Further from what has served best, by factors of two: so much dearer. */
+/* Cost of distance from the best known size, per factor of two. */
 static double tci_map_distance_factor(int64_t n, int64_t best)
 {
     double times = n > best ? (double)n / (double)best : (double)best / (double)n;

@@ -9,7 +9,7 @@
 #include "outer_tile.h"
 #include "vectorize.h"
 
-enum { TCI_KEEP_TILE = 2 /* vectors: a row of unknown length has room for whole ones of these */ };
+enum { TCI_KEEP_TILE = 2 /* vectors: a row of symbolic length is padded to whole ones of these */ };
 
 /* The rows that arrays hold: n points of the outer axis `axis` (-1: the one that is bound). */
 typedef struct tci_row_buffer_rows {

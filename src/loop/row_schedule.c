@@ -16,7 +16,7 @@ enum {
     TCI_ROWS_UNPACKED = 64,      /* times longer that contractions take which pack nothing */
     TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
     TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
-    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */
+    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, with few threads to interleave */
     TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };

@@ -87,7 +87,7 @@ static tci_build *tci_sched_emit(const tci_query *a, const tci_sched *s, tci_lau
     return b;
 }
 
-/* Counts instructions where that tells more than the roofline, of which it says the larger one: the
+/* Counts instructions if that is more exact than the roofline, and returns the larger estimate: the
  * cheapest schedule is built until it is one that was counted. */
 static void tci_sched_count(const tci_query *a, tci_sched *list, int n)
 {

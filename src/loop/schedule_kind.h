@@ -127,13 +127,13 @@ TCI_FN tci_loop *tci_sched_build(const tci_query *a, const tci_sched *s, tci_lau
 TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/grouped_launch.c: the loops of a joint's members. */
+/* loop/grouped_launch.c: the loops of a merged kernel's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       tci_launch *launch);
 /* loop/grouped_launch.c: those of a fused loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
-/* loop/row_schedule.c: arrays for what two stages along one row compute and is dear. */
+/* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/pointwise_schedules.c, tile_schedules.c, back_to_back_gemm.c, row_schedule.c: each ends with
  * NULL. Those of blocks of threads: loop/gpu_schedules.h. */

@@ -35,7 +35,7 @@ TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
                                     const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,

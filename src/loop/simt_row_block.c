@@ -285,7 +285,7 @@ static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int va
     tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
 }
 
-/* What n totals from number `first` on come to. */
+/* The reduction of n totals from number `first` on. */
 static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
 {
     tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
@@ -308,7 +308,7 @@ static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci
     return tci_row_join(b, t->red, tci_stage_each(b, acc, tci_row_copy, 0));
 }
 
-/* Tells a value where `at` is `last`. */
+/* Publishes a value if `at` is `last`. */
 static void tci_row_tell_last(tci_build *b, const tci_row_told *t, tci_lin at, int64_t last,
                               tci_lin word, int value)
 {
@@ -324,7 +324,7 @@ static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
         .part[0];
 }
 
-/* What the totals of earlier parts come to, where that of this part is `total`. */
+/* The prefix total of the preceding parts, given the `total` of this part. */
 static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
 {
     tci_lin mates = tci_lin_mul(b, t->number, t->group);

@@ -7,7 +7,7 @@
 
 enum { TCI_PER_POINT_THREADS = 256 };
 
-/* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
+/* Threads are numbered along all outer axes but one, counted as one in row-major order; each has
  * `rows` neighbours along that one. */
 typedef struct tci_per_point {
     int n_axes, *axes;

@@ -601,7 +601,7 @@ static bool tci_unit_fits(const tci_query *a, const int64_t *n)
     return tci_query_on_unit(a) && a->machine.block_threads == 0 && !tci_kernel_keeps(a->k);
 }
 
-/* Fills *p; does the unit read the factors as they lie, rather than panels of pairs? */
+/* Fills *p; true if AMX reads the operands in place, not panels of pairs. */
 static bool tci_unit_plan(const tci_query *a, tci_gemm *p)
 {
     if (tci_matrix_fits(a->k, a->machine)) {

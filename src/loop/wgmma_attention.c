@@ -10,10 +10,10 @@
 enum {
     TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2,      /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and exponentials */
     TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
     TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
     TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
@@ -108,8 +108,8 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, 
     return true;
 }
 
-/* Cycles of a step. Of two consumers one multiplies while the other has powers; turns keep them so,
- * but cost more than they give where all products are short. */
+/* Cycles of a step. Of two consumers one multiplies while the other computes exponentials; turns
+ * keep them so, but cost more than they give if all products are short. */
 static double tci_attention_step(const tci_attention *x, double multiply, double powers)
 {
     bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
@@ -133,7 +133,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, 
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
-/* ---- the holes of a point ---- */
+/* ---- the slots of a point ---- */
 
 TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,

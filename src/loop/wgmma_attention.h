@@ -38,13 +38,13 @@ TCI_FN void tci_attention_columns(tci_matrix *x);
 TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,
                                     int n_makes);
-/* the blocks for scores, the values of a row, and the hole. */
+/* the blocks for scores, the values of a row, and the epilogue slot. */
 TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
 /* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
  * turns); -1: it does not fit. */
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 

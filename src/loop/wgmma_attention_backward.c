@@ -10,7 +10,7 @@
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
     TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
-    TCI_BACKWARD_SLOTS = 2,      /* of rows, where there is room for those of the next tile */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
     TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
     TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
@@ -172,7 +172,7 @@ TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, 
     return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
 }
 
-/* ---- the holes ---- */
+/* ---- the slots ---- */
 
 /* The rows of one of the last products, as a function of its own. */
 static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)

@@ -37,8 +37,8 @@ static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
 }
-/* Parts that the form by threads shares: columns of the last products, and how their rows are
- * spread over threads; the blocks, and the hole. */
+/* Parts that the SIMT form shares: columns of the last products, and how their rows are spread over
+ * threads; the blocks, and the epilogue slot. */
 TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
 TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
@@ -46,7 +46,7 @@ TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 /* The time of a kernel with such a tile; -1: it does not fit. */
 TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 

@@ -22,9 +22,9 @@ enum {
     TCI_MATRIX_SUMS = 256,       /* columns of all its rows that a thread holds, */
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
-    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
     TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_TURN = 4000,      /* of the hole's warps between two tiles */
+    TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
@@ -81,8 +81,8 @@ static double tci_matrix_asked_bytes(const tci_matrix *x)
     return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) * TCI_MATRIX_LINE;
 }
 
-/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
- * and four warps alone wait for their own. */
+/* The fraction of the unit's rate that a tile reaches: fewer columns read more of A for each
+ * product, and four warps alone wait for their own. */
 static double tci_matrix_part_of_rate(const tci_matrix *x)
 {
     double columns = x->columns < 64    ? 0.36
@@ -108,10 +108,9 @@ static bool tci_matrix_are_in_lines(const tci_matrix *x)
     return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
 }
 
-/* Cycles of one step of k: to multiply (f32 takes twice as long as halves and bytes half as long,
- * and half or twice as many elements are a step), to load as fast as the memory beside all units
- * gives, and to wait for a load that is asked for when its stage is free, all stages but one ahead.
- */
+/* Cycles of one step of k: to multiply (f32 takes twice as long as 16-bit operands and bytes half
+ * as long, and half or twice as many elements are a step), to load as fast as memory serves all
+ * SMs, and to wait for a load that is issued when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
@@ -136,10 +135,10 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
                                  (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
 }
 
-/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
- * lanes of so many threads, or the largest power of two that divides them, and those that there are
- * where one tile has them all. Where they are places of an image they are whole rows of it, as many
- * for every tile as can be. False: not even one. */
+/* The columns of a tile, `most` at most, and how many the epilogue takes at once: all, as the lanes
+ * of so many threads, or the largest power of two that divides them, and all existing ones if one
+ * tile has them. Columns that are positions of an image are whole rows of it, evenly spread over
+ * the tiles. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
     x->columns = x->own_columns = most;
@@ -168,8 +167,8 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     return true;
 }
 
-/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
- * every second column of each of its 64 rows. */
+/* True if these are the numbers of a tile that the template supports. A thread of a consumer has a
+ * sum for every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
     int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
@@ -258,7 +257,7 @@ TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
     }
 }
 
-/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+/* The product with that tile; false: it does not fit, or the template does not support it. */
 static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                             tci_matrix *x)
 {
@@ -289,8 +288,9 @@ static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, i
     return n;
 }
 
-/* The candidates with that many columns beside `n` of them; returns how many. shares: blocks share
- * the larger side; of less than two rounds of tiles too much time goes by while they begin. */
+/* The candidates with that many columns in addition to `n` of them; returns how many. shares:
+ * blocks share the larger side; with less than two waves of tiles too much time passes while they
+ * start. */
 static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
                             int64_t columns, bool shares, int64_t tiles[][TCI_FORM_NUMBERS],
                             double *costs, int n)
@@ -342,7 +342,7 @@ TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, con
     return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
 }
 
-/* ---- the hole ---- */
+/* ---- the epilogue slot ---- */
 
 TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {

@@ -25,7 +25,7 @@ enum {
     TCI_MATRIX_STAGES = 12,                      /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,       /* rows that four warps multiply at once */
-    TCI_MATRIX_LAST_WARPS = 3, /* warps that run the hole, */
+    TCI_MATRIX_LAST_WARPS = 3, /* warps that run the epilogue, */
     TCI_MATRIX_MORE_WARPS = 7  /* or so many, where registers suffice */
 };
 
@@ -45,14 +45,14 @@ TCI_BLOCK_FN int tci_matrix_candidates(const tci_kernel *k, const tci_machine *m
  * (consumers, sub_rows, columns, shares); -1: it does not fit. */
 TCI_BLOCK_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine,
                                   const int64_t *tile);
-/* Parts that other skeletons share. The rows of a tile that the chain takes at once, of a kernel
- * whose chain begins with stage `first`; */
+/* Parts that other templates share. The rows of a tile that the epilogue takes at once, for a
+ * kernel whose epilogue begins with stage `first`; */
 TCI_BLOCK_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
 /* where the main loop stands: on a whole number of columns or of groups of rows; */
 TCI_BLOCK_FN tci_lin tci_matrix_given(tci_build *b, int axis);
 /* the chain behind stage `stage`, for the rows at hand. */
 TCI_BLOCK_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_BLOCK_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                   tci_launch *launch);
 

@@ -48,7 +48,7 @@ typedef struct tci_place_gaps {
     int64_t end;
 } tci_place_gaps;
 
-/* The room of small ones is used by nobody who could do without it. */
+/* Memory that small temporaries get without reuse: never needed by others. */
 static void tci_place_keep_apart(tci_life *lives, int n)
 {
     int64_t total = 0;
@@ -117,7 +117,7 @@ static int64_t tci_place_take(tci_place_gaps *g, int64_t bytes)
     return offset;
 }
 
-/* Together with what is free beside it. */
+/* Together with adjacent free memory. */
 static void tci_place_give_back(tci_place_gaps *g, int64_t offset, int64_t bytes)
 {
     int at = g->n;

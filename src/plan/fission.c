@@ -28,7 +28,7 @@ enum {
     TCI_PRICE_GAIN = 12,       /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,      /* in tenths */
     TCI_PRICE_LAUNCH_NS = 300, /* of a kernel on a processor */
-    TCI_PRICE_CALL = 16,       /* flops of an op that is dear by itself */
+    TCI_PRICE_CALL = 16,       /* flops of an op that is expensive by itself */
     TCI_PRICE_PRIMS = 3,       /* primitive operations that an elementwise op has, about */
     TCI_PRICE_BROADCAST = 8    /* elements for each of its source: a broadcast is not stored */
 };
@@ -115,7 +115,7 @@ static bool tci_price_is_laid_out(const tci_fusion *f, const tci_node *n)
     return f->blocks && below != n && p->forced && p->forced_in == 0;
 }
 
-/* True if n has memory without a cut, or is not worth any: one number, indices, draws. */
+/* True if n is in memory without a cut, or is not worth one: one number, indices, random bits. */
 static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);

@@ -517,7 +517,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
                 p->into[j.group[part]] = into;
             }
         }
-    } else if (j.keeps) { /* of the others the round has told why */
+    } else if (j.keeps) { /* the round has recorded why for the others */
         tci_pattern_refuse(&j, why);
     }
 }

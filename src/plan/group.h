@@ -427,19 +427,20 @@ TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; associations: class of each reduction (plan/reduction_lanes.c); like: an earlier
- * fusion of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo;
- * cuts: the set of values that are stored and read from memory by all their readers
- * (plan/fission.c), NULL: none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL,
- * what was refused, and what got memory. */
+ * fusion of the same graph, whose probes of roots are reused, NULL: none; forced: of tci_algo;
+ * cuts: the set of values that are stored and read from memory by all their consumers
+ * (plan/fission.c), NULL: none; late, units: as in tci_fusion. Reports in `why`, unless it is NULL,
+ * refusals and materialized values. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_unit_facts *units, tci_str *why);
-/* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
- * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
- * beside those that they take the place of; late is the set of what it computes behind the peak. */
+/* plan/remat.c: how many values of a plan are recomputed, and their bytes. outputs are changed to
+ * the nodes that the next plan is to compute; forced grows by the values materialized in it; in
+ * pairs nodes are paired with those that they replace; late is the set of recomputed nodes after
+ * the peak. */
 typedef struct tci_remat_result {
     int n;
     double bytes;
@@ -447,7 +448,7 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_scores_kernels *pairs, tci_table *late);
-/* plan/step_order.c: the step that does each group, by itself or in a joint. */
+/* plan/step_order.c: the step that runs each group, by itself or in a merged kernel. */
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
@@ -495,8 +496,8 @@ TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
-/* The parts of SCAN n's axis, which its domain has, where it has starts, or the parts are linked:
- * TCI_SCAN_PARTS of them, which tell each other their totals within one kernel. 0: it has none. */
+/* The parts of SCAN n's axis, which its domain has, if it has starts, or its parts are linked:
+ * TCI_SCAN_PARTS of them, which publish their totals to each other within one kernel. 0: none. */
 enum { TCI_SCAN_PARTS = 3 }; /* the attribute */
 TCI_FN tci_dim tci_root_parts(const tci_node *n);
 TCI_FN bool tci_root_is_linked(const tci_node *n);
@@ -540,7 +541,7 @@ TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
  * them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
-/* How much an op tells of what a kernel takes its time for. */
+/* How strongly an op determines the time of a kernel. */
 TCI_FN double tci_plan_op_weight(int op);
 /* The end of a line of p->why: a tab, the canonical numbers + 1 of reader and source (0: none) and
  * the bytes that both together would save. debug/explain.c reads it; */

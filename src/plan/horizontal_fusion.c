@@ -21,7 +21,8 @@
 #include <string.h>
 
 enum {
-    TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a joint: what a launch can be given */
+    TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a merged kernel: the most that a launch
+                                 * can be given */
     TCI_HORIZONTAL_BOXES =
         16384, /* bytes that the definitions of a block's exchanges share besides */
     TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
@@ -31,8 +32,8 @@ enum {
     TCI_HORIZONTAL_REUSE = 8,    /* flops of a GEMM in the time of a byte */
     TCI_HORIZONTAL_GROWTH = 32   /* part by which the workspace may grow */
 };
-/* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
- * joint together where launches cost nothing, at least. */
+/* The most time of a member, in times of a launch, or of waking a thread; where launches cost
+ * nothing, the least time of all members of a merged kernel together. */
 #define TCI_HORIZONTAL_MOST 4.0
 #define TCI_HORIZONTAL_LEAST 4.0
 
@@ -40,7 +41,7 @@ typedef struct tci_horizontal {
     tci_scratch *s;
     const tci_plan *p;
     bool blocks;
-    double most, least;      /* bytes or operations of a member; of a joint */
+    double most, least;      /* bytes or operations of a member; of a merged kernel */
     int64_t shared;          /* blocks: bytes that all members may share */
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */

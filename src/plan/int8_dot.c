@@ -17,7 +17,7 @@
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "contraction_route.h"
 
-enum { TCI_INT8_REUSE = 16 /* products for each element that is summed beside, at least */ };
+enum { TCI_INT8_REUSE = 16 /* products for each element of a separate sum, at least */ };
 
 /* By a device's, or those of its warps (kernel/match_mma_sync.c)? */
 static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *machine)
@@ -29,7 +29,7 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
            tci_int8_for_unit(c, TCI_GATHER_SIDE);
 }
 
-/* ---- sums beside ---- */
+/* ---- separate sums ---- */
 
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
@@ -147,7 +147,7 @@ static tci_node *tci_int8_uncentred(const tci_algo *a, tci_node *n)
 /* What that makes, with the zero points. */
 static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
 {
-    for (int i = 0; i < 2; i++) { /* the second one beside the first one's bytes as they are */
+    for (int i = 0; i < 2; i++) { /* the second one next to the first one's unchanged bytes */
         tci_node *zero = tci_int8_part(a, n, i, true), *other = n->in[1 - i];
         tci_node *plain = i == 1 ? tci_int8_part(a, n, 0, false) : NULL;
         if (zero) {

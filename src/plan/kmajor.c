@@ -70,7 +70,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* Does operand `which` lie along it, in rows that the unit reads? */
+/* True if operand `which` is contiguous along it, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];

@@ -22,9 +22,9 @@
 enum {
     TCI_FLOOP_CALLS = 16,       /* members of a loop, at most */
     TCI_FLOOP_ROUNDS = 1 << 14, /* of a loop on blocks, at most */
-    TCI_FLOOP_CARRY = 4,        /* elements of a carry in a cell, at most, */
-    TCI_FLOOP_CELL = 2048,      /* bytes of a temporary in a cell, */
-    TCI_FLOOP_CELLS = 16384,    /* and of all cells; */
+    TCI_FLOOP_CARRY = 4,        /* elements of a carry in local scalars, at most, */
+    TCI_FLOOP_CELL = 2048,      /* bytes of a temporary in local scalars, */
+    TCI_FLOOP_CELLS = 16384,    /* and of all local scalars; */
     TCI_FLOOP_SHARED = 4096     /* of blocks, which share them, where a barrier costs as much */
 };
 /* Half of what is worth a second thread (run/program.c). */
@@ -35,9 +35,9 @@ typedef struct tci_floop {
     tci_plan *p;
     tci_machine machine;
     tci_span *span;
-    int64_t cell_bytes;  /* of all cells so far */
+    int64_t cell_bytes;  /* of all local scalars so far */
     int32_t *operand_of; /* per buffer: the loop's operand + 1, */
-    int32_t *cell_of;    /* or its cell + 1; 0: none yet */
+    int32_t *cell_of;    /* or its scalar's number + 1; 0: none yet */
     tci_kernel *kernel;
     tci_kloop *loop;
     tci_step step;
@@ -65,7 +65,7 @@ static double tci_floop_ns(const tci_floop *f, const tci_kernel *k)
     return fits ? launch.call_ns + tasks * launch.task_ns : -1;
 }
 
-/* The kernels that step t runs: those of a joint, else its own. */
+/* The kernels that step t runs: the members of a merged one, else its own. */
 static int tci_floop_kernels(const tci_floop *f, int t, tci_kernel *const **kernels)
 {
     tci_kernel *const *own = &f->p->kernels[f->p->steps[t].kernel];
@@ -100,7 +100,7 @@ static bool tci_floop_ends_soon(const tci_floop *f)
            tci_dim_known(f->span->rounds) <= TCI_FLOOP_ROUNDS;
 }
 
-/* ---- cells ---- */
+/* ---- local scalars ---- */
 
 static int tci_floop_add_cell(tci_floop *f, int8_t dtype, int64_t n)
 {
@@ -110,7 +110,7 @@ static int tci_floop_add_cell(tci_floop *f, int8_t dtype, int64_t n)
     return f->loop->n_cells - 1;
 }
 
-/* A cell for n elements has room. */
+/* True if n elements fit in local scalars. */
 static bool tci_floop_has_room(const tci_floop *f, int8_t dtype, tci_dim n, int64_t most)
 {
     int64_t bytes = tci_dtype_get((tc_dtype)dtype)->bytes;
@@ -307,7 +307,7 @@ static void tci_floop_make(tci_floop *f)
     snprintf(f->kernel->name, sizeof(f->kernel->name), "tc_k_loop%.40s", dearest->name + 4);
 }
 
-/* Every cell holds what is in it, and each step's place in a carry's row is known. */
+/* True if every local scalar has its buffer, and each offset in a carry row is known. */
 static bool tci_floop_is_complete(const tci_floop *f)
 {
     bool holds = f->kernel->n_operands < TCI_WORK_OPERANDS;

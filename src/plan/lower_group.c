@@ -555,7 +555,7 @@ static int tci_pk_add_red(tci_pk *p, tci_kred red)
     return p->k->reds[tci_dim_known(inst.imm)].inst = value;
 }
 
-/* What the parts before that of a linked SCAN come to: of the totals of what `scan` takes in. */
+/* The prefix total before a part of a linked SCAN: over the totals of the inputs of `scan`. */
 static int tci_pk_earlier(tci_pk *p, const tci_root *r, int family, tci_kred scan)
 {
     int axis = (int)tci_dim_known(r->node->attr[0]);

@@ -76,7 +76,8 @@ static bool tci_route_is_of_weights(const tci_node *n, int depth)
     return found;
 }
 
-/* As far as the graph tells; loop/wgmma_gemm.c, which sees the kernel, decides. */
+/* Decided from the graph; the final decision is that of loop/wgmma_gemm.c, which sees the
+ * kernel. */
 static bool tci_route_unit_fits(tci_offer *o)
 {
     const tci_contraction *c = o->c;
@@ -114,8 +115,8 @@ static double tci_route_unit_cost(const tci_offer *o)
     return ns + (o->a->machine.block_threads == 0 ? tci_route_pack_ns(o) : 0);
 }
 
-/* Operand n over its halves in rows that the unit reads: weights of attention, and what is made of
- * them, are in no memory. */
+/* Operand n over its halves in rows that the matrix unit reads: weights of attention, and values
+ * computed from them, are not in memory. */
 static tci_node *tci_route_pitch(const tci_algo *a, tci_node *n)
 {
     tci_node *source = tci_route_half_source(a, n);

@@ -241,7 +241,7 @@ static bool tci_memory_step_in_place(tci_scratch *s, const tci_kernel *k, const 
            (step->offsets[reads] == 0 && tci_memory_elementwise(s, k, writes, reads));
 }
 
-/* Of a joint's members, which run in any order, only that which writes may read. */
+/* Of the members of a merged kernel, which run in any order, only the one that writes may read. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in)
 {
     const tci_step *joint = &p->steps[step];

@@ -328,7 +328,7 @@ static bool tci_join_check_classes(const tci_join *j)
     return same;
 }
 
-/* pairs: values that are kept need no row beside them. */
+/* pairs: values that are kept need no extra row. */
 static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
 {
     int weight, operands, kinds[TCI_ROOT_KINDS] = {0};

@@ -11,7 +11,8 @@
 #include "../loop/gpu_schedules.h"
 #include "contraction_route.h"
 
-#ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would meet the rooms that it stands for */
+#ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would collide with the files that it
+                       * replaces */
 
 TCI_FN bool tci_blocks_are_joined(void)
 {

@@ -50,8 +50,8 @@ typedef struct tci_step {
     int32_t *operands;              /* buffer of each operand of the kernel, */
     tci_dim *offsets;               /* and at which byte of it the operand begins */
     int32_t *literals;              /* program literal slot of each literal of the kernel */
-    int32_t group;                  /* of plan.fusion; -1: of a joint */
-    const struct tci_step *members; /* of a joint: the steps that it stands for */
+    int32_t group;                  /* of plan.fusion; -1: a merged kernel */
+    const struct tci_step *members; /* of a merged kernel: the steps that it replaces */
     /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
     int32_t *origins;
     int32_t n_origins;
@@ -93,9 +93,9 @@ typedef struct tci_span { /* steps that are repeated */
     int32_t group;        /* the repetition's in the plan's fusion; -1: within another */
     tci_dim rounds;
     int32_t first_move, n_moves;
-    /* Where it is not known how many rounds there are: what the carries that take turns are in the
-     * end is in their first rows. stops: the number among them (then all carries, in order) of that
-     * which says whether there is another round; -1: it does not stop. */
+    /* If the number of iterations is unknown: the final values of alternating carries are in their
+     * first rows. stops: the number among the carries (then all of them, in order) of the one that
+     * says whether there is another iteration; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
     /* of a span within no other; for plan/loop_in_kernel.c */
     tci_span_carry *carries;

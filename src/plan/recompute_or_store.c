@@ -264,8 +264,8 @@ static bool tci_store_is_number(const tci_node *n)
     return tci_node_count(n) == 1;
 }
 
-/* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
- * a mask that every pass draws again takes no memory. */
+/* Made of random bits and numbers alone, element by element: it is evaluated wherever it is needed,
+ * as a mask that every pass draws again takes no memory. */
 static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 {
     bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
@@ -383,9 +383,9 @@ static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
     return of_rows && fits;
 }
 
-/* Is n, dearer than a product, one value for each row of which root r, on a machine of blocks,
- * takes in many elements? Then each of its threads would compute it anew, and who makes the row's
- * reductions rather does so, once. */
+/* True if n is more expensive than a multiplication, and one value per row of which root r, on a
+ * GPU, reads many elements. Then each of its threads would recompute it; the kernel that makes the
+ * row's reductions computes it once instead. */
 static bool tci_store_is_for_rows(tci_fusion *f, const tci_root *r, tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -467,8 +467,9 @@ static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
     return narrow;
 }
 
-/* From the root down: forces the topmost values that others evaluated and that are dear; notes who
- * evaluates the rest. Below a forced one the next round decides, which sees who evaluates that. */
+/* From the root down: materializes the topmost expensive values that others evaluated; records who
+ * evaluates the rest. Values below a materialized one are decided in the next round, which knows
+ * who evaluates them. */
 static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, tci_store_mode mode,
                                   int stamp)
 {
@@ -497,9 +498,9 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
     }
 }
 
-/* From the leaves up: forces what root r evaluates at several indices as soon as that is dear. Only
- * what turns is asked: what is read at its own index alone is stored with its reader. The lanes of
- * a processor read at indices one after the other. */
+/* From the leaves up: materializes a value that root r evaluates at several indices as soon as it
+ * is expensive. Only permuted reads count: a value read at its own index alone is stored with its
+ * reader. The lanes of a CPU read at consecutive indices. */
 static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
 {
     bool any = false;
@@ -613,7 +614,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 
 /* ---- report ---- */
 
-/* One line for each value that has memory for a reason of this room. */
+/* One line for each value that this file materialized. */
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
 {
     int stamp = ++f->stamp;

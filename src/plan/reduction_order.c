@@ -221,7 +221,8 @@ TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n)
     return tci_dim_le(f->blocks ? held + 1 : TCI_CLASS_FAR, bytes) ? x : NULL;
 }
 
-/* What lies in memory in a kernel that tells the order of a contraction: all that is no view. */
+/* Loads n in the trial kernel that decides the order of a contraction: all nodes but views are in
+ * memory. */
 static int tci_class_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     if (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_BARRIER) {

@@ -35,7 +35,7 @@ typedef struct tci_plan_repeat {
     tci_node **outside;     /* operands as they lie in memory, before plan/decompose.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
-    bool *keeps;            /* of each carry: all rows, not two that take turns */
+    bool *keeps;            /* of each carry: all rows, not two that alternate */
     tci_dim *skipped;       /* of each input, rows before the first in its memory */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */

@@ -263,8 +263,8 @@ TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
     return tci_build_cast(a->g, tci_rfactor_join_by(a, &c, n->op, part, n), (tc_dtype)n->dtype);
 }
 
-/* Cuts n, the place of the largest or smallest element: each chunk has one, and the first chunk
- * whose element there is that of all tells which place is meant. NULL as above. */
+/* Cuts n, an ARGMAX or ARGMIN: each chunk has an index, and the first chunk whose element there is
+ * the overall result gives the index. NULL as above. */
 static tci_node *tci_rfactor_split_arg(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];

@@ -99,7 +99,7 @@ static tci_node *tci_scan_nothing(const tci_algo *a, tci_mode mode, tc_dtype t)
     return tci_scan_built(a, tci_graph_const(a->g, t, tci_op_identity(tci_mode_fold(mode), t)));
 }
 
-/* What each part of x comes to: an element of `axis` for each. */
+/* The reduction of each part of x: an element of `axis` for each. */
 static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
 {
     tci_graph *g = a->g;
@@ -129,8 +129,8 @@ static tci_node *tci_scan_numbers(const tci_algo *a, tci_dim n, bool backwards, 
     return tci_scan_built(a, tci_build_reshape(a->g, numbers, rank, shape));
 }
 
-/* What the parts before each one come to, in the order in which the scan meets them: each adds up
- * all totals that come before its own, in the kernel that has it. */
+/* The prefix total before each part, in the order in which the scan visits them: each adds all
+ * totals before its own, in the kernel that has it. */
 static tci_node *tci_scan_each_start(const tci_algo *a, tci_node *totals, const tci_node *n)
 {
     tci_graph *g = a->g;
@@ -197,9 +197,9 @@ static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
     return false;
 }
 
-/* Are the parts linked? They lie in memory as n does, one after the other, and their totals are of
- * a type that blocks tell each other. Halves are not: their steps take longer than to read them
- * again, and blocks that wait are fewer for the steps. */
+/* True if the parts are linked: they are in memory as n is, one after the other, and their totals
+ * have a type that blocks can publish. f16 and bf16 are not linked: their steps take longer than
+ * reading them again, and fewer blocks can wait. */
 static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cut cut)
 {
     int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;

@@ -396,9 +396,9 @@ static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. On a
- * machine of blocks powers too: fused attention has a class of its own, so what it is follows from
- * the graph, not from what shares its groups. */
+/* Two contractions of pairs, or two kernels: a kernel with one of each needs no help. On a GPU
+ * exponentials too: fused attention has a class of its own, so its form follows from the graph, not
+ * from the other members of its groups. */
 static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
 {
     int products = 0;
@@ -620,9 +620,9 @@ static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_score
     return l;
 }
 
-/* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
- * kernels cannot sum several axes it sums the longest one, of halves in f32, and a SUM the others.
- * NULL: it is so. */
+/* A taker of a set with rows in the pair's order, so that a row is contiguous. Where kernels cannot
+ * sum several axes it sums the longest one, half precision in f32, and a SUM the others. NULL: it
+ * already has that form. */
 static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *set,
                                     const tci_scores_end *end, const tci_table *now)
 {
@@ -969,8 +969,8 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* Is it attention, or part of its gradient: powers of pairs, and a taker of them that takes
- * something else than the first pair is made of? And are there as many rows as keep a card busy? */
+/* True if it is attention, or part of its gradient (exponentials of pairs, and a taker of them
+ * whose other operand is not one of the first pair), with enough rows to occupy a GPU. */
 static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
 {
     const tci_node *first = set->pairs[0];

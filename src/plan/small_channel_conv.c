@@ -76,7 +76,7 @@ static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
     return fits;
 }
 
-/* How long a run is; false: the unit does without, or not even so. */
+/* The length of a run; false: the matrix unit needs no such form, or has none. */
 static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);

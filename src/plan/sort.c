@@ -420,7 +420,7 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
     shape[last] = n->shape[axis];
     tci_node *words = tci_build_order_words(a->g, TCI_SORT_SHAPE(&s, x, 1, s.n), n->attr[1] != 0);
     if (axis != last && a->machine.block_threads == 0) {
-        tci_sort_kept(&s, words); /* lines are read often, and lie together then */
+        tci_sort_kept(&s, words); /* lines are read often, and are contiguous then */
     }
     tci_node *r = tci_sort_first_places(&s, tci_sort_built(&s, words), n->shape[axis]);
     return tci_sort_turned(&s, tci_sort_built(&s, tci_build_reshape(a->g, r, n->rank, shape)), axis,

@@ -327,7 +327,7 @@ static bool tci_split_k_choose_of_halves(tci_split_k *p)
     return products > TCI_SPLIT_K_LONG && tci_split_k_choose_axis(p, want, least);
 }
 
-/* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
+/* On GPUs: the number of parts, a power of two, that is clearly faster than fewer ones. */
 static bool tci_split_k_choose_of_blocks(tci_split_k *p)
 {
     double products = tci_split_k_products(p), best = 1;

@@ -64,7 +64,7 @@ typedef struct tci_step_order {
     int32_t *stack;
     int32_t walk;
     bool *was_alive;
-    int most_touches; /* of tci_step_order_ahead: room for each depth */
+    int most_touches; /* of tci_step_order_ahead: one entry per depth */
     int n_starts;     /* of collectives */
 } tci_step_order;
 
