@@ -95,10 +95,10 @@ static const char tci_cuda_warps_text[] =
     "#endif\n"
     "#endif\n";
 
-/* A warp's factors from a panel. Turned bytes: a square of halves is of two columns, of which each
- * thread is given two neighbouring rows, and another one the two behind them: picked apart they are
- * four rows of each column. Which rows a square has differs between threads, so that its eight lie
- * in different banks. */
+/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
+ * each thread is given two neighbouring rows, and another one the two behind them: picked apart
+ * they are four rows of each column. Which rows a square has differs between threads, so that its
+ * eight are in different banks. */
 static const char tci_cuda_take_text[] =
     "#define TC_LANE const int lane = (int)threadIdx.x & 31\n"
     "template <class W, class S> TC_I void tc_rows(W *w, const S *p, tc_i64 pitch) {\n"

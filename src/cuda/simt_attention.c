@@ -335,7 +335,7 @@ static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
     return x->dtype == TC_F32 ? "float" : "unsigned short";
 }
 
-/* Do fours of its elements lie at a multiple of four? */
+/* True if groups of four of its elements start at a multiple of four. */
 static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
                                         int64_t size)
 {
@@ -347,7 +347,7 @@ static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_si
 }
 
 /* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
- * on; they lie `own` apart, their elements `summed`. */
+ * on; they are `own` apart, their elements `summed`. */
 static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
                                     const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
                                     int64_t size, int width)

@@ -465,7 +465,7 @@ TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_mat
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
     tci_str_printf(out, "}, %%%d, %%%d, p%s", n, n + 1, bytes ? "" : ", 1, 1");
-    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not turned on their way */
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not transposed while loading */
         tci_str_printf(out, ", %d, %d", !x->side[0].along_k, !x->side[1].along_k);
     }
     tci_str_add(out, ";\\n}\"\n        : ");
@@ -527,7 +527,7 @@ static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 }
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
- * that lies fastest, else one. */
+ * that is contiguous, else one. */
 static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
                                       int which)
 {
@@ -633,8 +633,8 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 }
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
- * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
- * or a band has a multiple of as many rows. */
+ * batch is slowest. Blocks that share a side have neighbouring tiles: as many columns follow each
+ * other, or a band has a multiple of as many rows. */
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);

@@ -445,7 +445,7 @@ static void tci_c_dialect_define_load_strided_n(tci_c_dialect_env *e, tci_mem m)
            "        r[i] = p[i * s];\n    }\n    return r;\n}");
 }
 
-/* Neighbours in the other direction are one vector turned round, every other one lies in two. */
+/* Neighbours in the other direction are one vector reversed, every other one is in two. */
 static void tci_c_dialect_define_strided(tci_c_dialect_env *e, tci_mem m)
 {
     const bool store = m == TCI_MEM_STORE_STRIDED;

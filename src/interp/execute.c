@@ -195,7 +195,7 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
     int64_t step = stride > 0 ? stride : -stride;
     int64_t first = -tci_exec_floor_div(-low, step);
     int64_t past = tci_exec_floor_div(high, step) + 1;
-    /* Both stay within the block, also where the interval lies past its last lane. */
+    /* Both stay within the block, also where the interval is past its last lane. */
     *from = TCI_MIN(TCI_MAX(*from, first), *to);
     *to = TCI_MAX(TCI_MIN(*to, past), *from);
 }

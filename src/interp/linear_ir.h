@@ -157,7 +157,7 @@ typedef struct tci_interp_red {
     uint8_t n_parts, n_takes, part; /* part: the one that is the result */
     uint8_t bytes[TCI_PARTS];
     bool inner;   /* virtual lanes, joined at the end of the stage */
-    int32_t axis; /* inner: along which they lie */
+    int32_t axis; /* inner: along which they run */
     int32_t row;  /* elements of the row it keeps, 0: it keeps none */
     int32_t stage;
     /* elements of a block (class BLOCK_SCAN), 0: none. Then `result` has the lanes of the section's

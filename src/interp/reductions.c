@@ -94,8 +94,8 @@ static bool tci_prep_keeps(const tci_prep *b, int red)
     return b->k->stages[b->k->reds[red].stage].n_kept > 0;
 }
 
-/* Where the current point of the section at hand lies in the row that a reduction keeps; *n gets
- * the elements of the row. */
+/* The position of the current point of this section in the row that a reduction keeps; *n gets the
+ * elements of the row. */
 static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
 {
     const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];

@@ -344,7 +344,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* ---- movement: which input element does an output element come from? ---- */
+/* ---- layout ops: which input element does an output element come from? ---- */
 
 /* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
 static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int64_t *to)
@@ -1043,7 +1043,7 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
     }
 }
 
-/* Where the elements of a REPEAT's results lie: one after the other. */
+/* The elements of a REPEAT's results, consecutive in memory. */
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
     int64_t at = 0, length = tci_dim_known(p->length);

@@ -143,7 +143,7 @@ typedef enum tci_kx_op {
     TCI_KX_DIV,   /* floor(a / c), c > 0 */
     TCI_KX_MOD,   /* a - c * floor(a / c), c > 0 */
     TCI_KX_VALUE, /* the integer value of instruction c, already inside [lo, hi] */
-    TCI_KX_BOUND  /* a, known to lie in [lo, hi] where a guard holds: while lowering only */
+    TCI_KX_BOUND  /* a, known to be in [lo, hi] where a guard holds: while lowering only */
 } tci_kx_op;
 typedef struct tci_kx {
     uint8_t op;
@@ -259,8 +259,8 @@ typedef struct tci_koperand {
     int8_t dtype;    /* storage dtype */
     bool is_output;  /* written by this kernel (never also read through another operand) */
     bool is_updated; /* a store of a SCATTER reads what is there as well */
-    tci_dim n;       /* elements that may be touched: offsets lie in [0, n) */
-    /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
+    tci_dim n;       /* elements that may be touched: offsets are in [0, n) */
+    /* Elements of a panel, 0: it is in none. A load's axis a is there in panels one after the
      * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2, of fours * 4; the last
      * one is whole (plan/prepack.c). */
     int32_t panel;
@@ -368,7 +368,7 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
-/* x by another name, where it is known to lie in [lo, hi]; x itself where it always does. */
+/* x by another name, where it is known to be in [lo, hi]; x itself where it always does. */
 TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
@@ -386,7 +386,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Where a stage does nothing but copy an operand, element by element and as it is, over which a
- * SCATTER then stores: the one it reads and the one it writes. Where both lie at one place, nothing
+ * SCATTER then stores: the one it reads and the one it writes. Where both are at one place, nothing
  * has to be done. */
 TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */

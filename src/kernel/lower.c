@@ -493,7 +493,7 @@ static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
     return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
 }
 
-/* ---- index maps of the movement ops ---- */
+/* ---- index maps of the layout ops ---- */
 
 /* A size as a factor of strides: that of an axis without elements does not matter, but is never
  * 0 where it is known. */
@@ -611,7 +611,7 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
     return guard;
 }
 
-/* The index of n under a guard that says it lies inside. */
+/* The index of n under a guard that says it is inside. */
 static const int *tci_lower_inside(tci_lower *l, const tci_node *n, const int *idx)
 {
     int *to = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
@@ -667,7 +667,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     }
 }
 
-/* What lies in memory (l->access has it), is a root of its own, was expanded, or has no value. */
+/* What is in memory (l->access has it), is a root of its own, was expanded, or has no value. */
 #define TCI_LOWER_NEVER_CASES                                                                      \
     TCI_REDUCE_OPS(TCI_OP_CASE)                                                                    \
     TCI_COMPOSITE_OPS(TCI_OP_CASE)                                                                 \
@@ -938,7 +938,7 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     return put;
 }
 
-/* An element of a list, known to lie in [0, most]. */
+/* An element of a list, known to be in [0, most]. */
 static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
 {
     const int idx[2] = {at, -1}; /* plus one more, as every index has */

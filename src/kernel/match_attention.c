@@ -205,7 +205,7 @@ TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
     return x->m_axis >= 0;
 }
 
-/* For a unit queries, keys and values lie along d, d and their own axis. */
+/* For a unit queries, keys and values are contiguous along d, d and their own axis. */
 static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
                                 int8_t t, tci_attention *x)
 {

@@ -26,7 +26,7 @@ typedef struct tci_attention {
     tci_matrix result; /* A: weights, which are in no memory, B: values; k counts keys */
     int32_t score;     /* the instruction whose rows the weights are made of */
     tci_attention_cut cut;
-    bool on_unit;      /* a matrix unit takes its factors as they lie; threads take any */
+    bool on_unit;      /* a matrix unit takes its factors in their layout; threads take any */
     bool tells;        /* stores values of a row alone, made of */
     int32_t most, sum; /* its largest score and the sum of its exponentials */
     int32_t threads;   /* of a block (loop/simt_attention.h); 0: on a matrix unit; */

@@ -286,7 +286,8 @@ static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 
 /* ---- the products ---- */
 
-/* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
+/* The side of the last product i out of the loaded steps: these, in their layout for the first
+ * one. */
 static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
 {
     const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];

@@ -20,7 +20,7 @@ typedef struct tci_attn_grad {
     tci_matrix out[2]; /* of changes of scores, of weights; or, n_in == 1, of weights */
     int32_t n_in, n_out;
     bool by_step;            /* queries are the steps */
-    bool on_unit;            /* a matrix unit takes its factors as they lie; threads take any */
+    bool on_unit;            /* a matrix unit takes its factors in their layout; threads take any */
     int32_t scores, changes; /* the instructions that stand for the two products, */
     int32_t score;           /* for x, of which the weight is exp(x - most) / sum, */
     int32_t weight;          /* for the weight that `change` takes, and whether it is rounded, */

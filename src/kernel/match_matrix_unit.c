@@ -164,7 +164,7 @@ TCI_FN int tci_matrix_factor(const tci_kernel *k, int i)
     return widens ? in->args[0] : k->reds[0].in[i];
 }
 
-/* What a unit multiplies where the factors lie in memory as t and u; TC_I32: it does not. */
+/* What a unit multiplies where the factors are in memory as t and u; TC_I32: it does not. */
 static tc_dtype tci_matrix_multiplies(const tci_kernel *k, tc_dtype t, tc_dtype u)
 {
     bool bytes = (t == TC_I8 || t == TC_U8) && (u == TC_I8 || u == TC_U8);
@@ -172,7 +172,7 @@ static tc_dtype tci_matrix_multiplies(const tci_kernel *k, tc_dtype t, tc_dtype 
     return !fits ? TC_I32 : bytes ? TC_I8 : t;
 }
 
-/* One contracted axis, and factors that lie in memory as matrices. */
+/* One contracted axis, and factors that are in memory as matrices. */
 static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
 {
     memset(x, 0, sizeof(*x));
@@ -321,7 +321,7 @@ static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
 
 /* ---- integers of few bits ---- */
 
-/* What the values of an instruction lie in; of more than 32 bits nothing is known. */
+/* The dtype that holds the values of an instruction; nothing is known of more than 32 bits. */
 typedef struct tci_matrix_range {
     int64_t lo, hi;
 } tci_matrix_range;

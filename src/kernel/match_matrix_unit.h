@@ -105,7 +105,7 @@ TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int6
 /* Does the machine's unit take the kernel's contraction, and is it worth it? */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
 /* Does a CPU's unit take it from panels that loops pack (loop/amx_packed.h)? Any factors of bf16
- * values, but not those that it reads as they lie, or of bytes, in i32. */
+ * values, but not those that it reads in their layout, or of bytes, in i32. */
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
 /* Does it take all products of a kernel that keeps rows (loop/back_to_back_gemm.c)? Their factors
  * are bf16 in memory or rows that are kept. All or none: what vectors multiply takes many times as
@@ -119,12 +119,13 @@ TCI_FN int tci_matrix_factor(const tci_kernel *k, int i);
 /* Parts of it. The strides of load `inst`; false where it is no plain box of memory. */
 TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side);
 /* Fills a side from its strides: `own` is the m or n axis, `summed` the one of k. False: no unit
- * takes it as it lies. */
+ * takes it in its layout. */
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
                                tci_matrix_side *side);
 /* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
-/* Does a unit take factors of that dtype, and a side that lies so? It turns halves alone. */
+/* True if a matrix unit takes operands of that dtype, with a side of that layout. It transposes
+ * 16-bit operands only. */
 TCI_FN bool tci_matrix_takes(int8_t dtype);
 TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/tma_boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */

@@ -196,7 +196,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
            high >= -corner && high < corner && beside < 2 * corner;
 }
 
-/* Are the rows all places of images whose channels lie fastest? */
+/* Are the rows all places of images whose channels are contiguous? */
 static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];
@@ -287,7 +287,7 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
 }
 
 /* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
- * whole parts of the axes are; the axes in the order in which both arrays lie. */
+ * whole parts of the axes are; the axes in the order of both arrays' layout. */
 static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
@@ -297,7 +297,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
     for (int done = 0; done < x->n_k; done++) {
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
-        for (int i = 0; i < x->n_k; i++) { /* the next one as A lies */
+        for (int i = 0; i < x->n_k; i++) { /* the next one in A's layout */
             int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
             if (d > before[0] && (next < 0 || d < dim)) {
                 next = i;
@@ -324,7 +324,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
         }
         left /= x->k_block[next];
     }
-    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
+    if (whole && left > 1 && last >= 0) { /* the rest is outside, in both */
         x->k_block[last] *= left;
         left = 1;
     }
@@ -391,8 +391,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     return true;
 }
 
-/* Is what the boxes of a side hold side by side what lies fastest, and do they hold one axis of the
- * kernel for each of the array? */
+/* True if the boxes of a side are contiguous along the contiguous axis, and hold one axis of the
+ * kernel for each of the array. */
 static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];

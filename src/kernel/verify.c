@@ -345,7 +345,7 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
-/* Its ends lie in the axis, and are the outer point's. */
+/* Its ends are in the axis, and are the outer point's. */
 static void tci_kernel_verify_stretch(tci_scratch *s, const tci_kernel *k, int stage)
 {
     const tci_kstage *st = &k->stages[stage];

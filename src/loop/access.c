@@ -419,7 +419,7 @@ static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_d
            (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
-/* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
+/* Values of a load for all rows of the tile at once: whole vectors along the rows, transposed by
  * exchanging blocks of 1, 2, 4 .. lanes between pairs of them. */
 static int tci_access_turn(tci_build *b, int i)
 {
@@ -458,7 +458,7 @@ static int tci_access_turn(tci_build *b, int i)
     return mine;
 }
 
-/* Do the lanes of a load lie one after the other in one panel of its operand? */
+/* True if the lanes of a load are contiguous in one panel of its operand. */
 static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
 {
     const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];

@@ -149,7 +149,8 @@ static void tci_amx_pack_pairs(tci_amx_state *s, int64_t n, const tci_bind *cons
     tci_build_set(b, axis, NULL);
 }
 
-/* Pair after pair; where B lies along k, squares of 16 columns and 16 k are turned in registers. */
+/* Pair after pair; where B is contiguous along k, square tiles of 16 columns and 16 k are
+ * transposed in registers. */
 static void tci_amx_pack(tci_amx_state *s, tci_lin column, int n_tiles)
 {
     tci_build *b = s->b;

@@ -14,7 +14,7 @@ typedef struct tci_stage_rows {
     int n_rows;
 } tci_stage_rows;
 
-/* Where a vector's accumulators lie. */
+/* Where a vector's accumulators are. */
 static int tci_stage_panel_offset(tci_build *b, const tci_panel *panel, const tci_bind *vec)
 {
     return tci_build_lx(b, tci_lin_add(b, vec->at, tci_lin_mul(b, panel->first, -1)));

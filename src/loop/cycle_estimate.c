@@ -72,7 +72,7 @@ enum {
     TCI_COUNT_ENTER = 4,    /* and once */
     TCI_COUNT_MASK = 2,     /* a mask of the first lanes, or an access of some lanes */
     TCI_COUNT_APART = 2,    /* of the vector ports, for a lane that is loaded or stored alone */
-    TCI_COUNT_NEAR = 4,     /* a stride whose elements lie in so many vectors is no gather */
+    TCI_COUNT_NEAR = 4,     /* a stride whose elements span so many vectors is no gather */
     TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
     TCI_COUNT_ACROSS = 3,   /* cycles of a step between lanes, */
     TCI_COUNT_CALL = 9,     /* instructions of a function of the math library at least: a chain */
@@ -270,7 +270,7 @@ static void tci_count_lines(tci_count *c, const tci_lstmt *st, int64_t lane_step
 
 /* ---- statements ---- */
 
-/* Elements from lane to lane of an access; 0: it is one element, or its lanes lie anywhere. No
+/* Elements from lane to lane of an access; 0: it is one element, or its lanes are anywhere. No
  * vector form loads backwards: these lanes are apart too. */
 static int64_t tci_count_lane_step(const tci_lstmt *st)
 {

@@ -238,7 +238,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
     s->vec->inst = kept;
 }
 
-/* ---- what lies along the points ---- */
+/* ---- operands contiguous along the points ---- */
 
 TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
 {
@@ -261,7 +261,7 @@ static int tci_dot_pack_shifted(tci_build *b, tci_prim p, int word)
     return tci_build_prim(b, p, TC_U32, 2, args, 0);
 }
 
-/* Elements of points as they lie in memory, as those of the panel: of bf16 the halves change
+/* Elements of points as they are in memory, as those of the panel: of bf16 the halves change
  * places, of bytes that flip the highest bit of each changes. */
 static int tci_dot_pack_arranged(tci_gemm_state *s, int words, bool flips)
 {
@@ -340,7 +340,7 @@ TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v)
     }
 }
 
-/* Squares of elements and columns. */
+/* Square tiles of elements and columns. */
 static void tci_dot_pack_turn(tci_gemm_state *s, tci_lin first, int vector)
 {
     tci_build *b = s->b;
@@ -410,7 +410,7 @@ TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
     at = tci_build_let(b, tci_build_lx(b, at));
     tci_dot_pack_fill_row(s, at, points);
     if (s->p->in_order || tci_dot_pack_type(s) != TC_F32) {
-        return; /* they lie as elements do */
+        return; /* their layout is that of elements */
     }
     int vectors = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * lanes - 1), 0);
     vectors = tci_lx_make(l, TCI_LX_DIV, vectors, -1, 2 * lanes);
@@ -425,7 +425,7 @@ TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
     tci_build_close(b, &open);
 }
 
-/* ---- rows that lie side by side, for a unit ---- */
+/* ---- rows that are contiguous, for a unit ---- */
 
 /* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
  * which is the point `at` of the axis; element number `step` of the block. */
@@ -452,7 +452,7 @@ static void tci_dot_pack_turn_rows(tci_gemm_state *s, tci_lin at, int64_t n, tci
     }
 }
 
-/* The rows that are bound: squares, and what is left of the axis. */
+/* The rows that are bound: square tiles, and what is left of the axis. */
 static void tci_dot_pack_turn_all(tci_gemm_state *s, int64_t skip)
 {
     tci_build *b = s->b;

@@ -186,7 +186,7 @@ static void tci_gemm_move(tci_gemm_state *s, tci_lin at, int n, const tci_stage_
     }
 }
 
-/* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
+/* With the sums of earlier parts, which are at index `at`, added; back: they are there again. */
 static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                           tci_stage_tuple array, bool back)
 {
@@ -232,7 +232,7 @@ static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n, const tci_s
     tci_build_close(b, &begins);
 }
 
-/* The products of the block, stretch by stretch of the parts that they lie in. */
+/* The products of the block, stretch by stretch of the parts that they are in. */
 static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                                const tci_stage_tuple *acc, tci_lin at)
 {
@@ -256,7 +256,7 @@ static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin 
     tci_build_close(b, &open);
 }
 
-/* The later stages for one row after the other, whose sums lie at index `at` of the array. */
+/* The later stages for one row after the other, whose sums are at index `at` of the array. */
 static void tci_gemm_finish_rows(tci_gemm_state *s, const tci_tile *tile, tci_lin at)
 {
     tci_build *b = s->b;
@@ -532,7 +532,7 @@ static void tci_gemm_block(tci_gemm_state *s, int begin, int end)
     }
 }
 
-/* Where depth block `block` lies on the inner axes. */
+/* The position of depth block `block` on the inner axes. */
 static void tci_gemm_place(tci_gemm_state *s, tci_lin block)
 {
     tci_build *b = s->b;

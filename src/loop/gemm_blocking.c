@@ -71,7 +71,7 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part;          /* a block is a part */
-    } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
+    } else if (p->depth < size) { /* whole steps of a unit, square tiles, or elements */
         int64_t whole = p->on_unit ? tci_gemm_step(k, p) : p->inner == 1 ? TCI_GEMM_EVEN : points;
         whole /= tci_lx_gcd(p->inner, whole);
         p->depth = tci_ceil_div(p->depth, whole) * whole;
@@ -215,8 +215,8 @@ static int tci_gemm_run_steps(int64_t run)
     return (int)(steps < TCI_GEMM_STEPS_LEAST ? TCI_MIN(run, TCI_GEMM_STEPS) : steps);
 }
 
-/* Are the rows of a tile read as they lie? The lines at hand, one of each row, may not push each
- * other out of a set of the first cache. Parts of a sum begin with blocks, where runs of inner
+/* Are the rows of a tile read in their layout? The lines at hand, one of each row, may not push
+ * each other out of a set of the first cache. Parts of a sum begin with blocks, where runs of inner
  * points are a loop in others. */
 static bool tci_gemm_rows_are_there(const tci_kernel *k, const tci_gemm *p)
 {

@@ -15,18 +15,18 @@
 #include "gemm_operands.h"
 
 enum {
-    TCI_GEMM_SQUARE = 16,   /* most lanes of a square that is turned in registers */
+    TCI_GEMM_SQUARE = 16,   /* most lanes of a square tile that is transposed in registers */
     TCI_GEMM_REUSE = 8,     /* rows from which packing pays */
     TCI_GEMM_PAGES = 64,    /* whose addresses are at hand */
     TCI_GEMM_MOVE = 5,      /* cycles of packing a stretch of at most a vector, */
     TCI_GEMM_TOUCH = 10,    /* of reading one, that is not packed, for the first time, */
-    TCI_GEMM_TURN = 5,      /* of one that is turned in registers, */
-    TCI_GEMM_TURN_FAR = 30, /* of one of filters that lie in far memory, */
+    TCI_GEMM_TURN = 5,      /* of one that is transposed in registers, */
+    TCI_GEMM_TURN_FAR = 30, /* of one of filters that are in far memory, */
     TCI_GEMM_GATHER = 1,    /* of an element that is read alone, */
-    TCI_GEMM_FAR = 2,       /* and of one that lies on a line of its own, */
+    TCI_GEMM_FAR = 2,       /* and of one that is on a line of its own, */
     TCI_GEMM_SCATTER = 4,   /* and of one that is written alone, far from the others */
     TCI_GEMM_NEAR = 2,      /* elements between points of a row that is read in place */
-    TCI_GEMM_WORTH = 90,    /* percent of the time from which turned sides are worth it, */
+    TCI_GEMM_WORTH = 90,    /* percent of the time from which transposed sides are worth it, */
     TCI_GEMM_BARE = 150     /* and which tiles take that pack nothing */
 };
 
@@ -133,7 +133,7 @@ static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
     return run;
 }
 
-/* Do all inner points of the vector factor lie one after the other? */
+/* True if all inner points of the vector factor are contiguous. */
 static bool tci_gemm_is_flat(const tci_kernel *k, const tci_gemm *p)
 {
     int last = k->stages[p->stage].axes[p->n_inner - 1];
@@ -186,7 +186,7 @@ static int tci_gemm_last(const tci_kernel *k, uint64_t own, uint64_t other)
     return axis;
 }
 
-/* Do results lie in a row along the vectors? */
+/* True if results are contiguous along the vectors. */
 static bool tci_gemm_stores_rows(const tci_kernel *k, const tci_gemm *p)
 {
     bool rows = true;
@@ -308,7 +308,7 @@ static int64_t tci_gemm_panel_of(const tci_kernel *k, const tci_gemm *p, int wid
     }
     const tci_kinst *in = &k->insts[p->vec_load];
     const int32_t *axes = k->stages[p->stage].axes;
-    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one lies first */
+    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one is first */
     tci_dim step = 0, coef = 0;
     int along = in->n_guards == 0 ? tci_build_panel(k, in, p->vec_axis, wide, &step) : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
@@ -405,7 +405,7 @@ TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *
     return true;
 }
 
-/* Does the row factor lie in memory, each row in runs along the inner points or nearly so? */
+/* True if the row factor is in memory, each row in runs along the inner points or nearly so. */
 static bool tci_gemm_lies(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
@@ -469,7 +469,7 @@ TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, 
     if (!tci_gemm_fits(k, machine, lanes)) {
         return false;
     }
-    int last = k->n_outer - 1; /* where results mostly lie in a row */
+    int last = k->n_outer - 1; /* where results are mostly contiguous */
     int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
     p->stage = p->red = 0;
     p->on_unit = k->reds[0].order == TCI_ORDER_MATRIX;

@@ -43,7 +43,7 @@ TCI_FN bool tci_blocks_are_joined(void)
     return true;
 }
 
-/* ---- products by blocks of threads ---- */
+/* ---- products on GPUs ---- */
 
 static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
@@ -504,7 +504,7 @@ static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const 
                    x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
 }
 
-/* ---- squares ---- */
+/* ---- square tiles ---- */
 
 static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {

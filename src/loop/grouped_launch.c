@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* The first so many of a function's blocks of threads are the first member's, and so on. */
+/* The first so many of a function's thread blocks are the first member's, and so on. */
 static void tci_grouped_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {
     double ns = 0;

@@ -58,7 +58,7 @@ typedef enum tci_lop {
     TCI_L_MEM,        /* mem: a load, a store or a lane operation; see tci_lmem_uses */
     TCI_L_IN_RANGE,   /* bool dst = lo <= x <= imm */
     TCI_L_TO_VALUE,   /* i64 dst = x */
-    TCI_L_ELSEWHERE,  /* bool dst = operand base lies elsewhere than operand imm */
+    TCI_L_ELSEWHERE,  /* bool dst = operands base and imm have different memory */
     TCI_L_COPY,       /* value dst = args[0] as it is now */
     /* i64 dst, one or in lanes, = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
     TCI_L_FAULT,

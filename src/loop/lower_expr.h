@@ -43,12 +43,12 @@ typedef struct tci_lplace {
     const int32_t *at;
 } tci_lplace;
 
-/* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
+/* An instruction whose values are in a local array: at base + sum coef[a] * (axis a - origin[a])
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others from
  * `first` to `last` load it. */
 typedef struct tci_lkeep {
     int32_t inst;
-    int32_t local; /* or ~operand: it lies there, and no stage stores it */
+    int32_t local; /* or ~operand: it is there, and no stage stores it */
     int32_t stage, first, last;
     bool is_padded; /* whole vectors may be touched where only some lanes exist; of what a stage
                          * stores only vectors of neighbours, as the padding is behind each row */
@@ -56,7 +56,7 @@ typedef struct tci_lkeep {
     tci_dim *coef;
     tci_lin *origin;
     /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
-     * point's number; such elements lie word_step apart. Who loads them does so itself
+     * point's number; such elements are word_step apart. The caller loads them
      * (loop/dot_packing.h). */
     tci_dim *point;
     int points;
@@ -109,7 +109,7 @@ typedef struct tci_lopen {
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
-/* Whether operand a lies elsewhere than operand b. */
+/* True if operands a and b have different memory. */
 TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size); /* 0 <= at < size */

@@ -78,8 +78,7 @@ typedef enum tci_mem {
     TCI_MEM_NEAR_HALF,
     /* as HIGH_HALF, of each thread's first lane alone; h is a multiple of what a thread holds */
     TCI_MEM_HIGH_FIRST,
-    /* The rest only by blocks of threads. void f(void): between threads that write and read local
-     * arrays */
+    /* The rest only on GPUs. void f(void): between threads that write and read local arrays */
     TCI_MEM_BARRIER,
     /* as LOAD and STORE: what each thread takes is aligned to its own size */
     TCI_MEM_LOAD_ALIGNED,
@@ -110,8 +109,9 @@ typedef enum tci_mem {
                           * (tf32) */
     TCI_MEM_STORE_UNIT,  /* void f(S *p, T1 v): as STORE_ONE; f32 rounded likewise */
     /* F f(const S *p, long stride): a first factor for the warp: 16 rows of 32 bytes at p, 64 of
-     * f64, or the rows of those bytes' elements, 16 elements each, turned; and a second one
-     * likewise. Turned bytes and f64 come in pairs: elements 2 i and 2 i + 1 as rows i and i + 8 */
+     * f64, or the rows of those bytes' elements, 16 elements each, transposed; and a second one
+     * likewise. Transposed bytes and f64 come in pairs: elements 2 i and 2 i + 1 as rows i and i +
+     * 8 */
     TCI_MEM_UNIT_ROWS,
     TCI_MEM_UNIT_ROWS_TURNED,
     TCI_MEM_UNIT_COLUMNS,

@@ -87,7 +87,7 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
 
 /* ---- prefetches ---- */
 
-/* Prefetches what lies `ahead` elements behind the place x of an operand. */
+/* Prefetches what is `ahead` elements behind the place x of an operand. */
 static void tci_stage_fetch(tci_build *b, int operand, int x, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);

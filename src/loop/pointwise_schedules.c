@@ -20,8 +20,8 @@
 enum {
     TCI_MAP_BLOCK = 32,        /* rows of a transposing block */
     TCI_MAP_BLOCK_VECTOR = 64, /* its elements along the vector axis */
-    TCI_MAP_SQUARE = 16,       /* most lanes of a square that is turned in registers */
-    TCI_MAP_SQUARES = 64,      /* squares side by side, so that loads run along their rows */
+    TCI_MAP_SQUARE = 16,       /* most lanes of a square tile that is transposed in registers */
+    TCI_MAP_SQUARES = 64,      /* square tiles side by side, so that loads run along their rows */
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024, /* elements of a chunk */
     TCI_MAP_HEAVY = 24,       /* flops of a point of which a block takes one vector at once */
@@ -65,8 +65,8 @@ static int64_t tci_map_lanes_of(const tci_query *a, int64_t threads)
     return threads * (a->lanes / a->threads);
 }
 
-/* By blocks of threads: the lanes that the warps of a row have, or the few threads that take it,
- * for each of its elements; those beyond a piece's end wait. */
+/* On GPUs: the lanes that the warps of a row have, or the few threads that take it, for each of its
+ * elements; those beyond a piece's end wait. */
 static double tci_map_idle(const tci_query *a, int64_t threads)
 {
     int64_t lanes = tci_map_lanes_of(a, TCI_MIN(threads, TCI_WARP));
@@ -132,8 +132,8 @@ static bool tci_map_fits(const tci_query *a, const int64_t *n)
              tci_query_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
-/* Do blocks of threads take two vectors at a time: is it arithmetic that takes longest, and are
- * there several pairs for each processor? */
+/* Do GPUs take two vectors at a time: is it arithmetic that takes longest, and are there several
+ * pairs for each processor? */
 static bool tci_map_pairs(const tci_query *a, int64_t lanes)
 {
     double vectors = 1 / (double)lanes;
@@ -203,7 +203,7 @@ static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
     return row;
 }
 
-/* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
+/* How much longer than in the vectors that suit a row best; on GPUs, wide ones do. */
 static double tci_map_narrow(const tci_query *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {

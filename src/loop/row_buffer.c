@@ -27,7 +27,7 @@ static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
     return is;
 }
 
-/* In what a row lies: bf16 where a unit reads it, which its values are then. */
+/* The dtype of a row: bf16 where AMX reads it, as its values then are. */
 static tc_dtype tci_row_buffer_dtype(const tci_kernel *k, const tci_kred *red)
 {
     return tci_row_buffer_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;
@@ -78,8 +78,7 @@ static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
     return read;
 }
 
-/* Does nothing read what lies in array `local` behind stage t? Several rows may, one after the
- * other. */
+/* True if nothing reads array `local` after stage t. Several rows may, one after the other. */
 static bool tci_row_buffer_is_free(const tci_build *b, int local, int t)
 {
     bool is_free = true;

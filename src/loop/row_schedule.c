@@ -167,7 +167,7 @@ TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b)
 
 /* ---- rows one stage after the other ---- */
 
-/* The axis along which the next unit lies: -1 none. */
+/* The axis along which the next unit follows; -1: none. */
 static int tci_rows_next_axis(const tci_query *a)
 {
     const tci_kernel *k = a->k;

@@ -99,7 +99,7 @@ static void tci_query_block_lanes(tci_query *a, int held)
     }
 }
 
-/* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
+/* True if a SCATTER stores elements that are not contiguous along the last outer axis. */
 static bool tci_query_scatters_apart(const tci_kernel *k)
 {
     bool apart = false;
@@ -284,7 +284,7 @@ static void tci_query_reduce_axis(tci_query *a)
 
 /* ---- time ---- */
 
-/* Bytes that a processor moves in a nanosecond from where the kernel's memory lies. */
+/* Bytes that a processor moves in a nanosecond from where the kernel's memory is. */
 static double tci_query_one_bandwidth(const tci_query *a)
 {
     const tc_machine *m = &a->machine.facts;
@@ -312,7 +312,7 @@ static double tci_query_rate(const tci_query *a)
 }
 
 /* Operations that a processor begins for the kernel: a product of a contraction and the sum that
- * takes it are one. Blocks of threads count both. */
+ * takes it are one. GPUs count both. */
 static double tci_query_operations(const tci_kernel *k, tci_machine machine)
 {
     double operations = (double)k->flops;
@@ -386,7 +386,7 @@ TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes)
     return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
-/* ---- movement ---- */
+/* ---- layout ops ---- */
 
 /* Does offset kx step along `axis` by anything but 0 or 1? */
 static bool tci_query_steps(const tci_kernel *k, int kx, int axis)

@@ -30,7 +30,7 @@ struct tci_query {
     int64_t flops;           /* of a point, over all stages */
     int vec_axis;            /* -1: no vectors along an outer axis */
     int row_axis;            /* the other axis that a tile has: -1 none */
-    bool turns;              /* is_map: loads along row_axis can be turned in registers */
+    bool turns;              /* is_map: loads along row_axis can be transposed in registers */
     tci_window_overlap skew; /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1];
@@ -96,7 +96,7 @@ TCI_FN double tci_query_ns(const tci_query *a, double flops, double bytes);
  * vector). */
 TCI_FN bool tci_query_counts(const tci_query *a);
 /* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
- * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
+ * bytes at the bandwidth of where they are; the slower of the two, from the launch on. */
 TCI_FN double tci_query_arithmetic_ns(const tci_query *a);
 TCI_FN double tci_query_memory_ns(const tci_query *a);
 TCI_FN double tci_query_least_ns(const tci_query *a);
@@ -136,7 +136,7 @@ TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 /* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/pointwise_schedules.c, tile_schedules.c, back_to_back_gemm.c, row_schedule.c: each ends with
- * NULL. Those of blocks of threads: loop/gpu_schedules.h. */
+ * NULL. Those of GPUs: loop/gpu_schedules.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_b2b_forms(void);

@@ -506,14 +506,14 @@ static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_po
     return binds;
 }
 
-/* So many neighbouring points lie in the result together, or outside. */
+/* So many neighbouring points are in the result together, or outside. */
 static int tci_simt_gemm_group(const tci_simt_gemm_points *points)
 {
     bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
     return points->in_pairs && !odd ? 2 : 1;
 }
 
-/* Opens the branch for a group of points that may lie outside of the result, at the first of them;
+/* Opens the branch for a group of points that may be outside of the result, at the first of them;
  * each has bindings of its own: what is loaded there stays there. True: it has one. */
 static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points, int point,
                                const tci_bind **binds, tci_lopen *open)

@@ -68,7 +68,7 @@ typedef struct tci_smem_transpose_walk {
     int fast_axis, slow_axis;
     tci_lin fast, slow;       /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
-    bool edge;                /* elements may lie outside */
+    bool edge;                /* elements may be outside */
 } tci_smem_transpose_walk;
 
 static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)

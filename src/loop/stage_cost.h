@@ -13,7 +13,7 @@ TCI_FN uint64_t tci_cost_stage_axes(const tci_kernel *k, int stage);
 /* Marks the values of one stage in live[n_insts]. through_index: also those that only make up
  * offsets. */
 TCI_FN void tci_cost_mark(const tci_kernel *k, int stage, bool through_index, bool *live);
-/* Bytes of the widest value that lies in vectors; through_index as above. */
+/* Bytes of the widest value held in vectors; through_index as above. */
 TCI_FN int tci_cost_widest(const tci_kernel *k, bool through_index);
 /* Cost of the prims that `inst` alone stands for along a row of these axes. */
 TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes);

@@ -115,7 +115,7 @@ static tci_lin tci_nest_digit(tci_build *b, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
-/* Opens the loop over the groups that the row tiles [begin, end) lie in. */
+/* Opens the loop over the groups that the row tiles [begin, end) are in. */
 static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = n->b->l;

@@ -212,7 +212,7 @@ TCI_FN double tci_tile_in_place(const tci_query *a, double ns)
 
 static bool tci_tile_reads_long_rows(const tci_query *a);
 
-/* By blocks of threads: how much longer it takes than if every processor had a tile. */
+/* On GPUs: how much longer it takes than if every processor had a tile. */
 static double tci_tile_idle(const tci_query *a, const int64_t *n)
 {
     int64_t vectors = tci_query_vectors(a, n[TCI_TILE_N_LANES]);

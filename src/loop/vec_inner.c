@@ -107,7 +107,7 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     }
 }
 
-/* Blocks of all virtual lanes from index `from` up to `to`, which lie in [lo, hi]. */
+/* Blocks of all virtual lanes from index `from` up to `to`, which are in [lo, hi]. */
 static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, int to, tci_dim lo,
                              tci_dim hi)
 {
@@ -364,7 +364,7 @@ static int tci_stage_guard_holds(tci_build *b, int g, int axis, tci_dim size)
 }
 
 /* Whether all guards that can be asked for the whole row hold, as a condition, and which these are;
- * -1: there is none. Most parts of a padded row lie inside, and are summed without masks. */
+ * -1: there is none. Most parts of a padded row are inside, and are summed without masks. */
 static int tci_stage_row_holds(tci_build *b, const tci_stage_lanes *m, bool *holds)
 {
     tci_dim size = b->k->axes[m->axis].size;

@@ -32,12 +32,12 @@ enum {
     TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
-/* How much longer it takes to load rows that lie in two lines each. */
+/* How much longer it takes to load rows that are in two lines each. */
 #define TCI_MATRIX_APART 1.6
 
 /* ---- the tile ---- */
 
-/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+/* Of B in a stage: where k is not contiguous, whole boxes of 64. */
 static int64_t tci_matrix_held_columns(const tci_matrix *x)
 {
     int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
@@ -92,7 +92,7 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
     return columns * (x->consumers == 1 ? 0.85 : 1.0);
 }
 
-/* Does each row of a side's boxes lie in one line of the caches? */
+/* True if each row of a side's boxes is in one cache line. */
 static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
     const int line = tci_matrix_depth(x);
@@ -401,7 +401,7 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
     }
 }
 
-/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+/* The part for chunks whose first column is in [lo, hi]; n: columns that exist, -1 all. */
 static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
 {
     tci_lopen open;

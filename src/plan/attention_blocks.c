@@ -27,7 +27,7 @@
 
 enum {
     TCI_ATTN_BLOCKS_ROWS = 64,        /* of a band, at least, of each element of a batch; */
-    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128, /* on a machine of blocks */
+    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128, /* on a GPU */
     TCI_ATTN_BLOCKS_ALL_ROWS = 512,   /* of all the batch, about: what keeps a machine busy */
     TCI_ATTN_BLOCKS_ALL_BLOCK_ROWS = 2048,
     TCI_ATTN_BLOCKS_LONG = 128,  /* where they are so long */
@@ -270,7 +270,7 @@ static tci_node *tci_attn_blocks_turn(tci_attn_blocks_loop *l, tci_node *n, int 
     return tci_attn_blocks_built(l, n ? tci_build_permute(g, n, rank, order) : NULL);
 }
 
-/* A BOUND node for the band of n, of which each lies together outside. */
+/* A BOUND node for the band of n, each of which is contiguous outside. */
 static tci_node *tci_attn_blocks_x(tci_attn_blocks_loop *l, tci_node *n, int axis)
 {
     tci_scratch *s = l->b->a->s;
@@ -311,7 +311,7 @@ static int tci_attn_blocks_in(const tci_node *n, int which, int axis)
 }
 
 /* Operand `which` of contraction n, `in`, which is the same for all bands. Where a symbol says how
- * many columns it has no loop packs it, so it lies in memory with them in a row: once, not in each
+ * many columns it has no loop packs it, so it is in memory with them in a row: once, not in each
  * band (plan/decompose.c). */
 static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node *n, int which,
                                          tci_node *in)

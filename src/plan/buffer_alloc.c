@@ -61,7 +61,7 @@ static void tci_place_keep_apart(tci_life *lives, int n)
     }
 }
 
-/* Rounded up, so that what lies behind is aligned too. */
+/* Rounded up, so that what follows is aligned too. */
 static int64_t tci_place_bytes(const tci_life *l)
 {
     return (l->bytes + 63) / 64 * 64;

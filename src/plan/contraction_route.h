@@ -24,7 +24,7 @@ typedef enum tci_sums {
     TCI_SUMS_LINES,      /* lines of an image, added up by a second kernel */
     TCI_SUMS_EXACT,      /* of integers: any order gives the same */
     TCI_SUMS_ROWS,       /* a SUM of products: that of any reduction */
-    TCI_SUMS_INNER,      /* of the contraction that the route makes, with its axes turned */
+    TCI_SUMS_INNER,      /* of the contraction that the route makes, with its axes permuted */
     TCI_SUMS_PARTS,      /* parts of K as chains, added up by a second kernel */
     TCI_SUMS_CHAINS      /* along K, as plan/reduction_order.c says */
 } tci_sums;
@@ -128,7 +128,7 @@ TCI_FN const tci_route *tci_route_prepacked(void);
 TCI_FN const tci_route *tci_route_gemv(void); /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
-/* plan/gpu_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
+/* plan/gpu_routes.c: writes the rows that only GPUs have; how many. */
 TCI_FN int tci_block_routes(const tci_route **rows);
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */

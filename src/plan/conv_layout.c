@@ -13,7 +13,7 @@
 #include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
-enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
+enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that is contiguous */ };
 
 typedef struct tci_conv_layout {
     const tci_algo *a;
@@ -29,8 +29,8 @@ typedef struct tci_conv_layout {
 
 /* ---- the values behind the operands ---- */
 
-/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
- * NULL: sizes are unknown. */
+/* The value of operand x below windows, padding, other layout ops and a widening that nothing
+ * stores; NULL: sizes are unknown. */
 static tci_node *tci_conv_layout_source(const tci_algo *a, tci_node *x)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
@@ -82,7 +82,7 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
     return a;
 }
 
-/* ---- which axes lie fastest ---- */
+/* ---- which axes are contiguous ---- */
 
 static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {

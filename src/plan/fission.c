@@ -44,7 +44,7 @@ static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *mad
             return &all->items[i];
         }
     }
-    const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
+    const tci_kernel *k = made->kernel; /* pricing it allocates from its own scratch */
     tci_prices_item item = {made->hash, k ? tci_loop_price(k->s, k, all->machine) : nothing, false};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
     return &all->items[all->n - 1];
@@ -181,7 +181,7 @@ static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* What movement in the group reads, and what it makes. */
+/* The inputs and outputs of layout ops in the group. */
 static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];

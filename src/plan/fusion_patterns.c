@@ -30,7 +30,7 @@ enum {
     TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
     TCI_PATTERN_WALK = 512,      /* groups visited before a cycle is assumed */
     TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
-    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
+    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors are in the nearest cache */
 };
 
 typedef struct tci_pattern_match {
@@ -279,8 +279,8 @@ static double tci_pattern_products(const tci_join *j)
     return products;
 }
 
-/* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
- * neighbours'. That is for what takes no longer than a launch, and has no class of a unit. */
+/* GPUs have no form yet that packs: each lane is one chain, its loads apart from its neighbours'.
+ * That is for what takes no longer than a launch, and has no class of a unit. */
 static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];

@@ -168,7 +168,7 @@ typedef struct tci_scores_kernels {
     int n, cap;
 } tci_scores_kernels;
 
-/* What is read along one axis of a value, through movement and elementwise ops. */
+/* What is read along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
     bool joined;  /* everything walks it and the axis before it as one */
@@ -200,7 +200,7 @@ typedef struct tci_fusion {
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
     bool apart;                    /* tci_machine.apart */
-    bool blocks;                   /* for a machine of blocks of threads */
+    bool blocks;                   /* for a GPU */
     bool joins;                    /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_scores_kernels *pairs; /* what is to be one kernel */
     bool *joined;                    /* per item of it: is it one? */
@@ -236,7 +236,7 @@ typedef struct tci_pnode {
     bool apart;        /* is a root, and no group that makes it holds a reader of it */
     int32_t forced_in; /* the round that forced it */
     bool is_output;
-    bool drawn;       /* made of random numbers and nothing that lies in memory */
+    bool drawn;       /* made of random numbers and nothing that is in memory */
     bool guards;      /* a comparison of indices: nothing to store (tci_kernel_compare) */
     uint8_t index;    /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
     uint8_t why;      /* forced for this reason (plan/fusion_refusal.h) */
@@ -261,7 +261,7 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
-/* What lies in memory where n is read: n itself, or what a BARRIER is of. */
+/* What is in memory where n is read: n itself, or what a BARRIER is of. */
 static inline tci_node *tci_plan_source(tci_node *n)
 {
     while (n->op == TCI_OP_BARRIER) {
@@ -277,7 +277,7 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
 }
 
 /* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, and
- * of all; of bytes, which warps multiply as they lie, from so many. */
+ * of all; of bytes, which warps multiply in their layout, from so many. */
 enum {
     TCI_KMAJOR_REUSE = 128,
     TCI_KMAJOR_LEAST = 1 << 27,
@@ -326,14 +326,14 @@ typedef struct tci_scores_refused {
  * whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
-/* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
+/* On a GPU: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* Are there kernels on that kind of machine that compute pairs for themselves? */
 TCI_FN bool tci_scores_taken(tci_machine machine);
 /* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
-/* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
+/* plan/layout.c: which values are in memory with their channels last; changes the roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
 /* Does the machine have a matrix unit that reads boxes of images, and may it? */
 static inline bool tci_plan_has_image_unit(tci_machine machine)
@@ -341,7 +341,7 @@ static inline bool tci_plan_has_image_unit(tci_machine machine)
     return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
 }
 /* plan/conv_layout.c: the bf16 or f16 value behind operand x, of known sizes, below windows,
- * padding, other movements and a widening, unless one of these lies in memory; NULL: there is
+ * padding, other layout ops and a widening, unless one of these is in memory; NULL: there is
  * none. */
 TCI_BLOCK_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
@@ -377,7 +377,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/rfactor.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
-/* On a machine of blocks: are so many rows better cut than gone through line by line? */
+/* On a GPU: are so many rows better cut than gone through line by line? */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
@@ -396,7 +396,7 @@ static inline int tci_root_n_before(const tci_root *r)
     return r->n_reads + r->n_waits;
 }
 TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
-/* Where n, which is in memory, lies: a buffer. */
+/* The buffer of n, which is in memory. */
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
 /* plan/recompute_or_store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
@@ -489,7 +489,7 @@ typedef struct tci_suspect {
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
 /* The trials of s, a suspect of plan p, are over. */
 TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s);
-/* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
+/* `trial`, which is in scratch `of`, stores number `edge` of s->edges. */
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s);
 /* plan/fusion_patterns.c: makes one of groups that are better as one. */
@@ -565,7 +565,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
                                   tci_plan *plan, tci_machine machine);
 /* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
  * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
- * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
  * decides. */
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
@@ -610,7 +610,7 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* As tci_plan_unit_of sees an operand of a contraction: is n movement, padding or a widening
+/* As tci_plan_unit_of sees an operand of a contraction: is n a layout op, padding or a widening
  * that is not stored; and what is n read from? */
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
 TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
@@ -627,7 +627,7 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* The buffer of an input or output; -1: it has none. */
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
-/* May buffer `out` lie on input `in`, as far as that step is concerned? */
+/* May buffer `out` share the memory of input `in`, as far as that step is concerned? */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
 /* plan/step_order.c: the steps in an order that needs less memory; the bytes of temporaries that
  * are then needed at once. */

@@ -28,7 +28,7 @@ enum {
     TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
     TCI_HORIZONTAL_TRIES = 3,    /* limits of a member's size, */
     TCI_HORIZONTAL_SMALLER = 16, /* each so many times smaller than the one before */
-    TCI_HORIZONTAL_TURNED = 16,  /* a turned array's bytes count so often */
+    TCI_HORIZONTAL_TURNED = 16,  /* a transposed array's bytes count so often */
     TCI_HORIZONTAL_REUSE = 8,    /* flops of a GEMM in the time of a byte */
     TCI_HORIZONTAL_GROWTH = 32   /* part by which the workspace may grow */
 };
@@ -90,8 +90,9 @@ static bool tci_horizontal_stages_fit(const tci_horizontal *b, const tci_kernel 
     return fit;
 }
 
-/* Does it turn an array, so that neighbours of the result are read some elements apart? A block
- * would exchange squares of it (loop/smem_transpose.c), for which a member has no memory. */
+/* Does it transpose an array, so that neighbours of the result are read some elements apart? A
+ * block would exchange square tiles of it (loop/smem_transpose.c), for which a member has no
+ * memory. */
 static bool tci_horizontal_turns(const tci_horizontal *b, const tci_kernel *k)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);

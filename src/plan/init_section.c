@@ -47,7 +47,7 @@ static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_
     }
 }
 
-/* What evaluating a value takes, down to what lies in memory. */
+/* What evaluating a value takes, down to what is in memory. */
 typedef struct tci_init_cost {
     double bytes, flops;
 } tci_init_cost;
@@ -79,7 +79,7 @@ static tci_init_cost tci_init_evaluate(tci_fusion *f, const tci_node *top)
     return cost;
 }
 
-/* Whether n, which runs read and which is computed once, should lie in memory for them. */
+/* Whether n, which runs read and which is computed once, should be in memory for them. */
 static bool tci_init_pays(tci_fusion *f, const tci_node *n)
 {
     bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);

@@ -43,7 +43,7 @@ static bool tci_kmajor_look(tci_kmajor *m)
     return fits && !halves;
 }
 
-/* ---- how it lies ---- */
+/* ---- its layout ---- */
 
 /* The axis of K that is contiguous in the larger one of the operands that have such an axis
  * contiguous, else the longest; false: there is none. */

@@ -17,7 +17,7 @@
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
-/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+/* What is wanted of a value: that axis to be contiguous, where it is computed; and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
@@ -26,7 +26,7 @@ typedef struct tci_layout_want {
 typedef struct tci_layout {
     const tci_algo *a;
     tci_scratch *s;
-    tci_table wants, roots; /* roots: a set; what users get lies as they see it */
+    tci_table wants, roots; /* roots: a set; users read it in their axis order */
 } tci_layout;
 
 static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
@@ -145,7 +145,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
-/* The axis of x that will lie fastest in memory, as far as this pass says. */
+/* The axis of x that will be contiguous in memory, as far as this pass says. */
 static int tci_layout_lies(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
@@ -325,7 +325,8 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
     return over;
 }
 
-/* Will both operands of such a gradient lie as plan/depthwise_wgrad.c takes them? */
+/* True if both operands of such a gradient will have the layout that plan/depthwise_wgrad.c
+ * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
     bool lies = true;

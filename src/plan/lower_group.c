@@ -909,7 +909,7 @@ static void tci_pk_attempt(tci_pk *p)
 }
 
 /* Would the results of a contraction have an axis of a few elements for the sake of what is made of
- * them, as where every other place of an image is added? A processor's vectors would lie along
+ * them, as where every other place of an image is added? A processor's vectors would run along
  * these. Left as it is, what alternates gets memory (plan/plan.c). */
 static bool tci_pk_alternates(const tci_pk *p, int axis, tci_dim factor)
 {

@@ -419,7 +419,7 @@ static bool tci_root_holds(const tci_fusion *f, const tci_root *r)
 }
 
 /* True if what a probe found of root r, in an earlier round or fusion of the same graph, is what it
- * would find now: the same values are evaluated, and the same ones are roots or lie in memory.
+ * would find now: the same values are evaluated, and the same ones are roots or are in memory.
  * Inputs come before r, so they are decided. */
 static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
 {

@@ -12,7 +12,7 @@ enum {
     TCI_ROUTE_SCORES = 8       /* operations between a score and its product, at most */
 };
 
-/* The bf16 or f16 value of an operand that could be in memory as it is read: below movement and a
+/* The bf16 or f16 value of an operand that could be in memory as it is read: below layout ops and a
  * widening, unless one of these is stored. NULL: there is none. */
 static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
 {
@@ -22,7 +22,7 @@ static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
 }
 
 /* True if rows of the value begin where a matrix unit reads them, or a copy with longer rows can
- * take its place. Only movement that leaves rows whole may be between; on a CPU it would be packed
+ * take its place. Only layout ops that leave rows whole may be between; on a CPU it would be packed
  * anyway. */
 static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
                                 const tci_machine *machine, int64_t rows)

@@ -222,7 +222,7 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
     return true;
 }
 
-/* The last operand of a step that lies in that buffer, and is written if need be; -1: none does. */
+/* The last operand of a step that is in that buffer, and is written if need be; -1: none. */
 static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buffer, bool written)
 {
     int o = k->n_operands - 1;

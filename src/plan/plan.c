@@ -144,7 +144,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return tci_plan_add_kernel(s, p, texts, k, made->text, made->hash);
 }
 
-/* Memory of the user that is only looked at another way: movement alone copies nothing. */
+/* Memory of the user that is only looked at another way: a layout op alone copies nothing. */
 static bool tci_plan_is_moved_leaf(const tci_node *n)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_PAD) {
@@ -154,7 +154,7 @@ static bool tci_plan_is_moved_leaf(const tci_node *n)
 }
 
 /* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
- * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
+ * way below it leaves one, in the order in which the RESHAPE walks it. True when there was any. */
 static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tci_str *why)
 {
     bool any = false;
@@ -220,7 +220,7 @@ static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tc
 }
 
 /* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * lies between several; a GPU must have one, and a processor's unit takes products of bf16. */
+ * is between several; a GPU must have one, and a processor's unit takes products of bf16. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
     bool half = false;
@@ -722,7 +722,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
-        outputs[i] = tci_plan_source(outputs[i]); /* it lies in memory without a copy */
+        outputs[i] = tci_plan_source(outputs[i]); /* it is in memory without a copy */
     }
     const tc_remat remat = machine.remat;
     const int64_t limit = machine.memory_limit;

@@ -148,7 +148,8 @@ typedef struct tci_plan {
     tci_str again;  /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
-    const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
+    const tci_table *panels; /* while planning: int32_t, the width of the panels that hold a
+                              * value */
 } tci_plan;
 
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */

@@ -31,8 +31,8 @@ enum {
     TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile_schedules.c makes a register tile of */
     TCI_PREPACK_LEAST = 64,  /* columns, and products of a sum, */
     TCI_PREPACK_MOVE = 7,    /* time to pack an element, in those of its product with a row, */
-    TCI_PREPACK_TURN = 15,   /* and where columns do not lie side by side, as measured */
-    TCI_PREPACK_FEW = 32,    /* rows up to which those side by side are as fast as they lie */
+    TCI_PREPACK_TURN = 15,   /* and where columns are not contiguous, as measured */
+    TCI_PREPACK_FEW = 32,    /* rows up to which contiguous ones are as fast in place */
     TCI_PREPACK_GAIN = 3,    /* percent of the time of multiplying that packing is worth, least */
     TCI_PREPACK_UNIT = 16    /* times as fast as f32 a unit is */
 };

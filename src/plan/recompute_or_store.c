@@ -449,9 +449,9 @@ static tci_node *tci_store_made_of(const tci_node *n)
     return of;
 }
 
-/* What is stored in the place of n on a machine of blocks, where a product costs less than memory:
- * n, or a value of fewer bytes that n is a product or so away from, as one that was rounded and is
- * widened again; NULL: that is in memory. */
+/* What is stored in the place of n on a GPU, where a product costs less than memory: n, or a value
+ * of fewer bytes one or two cheap ops upstream, as one that was rounded and is widened again; NULL:
+ * that is in memory. */
 static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
 {
     tci_node *narrow = n, *u = n;

@@ -60,8 +60,8 @@ enum {
 
 /* The products of a part of CONTRACT n's sums, 0: one chain is no longer. Whole steps of the first
  * summed axis, as the graph has them, so that a packed block is a part (loop/gemm_blocking.c); on
- * machines of blocks of a multiple of a slab (loop/simt_gemm.c), rather of twice as many products
- * than of none. */
+ * GPUs of a multiple of a slab (loop/simt_gemm.c), rather of twice as many products than of
+ * none. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine)
 {
     const bool blocks = machine.block_threads > 0;
@@ -174,8 +174,8 @@ static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x
     return same ? max : NULL;
 }
 
-/* Bytes of a row of `row` elements of all that x is read from, through movement and elementwise
- * ops: in memory, or in registers. */
+/* Bytes of a row of `row` elements of all that x is read from, through layout and elementwise ops:
+ * in memory, or in registers. */
 static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row, bool registers)
 {
     const tci_node **stack = NULL;
@@ -346,7 +346,7 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 
 /* ---- the choice ---- */
 
-/* True if n is movement, padding or a widening of what is in memory. */
+/* True if n is a layout op, padding or a widening of what is in memory. */
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n)
 {
     bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&

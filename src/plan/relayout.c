@@ -113,7 +113,7 @@ TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_
     return tci_relayout(a, x, (tci_relayout_to){order, axis, size, true, false});
 }
 
-/* ---- movement over other values ---- */
+/* ---- layout ops over other values ---- */
 
 TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_node *source,
                                    tci_node *now)

@@ -23,7 +23,7 @@
 
 enum { TCI_REPEAT_TURNS = 2 }; /* rows of a carry */
 
-/* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
+/* The memory of an operand of a body: buffer and byte; moves as a tci_move. */
 typedef struct tci_repeat_spot {
     int32_t buffer;
     tci_dim offset, by;
@@ -32,7 +32,7 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they lie in memory, before plan/decompose.c; */
+    tci_node **outside;     /* operands as they are in memory, before plan/decompose.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
     bool *keeps;            /* of each carry: all rows, not two that alternate */
@@ -403,7 +403,7 @@ typedef struct tci_repeat_placer {
     tci_scratch *s;
     const tci_plan *from;
     tci_plan to;              /* steps, kernels, spans, moves; and temporaries, from n_buffers */
-    const tci_plan_repeat *x; /* at hand; where its operands lie: */
+    const tci_plan_repeat *x; /* at hand; the memory of its operands: */
     tci_repeat_spot *init;    /* the carries as they are outside, */
     tci_repeat_spot *inputs, *outputs; /* the ports of its body */
 } tci_repeat_placer;

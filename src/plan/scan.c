@@ -174,7 +174,7 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_
                                     : tci_scan_running_starts(a, totals, n);
 }
 
-/* True if x is read, through movement and elementwise ops of any operands, in another order than it
+/* True if x is read, through layout and elementwise ops of any operands, in another order than it
  * is stored in. */
 static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
 {

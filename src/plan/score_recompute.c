@@ -278,7 +278,7 @@ static void tci_scores_delay(const tci_scores *p, tci_scores_set *set, int begin
     }
 }
 
-/* How many takers lie one behind the other below each end and pair. */
+/* How many takers are in a chain below each end and pair. */
 static void tci_scores_levels(const tci_scores *p, tci_scores_set *set, int32_t *level)
 {
     int begin = tci_scores_of(p, set->pairs[0])->at, last = begin;
@@ -673,7 +673,7 @@ static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, cons
     return folds ? tci_scores_row_sum(p, n, now) : tci_scores_wide(p, n, now);
 }
 
-/* A processor's rows lie in any order, as their own are packed. */
+/* A processor's rows are in any order, as their own are packed. */
 static tci_node *tci_scores_of_lines(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     const tci_scores_set *set;
@@ -840,7 +840,7 @@ static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
     return row;
 }
 
-/* What a kernel reads of the rows of another one is computed there, once, and lies in memory. */
+/* What a kernel reads of the rows of another one is computed there, once, and is in memory. */
 static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {

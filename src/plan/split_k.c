@@ -38,7 +38,7 @@ enum {
     TCI_SPLIT_K_LENGTH_MOST = 4096, /* and wanted */
     TCI_SPLIT_K_RESULTS = 2048,     /* of a sum whose elements are read once, too few to go round */
     TCI_SPLIT_K_TILED = 16384,      /* of another one, which is made in tiles */
-    TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a machine of blocks, */
+    TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a GPU, */
     TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
     TCI_SPLIT_K_HALVES = 1 << 21,   /* of halves partial sums that keep it busy, */
     TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
@@ -49,7 +49,7 @@ enum {
     TCI_SPLIT_K_ROWS = 8,       /* rows of a tile that packs its operands, at least, */
     TCI_SPLIT_K_COLUMNS = 16,   /* and columns, */
     TCI_SPLIT_K_NEIGHBOURS = 6, /* results side by side for vectors of them, */
-    TCI_SPLIT_K_LINE = 16,      /* and products that lie side by side in a row of them */
+    TCI_SPLIT_K_LINE = 16,      /* and products that are contiguous in a row of them */
     TCI_SPLIT_K_FEW = 128,      /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
@@ -105,7 +105,7 @@ TCI_FN double tci_split_k_products(const tci_split_k *p)
 /* ---- choice ---- */
 
 /* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
- * lies fastest in memory? */
+ * is contiguous in memory? */
 static bool tci_split_k_is_row(const tci_split_k *p, int k)
 {
     const tci_node *x = p->in[k];
@@ -275,9 +275,9 @@ static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double la
     return several ? singles : large < TCI_GATHER_SIDE ? points : small <= 1 ? lines : doubles;
 }
 
-/* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
- * (loop/simt_gemm.c): a slab of all its tiles takes what they compute, longer where few warps hide
- * each other's waits, or what those that it holds at once wait for memory. */
+/* Cycles of the busiest of a machine's processors for so many parts on a GPU (loop/simt_gemm.c): a
+ * slab of all its tiles takes what they compute, longer where few warps hide each other's waits, or
+ * what those that it holds at once wait for memory. */
 static double tci_split_k_cycles(const tci_split_k *p, double parts)
 {
     double large = TCI_MAX(tci_split_k_own(p, 0), tci_split_k_own(p, 1));
@@ -459,7 +459,7 @@ TCI_FN bool tci_split_k_begin(tci_split_k *p)
 /* ---- rows ---- */
 
 /* Is each row of the larger factor read so often at most, and then from near, that the sums are a
- * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
+ * stream of that factor? On a GPU, where it is far, tiles read it once. */
 static bool tci_split_k_are_rows(const tci_split_k *p)
 {
     double reads = tci_split_k_reads(p);
@@ -527,7 +527,7 @@ static bool tci_split_k_have_no_tiles(const tci_split_k *p)
            p->sizes[p->n_summed - 1] >= TCI_SPLIT_K_LINE;
 }
 
-/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
+/* Operand k as it is in memory: what permutes its axes, unless it is a copy, is left out, also
  * below a cast. */
 static void tci_split_k_unpermute(tci_split_k *p, int k)
 {

@@ -8,7 +8,7 @@
 
 #include "contraction_route.h"
 
-/* Of the models of blocks of threads, in cycles of a processor (measured on an H100). */
+/* Of the models of GPUs, in cycles of a processor (measured on an H100). */
 enum {
     TCI_SPLIT_K_MANY = 512,         /* parts, at most, */
     TCI_SPLIT_K_LEAST_HALVES = 256, /* of halves, of no fewer products */

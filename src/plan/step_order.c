@@ -193,8 +193,8 @@ static bool tci_step_order_leads_to(tci_step_order *q, int step, const tci_step_
     return false;
 }
 
-/* The step that writes the new value of a parameter where the old one lies waits for those that
- * read the old one, unless one of these waits for it. */
+/* The step that overwrites a parameter with its new value waits for those that read the old one,
+ * unless one of these waits for it. */
 static void tci_step_order_update_last(tci_step_order *q, const tci_alias *assign)
 {
     int out = tci_plan_port(q->p, TCI_BUF_OUTPUT, assign->output);

@@ -362,7 +362,7 @@ static tci_node *tci_winograd_parts(const tci_winograd *w)
     return tci_winograd_stack(w, parts, 3, shape);
 }
 
-/* Filters that lie side by side: a product reads them from one end of memory to the other. */
+/* Filters that are contiguous: a product reads them from one end of memory to the other. */
 static int64_t tci_winograd_columns(const tci_winograd *w)
 {
     return w->filters % TCI_WINOGRAD_PANEL == 0 ? TCI_WINOGRAD_PANEL : w->filters;
@@ -418,7 +418,7 @@ static tci_node *tci_winograd_results(const tci_winograd *w, tci_node *products)
     return tci_build_reshape(w->g, all, 4, shape);
 }
 
-/* The result's own axes, without what lies behind the last places. */
+/* The result's own axes, without what follows the last places. */
 static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
 {
     const tci_node *n = w->n;
