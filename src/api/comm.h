@@ -5,7 +5,7 @@
 #ifndef TC_API_COMM_H
 #define TC_API_COMM_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #ifndef TC_API_COMPILE_H
 #define TC_API_COMPILE_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {

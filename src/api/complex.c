@@ -5,7 +5,7 @@
  * concatenations, neither of which copies; everything in between is real arithmetic, so fusion,
  * gradients and backends need nothing special. The gradient is that of a real function of the two
  * parts. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -4,7 +4,7 @@
  * sequence is a recurrence over time: one tc_scan for all sequences and labels at once, whose
  * gradient follows. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * its value subtracted again: its derivative is that of the factors, and after two such steps so is
  * the second derivative (refinement of Ogita and Aishima). */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * from the most stable factorization (SVD), gradients from closed forms, which do not go through
  * its iterations. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -19,7 +19,7 @@
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {

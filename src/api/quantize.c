@@ -8,7 +8,7 @@
  * integer product, exact in i32, scaled once at the end. A sparse product gathers the rows that its
  * elements name and scatter-adds them, so no zero is touched, and the gradient has the same form.
  */
-#include "functional.h"
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

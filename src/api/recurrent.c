@@ -7,7 +7,7 @@
  * outside of the loop; the loop (tc_scan) has the products with the state. A backward layer is the
  * same loop from the other end. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include "../base/alloc.h"
 

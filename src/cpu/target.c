@@ -1,12 +1,12 @@
-/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
+/* cpu/target.c - detects the CPU features of this process, and derives the compiler flags from
+ * them.
  *
- * In: the vector width that was asked for. Out: a tci_target.
- * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
- * state that the operating system saves (XCR0), so the answer is right under valgrind and
- * emulators, where -march=native would name what the machine has and the process may not use. A
- * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
- * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
- * unit_bytes, has_pairs, int_points), never of the model. */
+ * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
+ * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
+ * (XCR0), so the answer is right under valgrind and emulators, where -march=native would name
+ * features that the process may not use. A host without that builtin, or on an unknown processor,
+ * gets scalar code in plain C. Invariant: flags and features are a function of (arch,
+ * vector_bytes, has_fma, matrix_units, unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -28,7 +28,7 @@
 #include "../api/compile_jobs.h"
 #include "../api/io.h"
 #include "../base/posix.h"
-#include "names.h"
+#include "reserved_names.h"
 
 enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_INDENT = 4, TCI_EXPORT_HEAD = 64 };
 

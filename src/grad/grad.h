@@ -44,7 +44,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
 
-/* grad/linear.c: rules of rows */
+/* grad/lu_cholesky.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);

@@ -303,7 +303,8 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
 
-/* ---- ops/sets.c: running log(sum(exp(x))); values, or the places where they stand ---- */
+/* ---- ops/order_statistics.c: running log(sum(exp(x))); values, or the places where they stand
+ * ---- */
 TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
@@ -319,7 +320,7 @@ TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);
 TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim size,
                                   bool consecutive, int which);
 
-/* ---- ops/linear.c: square matrices [..., n, n] ---- */
+/* ---- ops/linear_algebra.c: square matrices [..., n, n] ---- */
 typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
 /* The same, or of a's transpose, with the LU of a and operands of one dtype and batch. */

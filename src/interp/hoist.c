@@ -1,8 +1,8 @@
-/* interp/hoist.c - loop-invariant placement: the section in which each node of an interpreted
- * kernel is evaluated.
+/* interp/hoist.c - chooses the section in which each node of an interpreted kernel is evaluated
+ * (loop-invariant code motion).
  *
- * In: nodes. Out: for each the axes along which it differs and the stages whose results it uses
- * (deps), and whether the outer level or a stage needs it, or both. */
+ * In: nodes. Out: for each node the axes along which it varies and the stages whose results it
+ * uses (deps), and whether the outer level, a stage, or both need it. */
 #include "prepare.h"
 
 static void tci_prep_merge(tci_prep *b, uint8_t *row, const uint8_t *from)

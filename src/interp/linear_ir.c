@@ -1,7 +1,7 @@
 /* interp/linear_ir.c - lowers the nodes of an interpreted kernel to linear IR: sections of steps.
  *
  * In: nodes, and the sections that evaluate them. Out: the steps of the sections in order, and the
- * values they read and write with the first and the last step of each. */
+ * values that they read and write, with the first and the last step of each. */
 #include <string.h>
 
 #include "prepare.h"

@@ -1,9 +1,9 @@
-/* interp/prepare.h - a kernel on its way to steps: what the rooms that prepare it share.
+/* interp/prepare.h - declares a kernel under preparation, which the files that prepare it share.
  *
  * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
- * They stand in the order of the instructions, so that a node follows what it reads; equal ones are
- * one. The rooms in order: values and nodes make them, needs says where each is evaluated, access,
- * steps and reds write the steps, place gives memory. Private to this folder. */
+ * Nodes are in the order of the instructions, so that a node follows its operands; equal ones are
+ * one. The files run in the order lower_kernel and legalize, hoist, access, linear_ir and
+ * reductions, value_memory. Private to interp/. */
 #ifndef TCI_INTERP_PREPARE_H
 #define TCI_INTERP_PREPARE_H
 

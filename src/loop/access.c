@@ -1,11 +1,10 @@
-/* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
+/* loop/access.c - lowers the loads, stores, indices and guards of a kernel to memory accesses.
  *
- * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
- * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
- * the vector axis) at offsets that are lanes of a vector, or a loop over the lanes through a local
- * array.
- * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
- * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
+ * In: an instruction and the bindings of its axes. Out: statements with the cheapest correct
+ * access: contiguous, masked, strided, one element, or, if the offset is not linear in the vector
+ * axis, a gather or scatter by a vector of offsets, or a loop over the lanes through a local
+ * array. A guard is first compared with the ranges of the bindings: if they decide it, nothing is
+ * emitted. Otherwise it is a scalar condition or, along the vector axis, an interval of lanes. */
 #include <string.h>
 
 #include "lower_expr.h"
@@ -420,7 +419,7 @@ static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_d
            (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
-/* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
+/* Values of a load for all rows of the tile at once: whole vectors along the rows, transposed by
  * exchanging blocks of 1, 2, 4 .. lanes between pairs of them. */
 static int tci_access_turn(tci_build *b, int i)
 {
@@ -770,9 +769,9 @@ static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tc
     return st;
 }
 
-/* A store of what a row that threads share has one of: the thread of its first lane does it, so
- * that what it reads there is what was there before (plan/memory.c). In a skeleton each has its
- * own. */
+/* A store of a value that a row has once and its threads share: the thread of its first lane does
+ * it, so that a load there still reads the old value (plan/memory.c). In a kernel template each
+ * thread has its own. */
 static bool tci_access_is_of_row(const tci_build *b)
 {
     return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;

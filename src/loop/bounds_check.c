@@ -1,4 +1,4 @@
-/* loop/bounds_check.c - bounds check of a loop nest: evaluates its addresses at the corners. */
+/* loop/bounds_check.c - checks bounds in a loop nest: evaluates its addresses at the corners. */
 #include "ir.h"
 
 typedef struct tci_bounds {

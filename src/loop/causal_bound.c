@@ -1,11 +1,11 @@
-/* loop/causal_bound.c - trip counts shortened by a triangular (causal) mask.
+/* loop/causal_bound.c - shortens trip counts by a triangular (causal) mask.
  *
- * In: a kernel. Out: a tci_causal where a GUARD is a diagonal of an outer axis and an inner one, as
- * a causal mask is, and what follows for the masked values: each instruction is asked with the
- * guard's truth there. Rows of queries see the first keys, rows of keys the last queries: the side
- * is that on which some contraction need not be computed. A masked score that is computed is as
- * good as one that is not. A weight that is +0 where it is masked is so in fact only: a row that
- * sees nothing has others, so it is looked at when the kernel runs. */
+ * In: a kernel. Out: a tci_causal if a GUARD is a diagonal of an outer axis and an inner one, as a
+ * causal mask is, and what follows for the masked values: each instruction is evaluated with the
+ * guard's truth value there. Rows of queries see the first keys, rows of keys the last queries:
+ * the side is the one on which some contraction can be skipped. A masked score may be computed or
+ * skipped. That a masked weight is +0 holds only if the row sees a key, so it is checked at run
+ * time. */
 #include "causal_bound.h"
 
 enum { TCI_CAUSAL_FAR = 1 << 29 }; /* of a cut's base, at most */

@@ -1,4 +1,4 @@
-/* loop/causal_bound.h - trip counts shortened by a triangular (causal) mask. */
+/* loop/causal_bound.h - declares the trip counts shortened by a triangular (causal) mask. */
 #ifndef TCI_LOOP_CAUSAL_BOUND_H
 #define TCI_LOOP_CAUSAL_BOUND_H
 

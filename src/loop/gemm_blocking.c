@@ -1,9 +1,9 @@
-/* loop/gemm_blocking.c - cache blocking of the packed GEMM: the sizes MC, NC and KC.
+/* loop/gemm_blocking.c - chooses the cache blocking of the packed GEMM: the sizes MC, NC and KC.
  *
- * In: its sides and its register tile. Out: the rest of a tci_gemm. A block is cut in depth (the
- * inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a block where
- * that can be. */
-#include "cost.h"
+ * In: its M and N axes and its register tile. Out: the rest of a tci_gemm. A block is bounded in
+ * depth (the inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a
+ * block where possible. */
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {
@@ -71,7 +71,7 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part;          /* a block is a part */
-    } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
+    } else if (p->depth < size) { /* whole steps of a unit, square tiles, or elements */
         int64_t whole = p->on_unit ? tci_gemm_step(k, p) : p->inner == 1 ? TCI_GEMM_EVEN : points;
         whole /= tci_lx_gcd(p->inner, whole);
         p->depth = tci_ceil_div(p->depth, whole) * whole;

@@ -1,31 +1,32 @@
-/* loop/gemm_operands.c - GEMM operands: which axes of a contraction are M and which are N.
+/* loop/gemm_operands.c - finds the GEMM operands: which axes of a contraction are M and which are
+ * N.
  *
- * In: a kernel, the lanes of a vector. Out: of a tci_gemm its sides, axes and factors.
+ * In: a kernel, the lanes of a vector. Out: the sides, axes and operands of a tci_gemm.
  *
- * Rows and columns are sides: all outer axes that one factor has alone and that the results have
- * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
- * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
- * image or a window. Vectors run along either side: packing and storing are dear where memory runs
- * along the other one, and lanes behind a short side are lost. */
+ * Rows and columns are sides: all outer axes that only one operand has and that are adjacent in
+ * the results, counted as one. The columns of a convolution are the positions of an image; in its
+ * gradient to the filter they are filters, and the rows everything else. So tiles are full for any
+ * image or window. Vectors run along either side: packing and storing across memory rows are
+ * expensive, and a short side wastes lanes. */
 #include <string.h>
 
-#include "../kernel/matrix_unit.h"
-#include "cost.h"
+#include "../kernel/match_matrix_unit.h"
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {
-    TCI_GEMM_SQUARE = 16,   /* most lanes of a square that is turned in registers */
+    TCI_GEMM_SQUARE = 16,   /* most lanes of a square tile that is transposed in registers */
     TCI_GEMM_REUSE = 8,     /* rows from which packing pays */
     TCI_GEMM_PAGES = 64,    /* whose addresses are at hand */
     TCI_GEMM_MOVE = 5,      /* cycles of packing a stretch of at most a vector, */
     TCI_GEMM_TOUCH = 10,    /* of reading one, that is not packed, for the first time, */
-    TCI_GEMM_TURN = 5,      /* of one that is turned in registers, */
-    TCI_GEMM_TURN_FAR = 30, /* of one of filters that lie in far memory, */
+    TCI_GEMM_TURN = 5,      /* of one that is transposed in registers, */
+    TCI_GEMM_TURN_FAR = 30, /* of one of filters that are in far memory, */
     TCI_GEMM_GATHER = 1,    /* of an element that is read alone, */
-    TCI_GEMM_FAR = 2,       /* and of one that lies on a line of its own, */
+    TCI_GEMM_FAR = 2,       /* and of one that is on a line of its own, */
     TCI_GEMM_SCATTER = 4,   /* and of one that is written alone, far from the others */
     TCI_GEMM_NEAR = 2,      /* elements between points of a row that is read in place */
-    TCI_GEMM_WORTH = 90,    /* percent of the time from which turned sides are worth it, */
+    TCI_GEMM_WORTH = 90,    /* percent of the time from which transposed sides are worth it, */
     TCI_GEMM_BARE = 150     /* and which tiles take that pack nothing */
 };
 
@@ -307,7 +308,7 @@ static int64_t tci_gemm_panel_of(const tci_kernel *k, const tci_gemm *p, int wid
     }
     const tci_kinst *in = &k->insts[p->vec_load];
     const int32_t *axes = k->stages[p->stage].axes;
-    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one lies first */
+    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one is first */
     tci_dim step = 0, coef = 0;
     int along = in->n_guards == 0 ? tci_build_panel(k, in, p->vec_axis, wide, &step) : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
@@ -469,7 +470,7 @@ TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, 
     if (!tci_gemm_fits(k, machine, lanes)) {
         return false;
     }
-    int last = k->n_outer - 1; /* where results mostly lie in a row */
+    int last = k->n_outer - 1; /* where results are mostly contiguous */
     int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
     p->stage = p->red = 0;
     p->on_unit = k->reds[0].order == TCI_ORDER_MATRIX;

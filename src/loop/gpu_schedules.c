@@ -1,30 +1,30 @@
-/* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
+/* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction or short rows in vectors of a thread (loop/short_reduction.c)
+ *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
- *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
- *   attention  rows between two contractions on tensor cores (loop/attention.c)
- *   backward   the gradients of attention on tensor cores (loop/attention_backward.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
+ *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
  *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
- *   row        rows in the registers of a block or warp (loop/row_block.c)
- *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
+ *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
+ *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
  *
  * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
- * weighs next to those of processors. */
+ * compares with those of CPUs. */
 #include <string.h>
 
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 #include "gpu_schedules.h"
-#include "row_block.h"
+#include "simt_row_block.h"
 #include "simt_attention.h"
 #include "simt_gemm.h"
 #include "smem_transpose.h"
 #include "thread_per_point.h"
 #include "register_tiles.h"
-#include "short_reduction.h"
+#include "simt_short_reduction.h"
 
 enum {
     TCI_TILE_SPREAD = 8, /* points of a thread, at most */
@@ -43,7 +43,7 @@ TCI_FN bool tci_blocks_are_joined(void)
     return true;
 }
 
-/* ---- products by blocks of threads ---- */
+/* ---- products on GPUs ---- */
 
 static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
@@ -504,7 +504,7 @@ static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const 
                    x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
 }
 
-/* ---- squares ---- */
+/* ---- square tiles ---- */
 
 static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
@@ -587,8 +587,9 @@ static bool tci_row_fits(const tci_query *a, const int64_t *n)
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Few threads do once what each of them does, and join less; but the row takes no more of their
- * registers than leave room for other rows, if it need not. */
+/* With few threads, work done once per thread is done less often, and fewer lanes are combined; but
+ * the row takes at most as many of their registers as leave space for other rows, unless it
+ * must. */
 static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;

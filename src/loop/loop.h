@@ -1,5 +1,5 @@
-/* loop/loop.h - API of loop/: kernel IR and machine to schedule (loop/schedule.c) to loop IR,
- * which emit/c_like.c prints in a dialect. The loop IR itself is loop/ir.h. */
+/* loop/loop.h - declares the API of loop/: kernel IR and machine to schedule (loop/schedule.c) to
+ * loop IR (loop/ir.h), which emit/c_like.c prints in a dialect. */
 #ifndef TCI_LOOP_LOOP_H
 #define TCI_LOOP_LOOP_H
 

@@ -1,11 +1,11 @@
-/* loop/lower_expr.h - lowers the scalar expressions of a kernel to loop IR, inside a loop nest
- * that is being built.
+/* loop/lower_expr.h - declares the lowering of a kernel's scalar expressions to loop IR, inside a
+ * loop nest that is being built.
  *
- * A binding says what an axis is at this point of the nest: a linear form over index variables, its
+ * A binding defines an axis at this point of the nest: a linear form over index variables, its
  * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value
- * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register
- * tiles share whatever does not differ between them. A value is emitted in the deepest block that
- * one of its parts needs: what is invariant moves out of a loop by itself. */
+ * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and
+ * register tiles share whatever does not differ between them. A value is emitted in the deepest
+ * block that one of its operands needs: invariants are hoisted. */
 #ifndef TCI_LOOP_LOWER_EXPR_H
 #define TCI_LOOP_LOWER_EXPR_H
 
@@ -43,12 +43,12 @@ typedef struct tci_lplace {
     const int32_t *at;
 } tci_lplace;
 
-/* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
+/* An instruction whose values are in a local array: at base + sum coef[a] * (axis a - origin[a])
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others from
  * `first` to `last` load it. */
 typedef struct tci_lkeep {
     int32_t inst;
-    int32_t local; /* or ~operand: it lies there, and no stage stores it */
+    int32_t local; /* or ~operand: it is there, and no stage stores it */
     int32_t stage, first, last;
     bool is_padded; /* whole vectors may be touched where only some lanes exist; of what a stage
                          * stores only vectors of neighbours, as the padding is behind each row */
@@ -56,7 +56,7 @@ typedef struct tci_lkeep {
     tci_dim *coef;
     tci_lin *origin;
     /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
-     * point's number; such elements lie word_step apart. Who loads them does so itself
+     * point's number; such elements are word_step apart. The caller loads them
      * (loop/dot_packing.h). */
     tci_dim *point;
     int points;
@@ -109,7 +109,7 @@ typedef struct tci_lopen {
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
-/* Whether operand a lies elsewhere than operand b. */
+/* True if operands a and b have different memory. */
 TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size); /* 0 <= at < size */
@@ -204,7 +204,7 @@ TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 /* One vector of two whose blocks of h lanes are exchanged: SWAP_LOW or SWAP_HIGH; or whose lanes
- * take turns: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
+ * are interleaved: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
 TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
 TCI_FN int tci_build_access(tci_build *b, int inst); /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;

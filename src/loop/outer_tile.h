@@ -1,5 +1,5 @@
-/* loop/outer_tile.h - register tile of outer points: bindings, loops, stores and prefetches of a
- * stage. */
+/* loop/outer_tile.h - declares the register tile of outer points: bindings, loops, stores and
+ * prefetches of a stage. */
 #ifndef TCI_LOOP_OUTER_TILE_H
 #define TCI_LOOP_OUTER_TILE_H
 
@@ -15,9 +15,9 @@ typedef struct tci_tile {
     const tci_bind **vecs;
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;         /* bytes ahead along the vector axis; 0 none */
-    bool turn;                /* loads that run along the rows are turned in registers */
-    bool weave;   /* what is stored of all rows lies in turns (loop/interleave_stores.h) */
-    bool written; /* the last axis of a reduction, and what is met again there read once;
+    bool turn;                /* loads that run along the rows are transposed in registers */
+    bool weave;               /* stores of all rows are interleaved (loop/interleave_stores.h) */
+    bool written;            /* the last axis of a reduction, and what is met again there read once;
                            * of a map, what all points read before the first of them is stored */
     tci_window_overlap skew; /* row > 0: a reduction's last axis is written out by what rows meet */
     int next_axis;           /* rows: the outer axis whose next row is fetched ahead, -1 none */

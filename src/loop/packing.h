@@ -1,4 +1,4 @@
-/* loop/packing.h - packed panels of GEMM operands, and the loops that fill them. */
+/* loop/packing.h - declares packed panels of GEMM operands, and the loops that fill them. */
 #ifndef TCI_LOOP_PACKING_H
 #define TCI_LOOP_PACKING_H
 

@@ -1,4 +1,4 @@
-/* loop/reduction_step.h - one step of a reduction: accumulators and what they take in. */
+/* loop/reduction_step.h - declares one step of a reduction: accumulators and the new element. */
 #ifndef TCI_LOOP_REDUCTION_STEP_H
 #define TCI_LOOP_REDUCTION_STEP_H
 

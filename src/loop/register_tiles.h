@@ -1,4 +1,4 @@
-/* loop/register_tiles.h - walks one unit of a loop nest in register tiles of rows x vectors. */
+/* loop/register_tiles.h - declares the walk of a unit of a loop nest in register tiles. */
 #ifndef TCI_LOOP_REGISTER_TILES_H
 #define TCI_LOOP_REGISTER_TILES_H
 

@@ -1,10 +1,10 @@
-/* loop/row_buffer.c - reductions whose results along the inner axes that they keep (a row) are in
- * a local array, read by later stages; one outer point at a time.
+/* loop/row_buffer.c - builds reductions that keep some inner axes (a row): the row is a local
+ * array that later stages read, for one outer point at a time.
  *
- * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors lie along the last
- * kept axis, a few of them at once, and for each the other axes are walked in order, so every
- * element of the row is one chain. The row lies in an array of the kept instruction (tci_lkeep),
- * from which the later stages read it; its lines are whole vectors, so none is touched in part. */
+ * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors run along the
+ * last kept axis, a few of them at once, and for each the other axes are walked in order, so every
+ * element of the row is one chain. The row is an array of the kept instruction (tci_lkeep), from
+ * which later stages read it; its lines are whole vectors, so none is partial. */
 #include "row_buffer.h"
 
 enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };
@@ -27,7 +27,7 @@ static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
     return is;
 }
 
-/* In what a row lies: bf16 where a unit reads it, which its values are then. */
+/* The dtype of a row: bf16 where AMX reads it, as its values then are. */
 static tc_dtype tci_row_buffer_dtype(const tci_kernel *k, const tci_kred *red)
 {
     return tci_row_buffer_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;

@@ -1,12 +1,11 @@
-/* loop/row_schedule.c - schedule of row kernels (softmax, norms), vectorized along the inner
- * axis.
+/* loop/row_schedule.c - schedules row kernels (softmax, norms), vectorized along the inner axis.
  *
  * rows: a unit is one outer point, whose stages run along their inner axes one after the other. A
- * value that two stages compute and that costs more than a pass through the cache is kept in a
- * local array; the next row of far memory is prefetched; an output larger than the caches may
- * bypass them. */
+ * value that two stages need and that costs more than a pass through the cache is kept in a local
+ * array; the next row of far memory is prefetched; an output larger than the caches may bypass
+ * them. */
 #include "gpu_schedules.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "row_buffer.h"
 #include "register_tiles.h"
 
@@ -17,7 +16,7 @@ enum {
     TCI_ROWS_UNPACKED = 64,      /* times longer that contractions take which pack nothing */
     TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
     TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
-    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */
+    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, with few threads to interleave */
     TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
@@ -168,7 +167,7 @@ TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b)
 
 /* ---- rows one stage after the other ---- */
 
-/* The axis along which the next unit lies: -1 none. */
+/* The axis along which the next unit follows; -1: none. */
 static int tci_rows_next_axis(const tci_query *a)
 {
     const tci_kernel *k = a->k;

@@ -1,10 +1,10 @@
-/* loop/schedule_facts.c - facts of a kernel on a machine that schedules ask for, and the roofline
- * model.
+/* loop/schedule_facts.c - computes a kernel's properties on a machine for schedules, and the
+ * roofline model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower
- * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
-#include "../kernel/attention.h"
-#include "cost.h"
+ * In: a kernel, the record of a machine. Out: a tci_query. The model is a roofline: the slower of
+ * computing at the machine's rate and of moving the kernel's bytes. */
+#include "../kernel/match_attention.h"
+#include "stage_cost.h"
 #include "schedule_kind.h"
 #include "memory_ops.h"
 #include "vectorize.h"
@@ -284,7 +284,7 @@ static void tci_query_reduce_axis(tci_query *a)
 
 /* ---- time ---- */
 
-/* Bytes that a processor moves in a nanosecond from where the kernel's memory lies. */
+/* Bytes that a processor moves in a nanosecond from where the kernel's memory is. */
 static double tci_query_one_bandwidth(const tci_query *a)
 {
     const tc_machine *m = &a->machine.facts;
@@ -312,7 +312,7 @@ static double tci_query_rate(const tci_query *a)
 }
 
 /* Operations that a processor begins for the kernel: a product of a contraction and the sum that
- * takes it are one. Blocks of threads count both. */
+ * takes it are one. GPUs count both. */
 static double tci_query_operations(const tci_kernel *k, tci_machine machine)
 {
     double operations = (double)k->flops;
@@ -386,7 +386,7 @@ TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes)
     return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
-/* ---- movement ---- */
+/* ---- layout ops ---- */
 
 /* True if offset kx has a stride along `axis` other than 0 or 1. */
 static bool tci_query_steps(const tci_kernel *k, int kx, int axis)

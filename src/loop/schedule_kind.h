@@ -1,10 +1,10 @@
-/* loop/schedule_kind.h - schedule kinds and their tunable parameters: a schedule is a kind (form)
+/* loop/schedule_kind.h - defines schedule kinds and their tunable parameters: a schedule is a kind
  * and its numbers.
  *
- * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
- * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
- * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
- * one that fits is right, and only its cost decides (loop/schedule.c). */
+ * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), lists candidate numbers, estimates their cost
+ * on the machine, and builds the loops. No schedule changes a result, so every one that fits is
+ * correct, and only its cost decides (loop/schedule.c). */
 #ifndef TCI_LOOP_SCHEDULE_KIND_H
 #define TCI_LOOP_SCHEDULE_KIND_H
 
@@ -30,7 +30,7 @@ struct tci_query {
     int64_t flops;           /* of a point, over all stages */
     int vec_axis;            /* -1: no vectors along an outer axis */
     int row_axis;            /* the other axis that a tile has: -1 none */
-    bool turns;              /* is_map: loads along row_axis can be turned in registers */
+    bool turns;              /* is_map: loads along row_axis can be transposed in registers */
     tci_window_overlap skew; /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1];
@@ -128,16 +128,16 @@ TCI_FN tci_loop *tci_sched_build(const tci_query *a, const tci_sched *s, tci_lau
 TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/grouped_launch.c: the loops of a joint's members. */
+/* loop/grouped_launch.c: the loops of a merged kernel's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       tci_launch *launch);
 /* loop/grouped_launch.c: those of a fused loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
-/* loop/row_schedule.c: arrays for what two stages along one row compute and is dear. */
+/* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/pointwise_schedules.c, tile_schedules.c, back_to_back_gemm.c, row_schedule.c: each ends with
- * NULL. Those of blocks of threads: loop/gpu_schedules.h. */
+ * NULL. Those of GPUs: loop/gpu_schedules.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_b2b_forms(void);

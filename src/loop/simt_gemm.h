@@ -1,9 +1,9 @@
-/* loop/simt_gemm.h - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block. */
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+ * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 
-#include "../kernel/mma_sync.h"
+#include "../kernel/match_mma_sync.h"
 #include "stage_lowering.h"
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes

@@ -1,20 +1,20 @@
-/* loop/thread_per_point.c - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements.
+/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, small copies.
  *
- * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
- * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
- * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
- * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
- * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
- * in common comes from the cache. A thread has several points along an axis that the factor with
- * the last axis lacks, so that what it reads of that factor serves all of them; or of a movement
- * all along a short axis that it stores together. Nothing changes a sum's order.
+ * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
+ * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one
+ * MAP stage with an axis shorter still. Out: the statements for one thread. Design: neighbouring
+ * threads take neighbouring points of the result, on whatever axes, and each runs the stages
+ * alone; data shared by neighbours comes from the cache. A thread has several points along an axis
+ * that the operand with the last axis lacks, so that one read of that operand serves all of them;
+ * for a copy, all points of a short axis that it stores together. The order of sums does not
+ * change.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
 #include "thread_per_point.h"
 
-#include "cost.h"
+#include "stage_cost.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */

@@ -5,7 +5,7 @@
  * or not (models before 2020), or mixed: both are appended. */
 #include "proto.h"
 
-#include "../api/tensor.h"
+#include "../api/context.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,10 +1,9 @@
-/* plan/fusion_patterns.c - fusion patterns: groups that are fused into one kernel (attention,
- * norms).
+/* plan/fusion_patterns.c - fuses groups that match a pattern (attention, norms) into one kernel.
  *
  * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
- * matches around a group, and whether it pays here. All matches are found first and tried by the
- * bytes that they save, most first; one is built (plan/merge_groups.c) only when it is legal and
- * pays, so nothing has to be undone, and what is not leaves its reason.
+ * matches around a group, and whether it is profitable. All matches are found first and tried in
+ * the order of bytes saved, most first. A match is built (plan/merge_groups.c) only if it is legal
+ * and profitable, so nothing is ever undone; the reason of a rejected match is recorded.
  *
  * Attention over x[rows, keys] is one group made of three:
  *
@@ -14,11 +13,11 @@
  *     VALUE    y = exp(s - m) / l  rows, keys        0, -1      -1, 0
  *     CONTRACT y v                 rows, dv | keys   0, -1, -1  -1, 2, 0
  *
- * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
- * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+ * Each value has the same bits as in separate groups: rows along the last axis have class LANES in
+ * both cases, unless they are shorter than TCI_PATTERN_ROW; those are not fused. */
 #include <math.h>
 
-#include "../kernel/attention.h"
+#include "../kernel/match_attention.h"
 #include "cost.h"
 #include "merge_groups.h"
 
@@ -31,7 +30,7 @@ enum {
     TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
     TCI_PATTERN_WALK = 512,      /* groups visited before a cycle is assumed */
     TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
-    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
+    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors are in the nearest cache */
 };
 
 typedef struct tci_pattern_match {
@@ -280,8 +279,8 @@ static double tci_pattern_products(const tci_join *j)
     return products;
 }
 
-/* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
- * neighbours'. That is for what takes no longer than a launch, and has no class of a unit. */
+/* GPUs have no form yet that packs: each lane is one chain, its loads apart from its neighbours'.
+ * That is for what takes no longer than a launch, and has no class of a unit. */
 static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
@@ -385,7 +384,7 @@ static bool tci_pattern_is_forced(const tci_join *j)
     return forced;
 }
 
-/* The same of bf16 on a processor's unit, which kernel/matrix_unit.c says of the kernel. */
+/* The same of bf16 on a processor's unit, which kernel/match_matrix_unit.c says of the kernel. */
 static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
@@ -397,8 +396,8 @@ static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j,
 }
 
 /* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
- * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c,
- * which sees the kernel, says no. */
+ * attention, and the first not forced into memory, as plan/plan.c does where
+ * kernel/match_attention.c, which sees the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
@@ -518,7 +517,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
                 p->into[j.group[part]] = into;
             }
         }
-    } else if (j.keeps) { /* of the others the round has told why */
+    } else if (j.keeps) { /* the round has recorded why for the others */
         tci_pattern_refuse(&j, why);
     }
 }

@@ -1,17 +1,17 @@
-/* plan/group.c - fusion: groups of nodes that become one kernel. See plan/group.h for roots,
- * probes and groups.
+/* plan/group.c - implements fusion: groups of nodes that become one kernel. plan/group.h defines
+ * roots, probes and groups.
  *
- * A round goes through the nodes, which are in topological order: it probes each that is a root
- * (plan/materialize.c), puts it into a group that takes it, of those that it reads from and recent
- * siblings the one that saves most bytes, or into a new one, and notes what it evaluates
- * (plan/recompute_or_store.c), which may force values into memory. While a round forced any, the
- * next one undoes what was placed from the first of them on (plan/undo_log.c) and goes on from
- * there. After TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which
- * leaves nothing dear to repeat, and the one after it is the last: both begin at the first node.
- * Every refusal is kept with its reason.
+ * A round visits the nodes in topological order. It probes each root (plan/materialize.c), puts it
+ * into the group that saves most bytes, among the groups that it reads from and recent siblings,
+ * or into a new one, and records what it evaluates (plan/recompute_or_store.c), which may
+ * materialize values. If a round materialized any, the next one undoes everything placed from the
+ * first of them on (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one round
+ * counts recomputation per root instead of per group, so that nothing expensive is recomputed, and
+ * the round after it is the last: both start at the first node. Every refusal is kept with its
+ * reason.
  *
- * To undo at each value that is forced, and not once for all of a round, would be quadratic: the
- * gradient of a long chain forces values of its beginning at its end, one after the other. */
+ * Undoing at each materialized value instead of once per round would be quadratic: the gradient of
+ * a long chain materializes values of its beginning at its end, one after the other. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"

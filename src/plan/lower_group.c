@@ -1,12 +1,12 @@
 /* plan/lower_group.c - lowers one fusion group to kernel IR: axes, stages, vector axis.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes;
- * where contractions keep rows, a slot for each inner axis of the group, and families of those.
- * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
- * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
- * root order: a reduction joins the earliest stage after everything it depends on that walks the
- * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
- * into final form. */
+ * Slots: one for each outer axis of the group, and a family of inner axes for each distinct list
+ * of inner sizes; where contractions keep rows, one for each inner axis, and families of these. A
+ * slot starts as one kernel axis and is split into factors if that makes the index map of a
+ * reshape affine (kernel/simplify.c finds the split; lowering then restarts). Stages are made in
+ * root order: a reduction joins the earliest stage that walks the same family and comes after
+ * everything the reduction depends on; stores of values come last. Then the vector axis is chosen
+ * and the kernel is canonicalized. */
 #include "../kernel/simplify.h"
 #include "../graph/build.h"
 #include "group.h"

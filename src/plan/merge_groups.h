@@ -1,5 +1,5 @@
-/* plan/merge_groups.h - horizontal and vertical merges of fusion groups: tried on copies, built
- * where legal. */
+/* plan/merge_groups.h - declares merges of fusion groups, horizontal and vertical: tried on
+ * copies, built where legal. */
 #ifndef TCI_PLAN_MERGE_GROUPS_H
 #define TCI_PLAN_MERGE_GROUPS_H
 
@@ -23,7 +23,7 @@ typedef struct tci_join {
     int n_inner, cap_inner;
 } tci_join;
 
-/* Finds the axes of the new group. False: `why` they cannot be told, the group would break an
+/* Finds the axes of the new group. False: `why` they cannot be found, the group would break an
  * invariant of plan/group.h, or it is too large. Nothing has changed then. */
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why);
 /* The same for a list of groups, the first of which is INTO: its outer axes are those of what root

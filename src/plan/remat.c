@@ -1,21 +1,19 @@
-/* plan/remat.c - rematerialization: recomputes values instead of keeping them over the peak of
- * memory, and reports what the regions of the user recompute (grad/repeat.c).
+/* plan/remat.c - recomputes values instead of keeping them in memory at the peak
+ * (rematerialization), and reports what the user's regions recompute (grad/repeat.c).
  *
- * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
- * the most bytes alive, values that are only kept for later steps are computed from others that are
- * kept.
+ * In: a plan with its order of steps. Out: the outputs over a graph in which, after the step with
+ * the most live bytes, values kept only for later steps are recomputed from other kept values.
  *
- * The one idea: of what was computed before the peak, later steps need certain values; what is kept
- * must part these from what nobody wants to do again (contractions, sums). A set of values with the
- * fewest bytes that does is a minimum cut (plan/mincut.h), in which computing again has a price
- * too. What is behind the cut is computed again where it is read. A value whose copy would be made
- * of another copy that waits long for readers of its own is kept (TCI_REMAT_FAR), or the copies of
- * a long chain would wait as the values did.
+ * Design: later steps need certain values that were computed before the peak. The kept values must
+ * separate these from the expensive ones that must not be recomputed (contractions, sums). The set
+ * with the fewest bytes that does so is a minimum cut (plan/mincut.h), in which recomputation has
+ * a cost too. A value after the cut is recomputed where it is read. A value whose copy would be
+ * made from another copy that waits long for consumers of its own is kept (TCI_REMAT_FAR):
+ * otherwise the copies of a long chain would wait as the values did.
  *
- * A copy must not be the node it is a copy of: it reads what is kept through a RESHAPE to the same
- * shape, which no builder makes, and groups keep apart what comes before the peak and what comes
- * behind it, so that no kernel computes both. The copy has the same nodes over the same values, so
- * it has the same bits. */
+ * A copy must differ from its original: it reads kept values through a RESHAPE to the same shape,
+ * which no builder makes, and groups keep nodes before the peak apart from nodes after it, so that
+ * no kernel computes both. The copy has the same ops over the same values, hence the same bits. */
 #include <string.h>
 
 #include "mincut.h"

@@ -1,5 +1,5 @@
-/* plan/score_recompute.h - recomputation of attention scores in every kernel that consumes them,
- * so that no [queries, keys] array is stored. */
+/* plan/score_recompute.h - declares the recomputation of attention scores in every kernel that
+ * consumes them, so that no [queries, keys] array is stored. */
 #ifndef TCI_PLAN_SCORE_RECOMPUTE_H
 #define TCI_PLAN_SCORE_RECOMPUTE_H
 

@@ -1,5 +1,5 @@
-/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
- * internal error. Where sizes are symbolic, what depends on them is not checked. */
+/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as
+ * an internal error. Conditions on symbolic sizes are not checked. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"
@@ -11,7 +11,7 @@ static bool tci_fusion_is_stored(const tci_root *r)
     return r->buffer >= 0 || r->n_outputs > 0;
 }
 
-/* Where read r lies in the group of q, it keeps the index of the outer axes. */
+/* Where read r is in the group of q, it keeps the index of the outer axes. */
 static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tci_read *read,
                                      const tci_root *q)
 {
@@ -325,7 +325,7 @@ static bool tci_plan_is_placed(const tci_plan *p)
     return placed;
 }
 
-/* In the arena, or in the program's memory; and what lives at once lies apart. */
+/* In the arena, or in the program's memory; and values alive at once do not overlap. */
 static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
 {
     const tci_buffer *x = &p->buffers[a];

@@ -13,7 +13,7 @@
  * temporaries of each call. It is zeroed when the call is made and never shared with another step
  * or call. Runs of a call, and iterations of a repetition, are sequential, however many calls are
  * in flight. No run clears it: a kernel finds its words as the previous run left them, so those of
- * running sums hold a tag that counts runs (loop/row_block.c).
+ * running sums hold a tag that counts runs (loop/simt_row_block.c).
  *
  * Design: while bindings stay the same, so do all arguments of all launches; the backend then
  * captures them once, and a run is one replay (run/execute.c). */
