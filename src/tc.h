@@ -251,6 +251,7 @@
 #include "compile/disk_export.c"
 #include "compile/jit.c"
 #include "compile/autotune.c"
+#include "compile/autotune_routes.c"
 #include "compile/program_io.c"
 #include "compile/init_components.c"
 #include "compile/steps.c"

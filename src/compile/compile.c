@@ -97,6 +97,23 @@ static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
     }
 }
 
+/* A job that is planned, with lines on measured routes (compile/autotune_routes.c). */
+typedef struct tci_compile_planning {
+    tci_compile_batch_state *b;
+    tci_compile_job *job;
+} tci_compile_planning;
+
+static tci_plan *tci_compile_plan(void *arg, const char *measured)
+{
+    const tci_compile_planning *p = arg;
+    const tci_request *r = p->job->request;
+    tci_machine machine = tci_backend_machine(p->b->backend, p->b->options);
+    machine.routes = tci_str_text(&p->b->jit.forced);
+    machine.measured = measured;
+    return tci_plan_make(&p->b->scratch, p->job->copy.graph, p->job->copy.inputs, r->n_inputs,
+                         p->job->copy.literals, r->n_literals, p->job->roots, r->n_roots, machine);
+}
+
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
@@ -119,10 +136,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = tci_backend_machine(b->backend, b->options);
-    machine.routes = tci_str_text(&b->jit.forced);
-    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
-                              r->n_literals, job->roots, r->n_roots, machine);
+    tci_compile_planning planning = {b, job};
+    const tci_tune_planner planner = {tci_compile_plan, &planning};
+    job->plan = tci_compile_plan(&planning, NULL);
+    if (b->options->tune_ms > 0 && b->backend->calls && !b->jit.exports && !b->jit.shows) {
+        job->plan = tci_tune_routes(&b->jit, job->plan, &planner);
+    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {

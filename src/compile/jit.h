@@ -43,6 +43,7 @@ typedef struct tci_jit {
     tci_str forced; /* heap: the user's file of schedules */
     tci_str said;   /* heap: command lines and compiler output */
     int64_t written_bytes;
+    int64_t tuned_ns;        /* what measuring routes took */
     tci_mutex progress_lock; /* guards */
     tc_progress progress;    /* what options.progress was told last */
     const int *cancel;       /* ends the compilers when it is not 0, or NULL */
