@@ -3,14 +3,14 @@
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in the order of p->walk, chunk by chunk of its last
  * axis, in blocks along it (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last
- * axis is walked in blocks). Outer points are independent, so which axis that is changes no bit. All state is in the
- * caller's workspace; nothing is allocated or locked.
+ * axis is walked in blocks). Outer points are independent, so the choice of that axis changes no
+ * bit. All state is in the caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
- * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later ones
- * take in is kept for each step of the class. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are combined at the
+ * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later
+ * elements add is kept for each step of the class. */
 #include <string.h>
 
 #include "linear_ir.h"
@@ -203,12 +203,13 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
     int64_t step = stride > 0 ? stride : -stride;
     int64_t first = -tci_exec_floor_div(-low, step);
     int64_t past = tci_exec_floor_div(high, step) + 1;
-    /* Both stay within the block, also where the interval lies past its last lane. */
+    /* Both stay within the block, also where the interval is past its last lane. */
     *from = TCI_MIN(TCI_MAX(*from, first), *to);
     *to = TCI_MAX(TCI_MIN(*to, past), *from);
 }
 
-/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] tells lane by lane. */
+/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] decides lane by
+ * lane. */
 static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from,
                             int64_t *to)
 {
@@ -322,7 +323,7 @@ static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a)
     return bits;
 }
 
-/* Is any byte of a lane mask set? */
+/* True if any byte of a lane mask is set. */
 static bool tci_exec_any(const char *mask, int64_t n)
 {
     uint64_t any = 0;
@@ -803,7 +804,7 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
     }
 }
 
-/* The accumulator takes the place of what n totals from number `first` on come to. */
+/* The accumulator becomes the reduction of n totals from number `first` on. */
 static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t first, int64_t n)
 {
     const int bytes = r->bytes[0];
@@ -817,7 +818,7 @@ static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t f
     tci_exec_join_lanes(e, r);
 }
 
-/* The accumulator has the total of its part, and gets what those before come to. */
+/* The accumulator has the total of its part, and gets the prefix total of the preceding ones. */
 static void tci_exec_earlier(tci_exec *e, const tci_interp_red *r)
 {
     const int bytes = r->bytes[0];

@@ -1,4 +1,4 @@
-/* interp/value_memory.c - memory of the values of an interpreted kernel (liveness).
+/* interp/value_memory.c - assigns memory to the values of an interpreted kernel (liveness).
  *
  * In: values with the steps between which they live. Out: the length of a block, the layout of the
  * workspace, and which loads may use the memory of their operand. */

@@ -1,8 +1,8 @@
 /* interp/verify.c - checks the invariants of interp/linear_ir.h; a broken one escapes as an
  * internal error.
  *
- * One walk over the sections in the order in which they run. A value can be read from the step that
- * makes it on, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
+ * One walk over the sections in the order in which they run. A value can be read after the step
+ * that makes it, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
  * after. */
 #include "linear_ir.h"
 
@@ -163,7 +163,8 @@ static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section
     return id;
 }
 
-/* What a stage folds into is there from its begin, the result from its end (a SCAN's at once). */
+/* The accumulator of a stage is available from its start, the result from its end (for a SCAN at
+ * once). */
 static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
 {
     const tci_interp_red *r = &v->p->reds[red];
