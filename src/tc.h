@@ -232,6 +232,7 @@
 #include "interp/access.c"
 #include "interp/linear_ir.c"
 #include "interp/value_memory.c"
+#include "interp/pack_operands.c"
 #include "interp/prepare.c"
 #include "interp/fused_loop.c"
 #include "interp/execute.c"

@@ -814,7 +814,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             continue;
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
-                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine;
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine &&
+                    !job->request->anew;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -843,6 +844,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
         b->jit.cancel = misses[0].request->cancel;
+        b->jit.anew = misses[0].request->anew;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);
@@ -902,7 +904,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
     int n_found = 0;
     (void)s;
     for (int i = 0; i < n; i++) {
-        codes[i] = tci_cache_find(requests[i], native);
+        codes[i] = requests[i]->anew ? NULL : tci_cache_find(requests[i], native);
         requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
         statuses[i] = TC_OK;
         n_found += codes[i] != NULL;

@@ -37,6 +37,7 @@ typedef struct tci_jit {
     int n_missing, n_texts;       /* of those that are missing: texts of the user's */
     bool exports;                 /* one source for others: nothing is looked up or built */
     bool shows;                   /* all is scheduled and emitted, nothing is built */
+    bool anew;                    /* no kernel of a cache serves */
     tc_backend_compiler compiler; /* path "": none was looked for, or none found */
     tci_str *sources;
     int n_sources;  /* scratch: the last n_texts are the user's */
