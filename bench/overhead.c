@@ -143,7 +143,8 @@ static void bench_profile(void)
     bench_row("a mark without a profile", mark_off, "ns", BENCH_AT_MOST, 10);
     bench_row("a mark while a profile records", mark_on, "ns", BENCH_AT_MOST, 120);
     bench_row("a profile adds to a run of one kernel", run_on - run_off, "ns", BENCH_AT_MOST, 180);
-    bench_row("the same for each of its two records", (run_on - run_off) / 2, "ns", BENCH_AT_MOST, 60);
+    bench_row("the same for each of its two records", (run_on - run_off) / 2, "ns", BENCH_AT_MOST,
+              60);
     tc_program_free(f);
     tc_ctx_free(ctx);
 }

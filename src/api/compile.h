@@ -252,8 +252,8 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
  * the process: milliseconds, how often a later compile found each in memory, in what it differs
  * from the nearest one before, and the TC_DIM that would make one program of them; and at how many
  * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form, and which of these
- * pieces compute most of another again (values that depend on parameters are not stored). ctx: whose
- * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+ * pieces compute most of another again (values that depend on parameters are not stored). ctx:
+ * whose calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
  * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was", "hot", "speed"}], "write":
