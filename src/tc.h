@@ -303,6 +303,7 @@
 #include "debug/minify.c"
 #include "debug/triage.c"
 #include "debug/profile.c"
+#include "debug/idle_time.c"
 #include "debug/timeline.c"
 #include "debug/trace.c"
 #include "debug/device_spans.c"

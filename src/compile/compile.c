@@ -939,7 +939,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             jobs[n_jobs++].request = requests[i];
         }
     }
+    int64_t at = tci_os_now_ns();
     tc_status status = tci_compile_missing(jobs, jobs + n, n_jobs, o, backend, log);
+    tci_compile_lap(&at, "compile"); /* around the phases; waits and the disk are in it too */
     for (int i = 0, j = 0; i < n; i++) {
         if (!codes[i]) {
             codes[i] = jobs[j].status == TC_OK ? jobs[j].code : NULL;
