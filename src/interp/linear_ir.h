@@ -94,8 +94,8 @@ typedef struct tci_interp_guard {
     int32_t block; /* value that holds x for each lane; -1: x is linear */
 } tci_interp_guard;
 
-/* What a load reads, gathered once for all outer points of a chunk of lanes: chunk lanes for each
- * point of its stage's axes. Points are numbered by `at`, in elements. */
+/* A packed operand of a load, gathered once for all outer points of a chunk of lanes: chunk lanes
+ * for each point of its stage's axes. Points are numbered by `at`, in elements. */
 typedef struct tci_interp_panel {
     int32_t stage;
     int64_t points, offset; /* in the workspace */

@@ -255,7 +255,7 @@ TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
     return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
-/* Has memory of its own, whatever is planned. */
+/* True if the node has its own memory under every plan. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
     return tci_op_is(n->op, TCI_IS_MEMORY);

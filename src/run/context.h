@@ -467,7 +467,7 @@ TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_la
                               int n);
 
 /* ---- run/execute.c: the steps ---- */
-/* Does what the list says; what failed is in c->last. Waits for the device in any case. */
+/* Executes the steps of the list; an error is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
 /* On the host: computes what is computed once, of the captured memory as it is now: c->kept is
  * that. */
