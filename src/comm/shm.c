@@ -177,7 +177,7 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
     return broken != 0;
 }
 
-/* Does a rank's process hold its lock? */
+/* True if a rank's process still holds its lock. */
 static bool tci_shm_lives(const tci_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
@@ -208,7 +208,7 @@ static void tci_shm_pause(tci_shm_waiter *w)
     }
 }
 
-/* What a rank was last known to do. */
+/* Text of the last known operation of a rank. */
 static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_WHAT])
 {
     const tci_shm_slot *slot = tci_shm_slot_of(s, rank);
@@ -421,6 +421,7 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
+<<<<<<< HEAD
 /* Memory of a file, so that a full file system is an error here and no SIGBUS later. */
 static int tci_shm_reserve(int fd, size_t at, size_t bytes)
 {
@@ -470,6 +471,9 @@ static void tci_shm_copy(void *to, const void *from, int64_t bytes)
 }
 
 /* The next packet of a send or receive, of which job->engine_data bytes are done. Returns whether
+=======
+/* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
+>>>>>>> main
  * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
@@ -580,8 +584,13 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
+<<<<<<< HEAD
 /* Does the first job, or one of the sends and receives at the front, and drops it; the lock is held
  * but for the time that it takes, in which nobody else takes jobs away. */
+=======
+/* Executes the first job and drops it; the lock is held but for the time that it takes, in which nobody
+ * else takes jobs away. */
+>>>>>>> main
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];
