@@ -59,15 +59,11 @@ static inline bool tci_comm_verb_is_pair(int verb)
 }
 
 enum { TCI_COMM_TIMEOUT_MS = 5 * 60 * 1000, TCI_COMM_FIRST_MS = 60 * 60 * 1000 }; /* defaults */
-<<<<<<< HEAD
 static inline int64_t tci_comm_limit_ns(int64_t ms)
 {
     return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
 }
-/* What tc_comm_error(NULL) tells on this thread: why no communicator was made. */
-=======
 /* Sets the text of tc_comm_error(NULL) on this thread: why no communicator was made. */
->>>>>>> main
 TCI_FN void tci_comm_tell(const char *why);
 
 /* The communicator of that number with a count more; NULL: it has been freed by all. */
