@@ -842,8 +842,7 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-<<<<<<< HEAD
-/* Memory of a file, so that a full file system is an error here and no SIGBUS later. */
+/* Allocates a range of the file, so that a full file system is an error here and no SIGBUS later. */
 static int tci_shm_reserve(int fd, size_t at, size_t bytes)
 {
     int code = 0;
@@ -891,10 +890,7 @@ static void tci_shm_copy(void *to, const void *from, int64_t bytes)
     }
 }
 
-/* The next packet of a send or receive, of which job->engine_data bytes are done. Returns whether
-=======
 /* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
->>>>>>> main
  * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
@@ -1005,13 +1001,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-<<<<<<< HEAD
-/* Does the first job, or one of the sends and receives at the front, and drops it; the lock is held
- * but for the time that it takes, in which nobody else takes jobs away. */
-=======
-/* Executes the first job and drops it; the lock is held but for the time that it takes, in which nobody
- * else takes jobs away. */
->>>>>>> main
+/* Executes the first job, or one of the sends and receives at the front, and drops it; the lock is
+ * held but for the time that it takes, in which nobody else takes jobs away. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];

@@ -421,7 +421,7 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-/* Allocates a range of the file, so that a full file system is an error here and no SIGBUS later. */
+/* Allocates a range of the file: a full file system is an error here, not a SIGBUS later. */
 static int tci_shm_reserve(int fd, size_t at, size_t bytes)
 {
     int code = 0;
@@ -823,7 +823,7 @@ static void tci_shm_let_go(tci_shm *s)
     s->fd = -1;
 }
 
-/* Of another rank: true if the file is of a group that lives and whose place is free. */
+/* For ranks other than 0: true if the file is of a group that lives and whose place is free. */
 static bool tci_shm_open(tci_shm *s, const char *path)
 {
     struct stat st;
