@@ -104,8 +104,8 @@ static bool tci_cpu_takes_pairs(void)
     return (a & TCI_CPU_PAIRS) != 0;
 }
 
-/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
- * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if this process may use products of bf16 pairs where they pay: with AMX they are slower than
+ * f32 products (0.4 of them, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
     unsigned a, c, d;
@@ -144,8 +144,8 @@ static int tci_cpu_int_points(int vector_bytes)
 #endif
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__TINYC__)
-/* May this process use the matrix unit (AMX, bf16)? The processor has it, the system keeps its
- * registers, and has been asked for leave to use them, as Linux wants. */
+/* True if this process may use the matrix unit (AMX, bf16): the processor has it, the system saves
+ * its registers, and has granted permission to use them, as Linux requires. */
 static bool tci_cpu_has_tiles(void)
 {
     enum {
@@ -163,7 +163,7 @@ static bool tci_cpu_has_tiles(void)
            syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
 
-/* Does the unit take bytes too (AMX, int8)? */
+/* True if the matrix unit takes bytes too (AMX, int8). */
 static bool tci_cpu_has_byte_tiles(void)
 {
     unsigned a, c, d;

@@ -1542,7 +1542,7 @@ enum {
     TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
-/* How much longer it takes to load rows that lie in two lines each. */
+/* Slowdown of loading rows that span two cache lines each. */
 #define TCI_MATRIX_APART 1.6
 
 /* ---- the tile ---- */
@@ -1602,7 +1602,7 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
     return columns * (x->consumers == 1 ? 0.85 : 1.0);
 }
 
-/* Does each row of a side's boxes lie in one line of the caches? */
+/* True if each row of a side's boxes is within one cache line. */
 static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
     const int line = tci_matrix_depth(x);
@@ -1678,7 +1678,7 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     return true;
 }
 
-/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+/* True if these numbers are a tile of the kernel template. A thread of a consumer has a sum for
  * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
@@ -1877,7 +1877,7 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
-/* Is a store one of this product's columns? Of several each has an axis of its own. */
+/* True if a store writes columns of this product. Among several products each has its own axis. */
 static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
 {
     const tci_kstage *st = &k->stages[k->stores[store].stage];
@@ -2073,7 +2073,7 @@ TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
     }
 }
 
-/* What both products have of the tile. */
+/* Tile shape that both products share. */
 static void tci_attention_shape(tci_matrix *x, int consumers)
 {
     x->consumers = x->buffers = consumers;
@@ -2296,7 +2296,7 @@ TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* Do consumers leave their sums in turns? */
+/* True if consumers store their sums in turns. */
 static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
@@ -2630,7 +2630,7 @@ static bool tci_simt_attn_is_tile(const int64_t *tile)
     return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
 }
 
-/* What is left of the sums takes the place of what made them. */
+/* Bytes of the staged partial results, which reuse the memory of their operands. */
 static int64_t tci_simt_attn_left(const tci_matrix *x)
 {
     return (int64_t)x->rows * x->staged_pitch * 4;
@@ -2729,8 +2729,8 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 
 /* ---- the cost ---- */
 
-/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
- * shares, and twice as long for each step. Many sums leave too few registers. */
+/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
+ * warp shares, and twice as long for each step. Many sums leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
@@ -2836,8 +2836,8 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
 #define TCI_LOOP_ROW_BLOCK_H
 
 
-/* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
- * a stage walks several axes, or a row is too long, or cannot be held so. */
+/* Number of vectors of the longest row, with l->lanes on l->threads and l->rows of them in a block;
+ * 0: a stage has several inner axes, or a row is too long or cannot be kept in registers. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b);
@@ -3105,7 +3105,7 @@ static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int va
     tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
 }
 
-/* What n totals from number `first` on come to. */
+/* Total of n published totals, from number `first` on; waits for them. */
 static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
 {
     tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
@@ -3144,7 +3144,7 @@ static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
         .part[0];
 }
 
-/* What the totals of earlier parts come to, where that of this part is `total`. */
+/* Prefix total of the parts before this one, whose own total is `total`. */
 static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
 {
     tci_lin mates = tci_lin_mul(b, t->number, t->group);
@@ -3510,7 +3510,7 @@ TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void);
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles; it may have few rows
  * or few columns. */
 TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p);
-/* Has it rows and columns enough that tiles are faster than anything else? */
+/* True if M and N are so large that tiles are faster than any other schedule. */
 TCI_FN bool tci_simt_gemm_is_large_enough(const tci_simt_gemm *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
@@ -3518,7 +3518,7 @@ TCI_FN double tci_simt_gemm_ns(const tci_kernel *k, const tci_machine *machine, 
                                tci_simt_gemm *p);
 /* Its sides without a tile. False: it is no such kernel. */
 TCI_FN bool tci_simt_gemm_take_sides(const tci_kernel *k, tci_simt_gemm *p);
-/* Is the axis one of the rows' or the columns'? */
+/* True if the axis belongs to M or N. */
 TCI_FN bool tci_simt_gemm_has(const tci_simt_gemm *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_simt_gemm_emit(tci_build *b, const tci_simt_gemm *p, tci_lin row, tci_lin column);
@@ -3586,8 +3586,8 @@ static bool tci_simt_gemm_fits(const tci_kernel *k)
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
-/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
- * backwards. */
+/* Number of neighbouring elements that x visits along the axes, the last one fastest, in either
+ * direction. */
 static int64_t tci_simt_gemm_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
     int64_t run = 1, sign = 0;
@@ -4238,8 +4238,8 @@ static bool tci_per_point_is_dot(const tci_kernel *k)
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
-/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
- * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+/* True if a vector along the last outer axis would be read lane by lane: a load of the first stage
+ * has a guard or, like windows of an image, a stride between neighbours. */
 static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
@@ -4493,7 +4493,8 @@ static bool tci_short_reduction_runs(const tci_kernel *k, int x, int axis)
     return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
 }
 
-/* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
+/* True if all accesses are vectors along the axis, or independent of it. *bytes: size of the
+ * narrowest element read. */
 static bool tci_short_reduction_is_along(const tci_kernel *k, int axis, int *bytes)
 {
     bool along = true;
@@ -4529,8 +4530,8 @@ static int tci_short_reduction_lanes(const tci_machine *machine, int64_t size, i
     return lanes;
 }
 
-/* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
- * one being a filter that all threads share? */
+/* True if both operands of a chain vary with the position, so a thread reads much of both; false if
+ * one is a filter that all threads share. */
 static bool tci_short_reduction_reads_both(const tci_kernel *k, int row_axis)
 {
     bool both = tci_short_reduction_is_chain(k);
@@ -4709,8 +4710,8 @@ static int tci_products_candidates(const tci_query *a,
     return TCI_PRODUCT_TILES;
 }
 
-/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
- * less to compute. */
+/* Arithmetic time if memory is not the bottleneck; among memory-bound schedules the one with less
+ * arithmetic is preferred. */
 static double tci_tile_with_memory(const tci_query *a, double ns)
 {
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
@@ -4812,8 +4813,8 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* What a contraction's threads with so many rows read: for each product neighbours of the factor
- * that has the last axis, and for each row one element of the other. */
+/* Time of the reads by the threads of a contraction with so many rows each: for each product
+ * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
@@ -4828,8 +4829,8 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-/* How many times as much memory a map's points meet as it has, where a load runs along another axis
- * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+/* Traffic relative to the useful bytes, where a load runs along another axis than the threads:
+ * neighbours then use one memory sector each, half of which is served to others from caches. */
 static double tci_per_point_apart(const tci_query *a)
 {
     tci_smem_transpose q;
@@ -5202,7 +5203,7 @@ static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
                : 0;
 }
 
-/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+/* True if each warp is full of rows, or has none, since its threads exchange values by shuffles. */
 static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;
@@ -5454,14 +5455,14 @@ static int64_t tci_mma_step(const tci_mma *w)
     return w->bytes > 4 ? TCI_MMA_SLAB : TCI_MMA_STEP;
 }
 
-/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+/* True if elements 2 i and 2 i + 1 of the side are the rows i and i + 8 of a fragment. */
 static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
-/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
- * elements of memory at a multiple of n, all there or none? */
+/* True if groups of n neighbours along the contiguous axes, starting at multiples of n, are n
+ * elements of memory at a multiple of n, all of them valid or none. */
 static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
@@ -5769,7 +5770,7 @@ static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
     tci_mma_load(s, &s->panels[1], from, first);
 }
 
-/* What waits becomes the panels number `half`. */
+/* The waiting registers become the panels number `half`. */
 static void tci_mma_publish(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;
@@ -6164,8 +6165,8 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
 
 /* ---- either way ---- */
 
-/* Is comparing all words with all less than what the kernels of digits take beyond those of ranks?
- * Words of two registers take twice as long (4.4 instructions). */
+/* True if comparing all words with all is cheaper than the kernels of radix digits beyond those of
+ * ranks. Words of two registers take twice as long (4.4 instructions). */
 static bool tci_order_has_ranks(const tci_order *o, int digits)
 {
     int more = TCI_ORDER_DIGIT_KERNELS * digits - TCI_ORDER_RANK_KERNELS;
@@ -6417,7 +6418,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
-/* Is f32 multiplied often enough for copies, along a contracted axis? */
+/* True if each f32 element is multiplied often enough to pay for copies along a contracted axis. */
 static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;
@@ -6507,7 +6508,7 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
-/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+/* Requested layout of a value: the axis that is contiguous where it is computed, and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
@@ -6609,8 +6610,8 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
- * is what a unit leaves then, rather than sums that the whole finishes. */
+/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+ * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {
     bool found = n->op == TCI_OP_CONTRACT;
@@ -6718,8 +6719,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     return x;
 }
 
-/* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/short_reduction.c)? */
+/* True if sums over several axes are so short that threads compute them in vectors of filters
+ * (loop/short_reduction.c). */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
@@ -6828,8 +6829,8 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     return lies;
 }
 
-/* Is contraction n another gradient of filters for each channel alone? It has the elements of
- * windows, and their channels, which both operands have. */
+/* True if contraction n is another weight gradient of a depthwise convolution: it has the
+ * kernel-window axes, and the channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
@@ -6844,7 +6845,7 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
     return false;
 }
 
-/* What is wanted of each; false: nothing is to change. */
+/* Decides the layout of each value; false if nothing changes. */
 static bool tci_layout_decide(tci_layout *l, tci_node_list list)
 {
     bool any = false;
@@ -7098,8 +7099,9 @@ static bool tci_small_conv_find_operands(tci_small_conv *r)
            tci_build_is_known(4, r->other->shape);
 }
 
-/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
- * their images and places, which leave those: is it the gradient of what a filter gave? */
+/* gradient false: true if the other operand has the channels and kernel-window axes, which are
+ * summed (a filter). gradient true: true if it has the images and positions, and the result has
+ * those axes (the gradient of the output). */
 static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
@@ -7111,7 +7113,8 @@ static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
     return fits;
 }
 
-/* How long a run is; false: the unit does without, or not even so. */
+/* Computes the length of a run; false if the matrix unit needs no copy, or cannot be used at all.
+ */
 static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);
@@ -7301,8 +7304,8 @@ typedef struct tci_dwgrad {
 
 /* ---- whether ---- */
 
-/* Has the result the elements, which the other operand lacks, and of all other axes one, the
- * channels, that has several places? What else there is of windows is summed, with the other's. */
+/* True if the result has the kernel-window axes (which the other operand lacks) and, apart from
+ * them, exactly one axis larger than 1: the channels. All other window axes are summed. */
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
@@ -7578,7 +7581,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* What moves x's elements, over `stack` in the place of the value behind it. */
+/* Rebuilds the movement on top of x over `stack`, in the place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -7745,7 +7748,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* Does operand `which` lie along it, in rows that the unit reads? */
+/* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
@@ -7753,7 +7756,7 @@ static bool tci_kmajor_lies(const tci_kmajor *m, int which)
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
-/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+/* True if there are M and N axes, no batch, and enough products for each element of a copy. */
 static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;

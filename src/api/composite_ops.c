@@ -116,7 +116,7 @@ TCI_FN int64_t tci_made_others(tc_tensor x, int axis)
     return count;
 }
 
-/* What a builder makes of x and the shape of y. */
+/* The result of a builder for x and the shape of y. */
 static tc_tensor tci_made_by(tc_tensor x, tc_tensor y, tc_site here,
                              tci_node *(*build)(tci_graph *g, tci_node *x, int rank,
                                                 const tci_dim *shape))

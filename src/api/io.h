@@ -1,4 +1,4 @@
-/* api/io.h - arrays in files, parameters by their names, tensors of other libraries.
+/* api/io.h - files of arrays, parameters by name, tensors of other libraries (DLPack), export to C.
  * TC_NO_IO leaves it out. */
 #ifndef TC_API_IO_H
 #define TC_API_IO_H
@@ -37,8 +37,8 @@ typedef struct tc_array {
 TC_API const tc_array *tc_file_array(const tc_file *file, int i);
 /* By name; NULL: there is none. */
 TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
-/* What a .safetensors, .gguf or .pt says of itself under this key, a number as its digits; NULL:
- * nothing, or a list. Until the file is closed. */
+/* Metadata of a .safetensors, .gguf or .pt file under this key as text; NULL: none, or a list.
+ * Valid until the file is closed. */
 TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
 
 /* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
@@ -159,7 +159,7 @@ TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_
                                 const char *path, tc_site here);
 #define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)
 
-/* What else is written. */
+/* Optional outputs of tc_export_c. */
 typedef struct tc_export {
     /* net.h next to net.c: the declarations, with extern "C" for C++. */
     bool header;

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* How the elements of a loss become its result. */
+/* Reduction of a loss over its elements. */
 typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
 
 #include "ops.gen.h"

@@ -1,4 +1,4 @@
-/* base/os.h - the operating system: files, processes, shared objects, clock, locks, threads.
+/* base/os.h - operating system services: files, processes, shared objects, clock, locks, threads.
  * Nothing here knows tensors. Every function reports failure by its result; none prints. */
 #ifndef TCI_BASE_OS_H
 #define TCI_BASE_OS_H

@@ -1,4 +1,5 @@
-/* compile/autotune.h - autotuning: schedules measured, not only modelled (tc_options.tune_ms). */
+/* compile/autotune.h - autotuning: schedules are measured in addition to the model
+ * (tc_options.tune_ms). */
 #ifndef TCI_COMPILE_AUTOTUNE_H
 #define TCI_COMPILE_AUTOTUNE_H
 

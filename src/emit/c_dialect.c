@@ -612,8 +612,8 @@ static bool tci_c_dialect_in_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* How much of the word or number at `at`, of n bytes, a language with 64 bits in a long has: of
- * `long` before another `long`, nothing; of a number with the suffix ll, one letter less. */
+/* Length of the word or number at `at`, of n bytes, in a language whose long has 64 bits: 0 for
+ * `long` before another `long`; one less for a number with the suffix ll. */
 static size_t tci_c_dialect_kept(const char *at, size_t n)
 {
     if (!strncmp(at, "long long", 9)) {

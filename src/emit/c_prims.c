@@ -441,7 +441,7 @@ static bool tci_c_dialect_define_builtin(tci_c_dialect_env *e, tci_prim p, int n
     return true;
 }
 
-/* What the high half of a product has too much where operands are negative: the other one. */
+/* Correction of the high half of a product where operands are negative: the other operand. */
 #define TCI_C_DIALECT_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
 
 /* Of 64 bits a sum of four products of halves, by operators; of 32 a product twice as wide, in

@@ -25,7 +25,7 @@ struct tci_c_dialect {
     void *more;              /* its state */
 };
 
-/* What the letters stand for. */
+/* Values of the template letters. */
 typedef struct tci_c_dialect_env {
     tci_c_dialect *cd;
     tc_dtype t, to;

@@ -48,7 +48,7 @@ struct tci_dialect {
      * language; `lits` are the launch's dims. NULL: there can be none. */
     void (*call)(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
                  const char *symbol);
-    /* What closes the function after its statements. */
+    /* Text that closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);

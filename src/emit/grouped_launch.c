@@ -210,7 +210,7 @@ static void tci_emit_fused_loop_load(const tci_emit_fused_loop_text *x)
     tci_emit_fused_loop_barrier(x, 1);
 }
 
-/* What the round left is what the next one reads. */
+/* Swaps the buffers of a loop iteration: results of one iteration are read by the next. */
 static void tci_emit_fused_loop_turn(const tci_emit_fused_loop_text *x)
 {
     if (!tci_emit_fused_loop_has_cells(x)) {

@@ -95,7 +95,8 @@
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
 typedef struct tci_param tci_param;   /* run/param.c */
-/* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
+/* Owner of borrowed memory: its deleter is called, on any thread, when the last reference is gone.
+ */
 typedef struct tci_owner {
     void (*release)(struct tci_owner *owner);
 } tci_owner;
@@ -194,7 +195,7 @@ typedef struct tci_graph {
     char message[512];
 } tci_graph;
 
-/* What new nodes are stamped with. */
+/* Source location and region that new nodes get. */
 typedef struct tci_stamp {
     tc_site site;
     const char *call;

@@ -315,7 +315,7 @@ static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a)
     return bits;
 }
 
-/* Is any byte of a lane mask set? */
+/* True if any byte of a lane mask is set. */
 static bool tci_exec_any(const char *mask, int64_t n)
 {
     uint64_t any = 0;

@@ -38,7 +38,7 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     return row;
 }
 
-/* What is read where it is stored may be another at every point of the SCATTER. */
+/* A value that a SCATTER reads where it stores may differ at every point. */
 static void tci_prep_derive_stored(tci_prep *b, uint8_t *row, int operand)
 {
     for (int w = 0; w < b->k->n_stores; w++) {
@@ -83,7 +83,7 @@ TCI_FN void tci_prep_derive(tci_prep *b)
     }
 }
 
-/* Does stage s evaluate the node itself (or take it from the outer level)? */
+/* True if stage s evaluates the node itself (or takes it from the outer level). */
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
 {
     const uint8_t *row = tci_prep_row(b, node);

@@ -36,7 +36,7 @@ typedef struct tci_prep_node {
     uint64_t bits;
 } tci_prep_node;
 
-/* What a reduction takes in, -1 none, and the parts of two tuples joined. */
+/* Element of a reduction, -1 for none, and the parts of two combined tuples. */
 typedef struct tci_prep_red {
     int32_t in[TCI_PARTS], joined[TCI_PARTS];
 } tci_prep_red;
@@ -99,8 +99,8 @@ TCI_FN void tci_prep_nodes(tci_prep *b);
 TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
-/* Is what a stage makes another thing at each of its points: a SCAN's running value, the elements
- * that a SCATTER reads where it stores? */
+/* True if the result of a stage differs at each of its points: the running value of a SCAN, the
+ * elements that a SCATTER reads where it stores. */
 TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s);

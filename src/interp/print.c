@@ -104,7 +104,7 @@ static void tci_interp_print_op(tci_str *out, const tci_interp_op *op)
     }
 }
 
-/* What a step refers to, besides values and an address. */
+/* References of a step, other than values and an address. */
 static void tci_interp_print_reference(tci_str *out, const tci_interp_step *st)
 {
     switch ((tci_interp_kind)st->kind) {

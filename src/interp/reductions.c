@@ -130,8 +130,8 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
     row[b->k->n_axes + b->k->reds[red].stage] = 1;
 }
 
-/* Which nodes the section that joins two tuples evaluates: those that `joined` needs; constants are
- * taken from the outer level. */
+/* Nodes that the section which combines two tuples evaluates: those that `joined` needs; constants
+ * are taken from the outer level. */
 static bool *tci_prep_join_needs(tci_prep *b, int red)
 {
     bool *needs = TCI_NEW_ARRAY(b->s, bool, b->n_nodes + 1);

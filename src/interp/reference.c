@@ -121,7 +121,7 @@ typedef struct tci_ref_scalar {
     bool wide;
 } tci_ref_scalar;
 
-/* What libm has not, or not for threads. */
+/* Functions that libm lacks, or has only without thread safety. */
 static double tci_ref_own(tci_prim p, double a)
 {
     const tci_value args[3] = {tci_ref_float(a)};
@@ -1018,7 +1018,8 @@ static tci_value **tci_ref_slot(tci_ref *r, const tci_node *n)
     return tci_table_at(&r->values, n);
 }
 
-/* What a BOUND node is given has no value outside of a step; so has nothing that needs it. */
+/* False for BOUND nodes and all nodes that depend on one, since they have no value outside of a
+ * step. */
 static bool tci_ref_has_value(tci_ref *r, const tci_node *n)
 {
     bool has = n->op != TCI_OP_BOUND || *tci_ref_slot(r, n);

@@ -139,7 +139,8 @@ static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section
     return id;
 }
 
-/* What a stage folds into is there from its begin, the result from its end (a SCAN's at once). */
+/* The accumulator of a stage is available from its start, the result from its end (for a SCAN at
+ * once). */
 static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
 {
     const tci_interp_red *r = &v->p->reds[red];

@@ -1,9 +1,12 @@
-/* io/program_save.c - tc_program_save: a program, with all that it needs, in one file.
+/* io/program_save.c - tc_program_save: writes a program, with everything that it needs, to one
+ * file.
  *
- * In: a program. Out: a file that appears complete or not at all, and that nobody but its owner may
- * write to. The one idea: what is written is tried first: the request is made again from the key,
- * as tc_program_load does, so a program that could not be loaded is refused here. Parameters are
- * those that one run left. */
+ * In: a program. Out: a file that appears complete or not at all, and that only its owner may
+ * write.
+ *
+ * Design: the contents are verified first: the request is rebuilt from the key, as tc_program_load
+ * does, so a program that could not be loaded is refused here. Parameter values are a consistent
+ * snapshot between two runs. */
 #include "program_file.h"
 
 #include <errno.h>
@@ -212,7 +215,7 @@ static void tci_save_modules(tci_save *p)
     }
 }
 
-/* What the code's key says of its target, behind build and backend: the features. */
+/* The target features in the code's key, after build and backend. */
 static char *tci_save_features(const tci_code *c)
 {
     char *at = (char *)c->key;

@@ -233,7 +233,7 @@ static int tci_access_filled(tci_build *b, int value)
     return tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
 }
 
-/* Is x a sum of values, and of what is linear in the vector axis? */
+/* True if x is a sum of values and of terms that are linear in the vector axis. */
 static bool tci_access_is_sum(const tci_build *b, int x)
 {
     const tci_kx e = b->k->kx[x];
@@ -458,7 +458,7 @@ static int tci_access_turn(tci_build *b, int i)
     return mine;
 }
 
-/* True if the lanes of a load are contiguous in one panel of its operand. */
+/* True if the lanes of a load are consecutive in one panel of its operand. */
 static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
 {
     const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];
@@ -520,7 +520,8 @@ static tci_lplace tci_access_load_address(tci_build *b, int i)
     return p;
 }
 
-/* What windows of neighbouring points have in common differs in their bindings alone. */
+/* Emits a load. Loads of neighbouring points whose windows overlap differ in their bindings only,
+ * and share the common part. */
 static int tci_access_load(tci_build *b, int i)
 {
     if (!b->meets || tci_build_guard_truth(b, &b->k->insts[i]) == TCI_NEVER) {
@@ -654,8 +655,8 @@ static bool tci_access_is_at_once(const tci_build *b, int value)
     return searches || (!loads && b->l->threads == 1);
 }
 
-/* What an index is computed from, inside a lane loop: the lane of what is made before that loop,
- * where that is better. */
+/* Operand of an index expression inside a lane loop: the lane of a vector computed before that
+ * loop, where that is cheaper. */
 static int tci_access_computed(tci_build *b, int value)
 {
     if (!tci_access_is_at_once(b, value)) {
@@ -738,7 +739,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     tci_access_close_lanes(b, &open);
 }
 
-/* Is the offset a linear function of the vector axis, if it depends on it? */
+/* True if the offset is linear in the vector axis, or independent of it. */
 static bool tci_access_is_linear(const tci_build *b, int kx, tci_dim *coef)
 {
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, kx));

@@ -307,8 +307,7 @@ static int tci_b2b_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     return 5;
 }
 
-/* How much longer it takes than if every processor had a share: of 9 strips for 8 processors one
- * runs alone. */
+/* Slowdown from an uneven distribution: of 9 strips on 8 processors one runs alone. */
 static double tci_b2b_uneven(const tci_query *a, const tci_b2b *p)
 {
     double strips = (double)tci_ceil_div(TCI_MAX(tci_dim_hint(p->n_tiles), 1),

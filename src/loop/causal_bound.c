@@ -10,7 +10,7 @@
 
 enum { TCI_CAUSAL_FAR = 1 << 29 }; /* of a cut's base, at most */
 
-/* Is guard i such a diagonal? Of the two sides that which is masked is `low`. */
+/* True if guard i masks a triangle. The masked side is `low`. */
 static bool tci_causal_of_guard(const tci_kernel *k, const tci_kinst *i, tci_causal *c)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1), base;
@@ -52,7 +52,7 @@ static int8_t tci_causal_truth(const tci_causal *c, const tci_kinst *i)
     }
 }
 
-/* Is argument number n of a masked instruction evaluated? */
+/* True if argument number n of a masked instruction is evaluated. */
 static bool tci_causal_needs(const tci_causal *c, const tci_kinst *i, int n)
 {
     int8_t truth = i->op == TCI_K_PRIM && i->prim == TCI_P_SELECT ? c->truth[i->args[0]]
@@ -60,7 +60,7 @@ static bool tci_causal_needs(const tci_causal *c, const tci_kinst *i, int n)
     return truth == TCI_SOMETIMES || n == (truth == TCI_ALWAYS ? 1 : 2);
 }
 
-/* What a RED instruction keeps of each element, as it is; -1: it is none of those. */
+/* The element value that a RED instruction stores unchanged; -1: none. */
 static int tci_causal_kept(const tci_kernel *k, const tci_kinst *i)
 {
     const tci_kred *red = i->op == TCI_K_RED ? &k->reds[tci_kinst_number(i)] : NULL;
@@ -175,7 +175,7 @@ TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row)
     return tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, x, size, 0)));
 }
 
-/* Is value `inst` +0 at all points of `axis` from `from` up to `to`? */
+/* True if value `inst` is +0 at all points of `axis` from `from` up to `to`. */
 static int tci_causal_is_zero(tci_build *b, int inst, int axis, int from, int to)
 {
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype, bits = t == TC_F64 ? TC_I64 : TC_I32;

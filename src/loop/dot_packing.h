@@ -5,12 +5,12 @@
 
 #include "packing.h"
 
-/* What a point is, of elements of dtype t that hold so many. */
+/* The dtype of a packed group of `points` elements of dtype t. */
 TCI_FN tc_dtype tci_dot_pack_dtype(tc_dtype t, int points);
-/* True if the points of an element are evaluated together, not each alone and merged with those
- * before. */
+/* True if the points of a group are evaluated together, rather than one by one and merged. */
 TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p);
-/* Are all points of the inner axes behind the cut one, of a few places of that, packed at once? */
+/* True if all points of the inner axes after the split one are packed at once, for a few positions
+ * of it. */
 TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p);
 /* These `n` vectors of columns, at the points of the block. */
 TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *const *vecs);
@@ -24,9 +24,9 @@ TCI_FN void tci_dot_pack_fill(tci_gemm_state *s);
 TCI_FN void tci_dot_pack_pack_rows(tci_gemm_state *s, int64_t skip);
 /* The rows that are contiguous, for a unit: each is its pairs. */
 TCI_FN void tci_dot_pack_pack_turned_rows(tci_gemm_state *s);
-/* True if points are contiguous along the one inner axis, in whole vectors of elements, as this
- * load (-1: it is none) reads them. Then a row is copied to element `at` of the panel, and the
- * vectors s->vecs are transposed as elements. */
+/* True if points are contiguous along the only inner axis, in whole vectors, as this load reads
+ * them (-1: no load). A row is then copied to element `at` of the panel, and the vectors s->vecs
+ * are transposed as elements. */
 TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load);
 TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at);
 TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s);

@@ -33,8 +33,8 @@
 
 /* ---- where all row factors are +0 ---- */
 
-/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
- * all rows share one sum of them. */
+/* Sum of a block whose A operand is all +0: -0; +0 where a product is; or NaN. All rows share one
+ * such sum. */
 static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
@@ -582,7 +582,7 @@ static void tci_gemm_leave_zeros(tci_gemm_state *s)
     }
 }
 
-/* What those of all blocks add, which a unit's sums begin with. */
+/* Initial values of a matrix unit's sums: the sums of all skipped blocks. */
 static void tci_gemm_begin_zeros(tci_gemm_state *s)
 {
     tci_lin first = s->first, depth = s->depth;

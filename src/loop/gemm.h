@@ -15,7 +15,7 @@ typedef struct tci_gemm_side {
     tci_dim size;
 } tci_gemm_side;
 
-/* How a kernel is blocked; columns are what vectors run along. */
+/* Blocking of a GEMM. Vectors run along columns (N). */
 typedef struct tci_gemm {
     int stage, red;     /* the DOT */
     int n_inner;        /* axes of its stage that it sums */
@@ -75,12 +75,12 @@ typedef struct tci_gemm {
 
 /* Fills the sides, axes and factors of *p; false where the kernel is no such contraction. */
 TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, tci_gemm *p);
-/* Is the outer axis one of the rows' or the columns'? */
+/* True if the outer axis belongs to M or N. */
 TCI_FN bool tci_gemm_has(const tci_gemm *p, int axis);
 /* Fills the rest of *p from what the register tile is (unroll, n_tiles, base, extra) and the depth
  * and columns wished for, 0: those that have served best. False: the kernel does not fit. */
 TCI_FN bool tci_gemm_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_gemm *p);
-/* Are all blocks whole steps of a unit? */
+/* True if all blocks are multiples of the matrix unit's step. */
 TCI_FN bool tci_gemm_is_whole(const tci_kernel *k, const tci_gemm *p);
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */

@@ -215,9 +215,9 @@ static int tci_gemm_run_steps(int64_t run)
     return (int)(steps < TCI_GEMM_STEPS_LEAST ? TCI_MIN(run, TCI_GEMM_STEPS) : steps);
 }
 
-/* Are the rows of a tile read in their layout? The lines at hand, one of each row, may not push
- * each other out of a set of the first cache. Parts of a sum begin with blocks, where runs of inner
- * points are a loop in others. */
+/* True if the rows of a tile are read in place. The current cache lines, one per row, may not evict
+ * each other from a set of the L1 cache. Parts of a sum start with blocks, where other schedules
+ * have a loop over runs of inner points. */
 static bool tci_gemm_rows_are_there(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
@@ -245,7 +245,7 @@ TCI_FN bool tci_gemm_is_whole(const tci_kernel *k, const tci_gemm *p)
     return p->depth * p->inner % step == 0 && size * p->inner % step == 0;
 }
 
-/* How the inner points are walked. */
+/* Chooses the loop structure over the inner points. */
 static void tci_gemm_walk(const tci_kernel *k, tci_gemm *p)
 {
     const int32_t *axes = k->stages[p->stage].axes;

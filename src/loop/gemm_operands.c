@@ -75,7 +75,7 @@ TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, i
     return step >= TCI_GEMM_PAGE / 2 && (sets * TCI_GEMM_WAYS < depth || pages >= TCI_GEMM_PAGES);
 }
 
-/* Does x count the axes `outer` and `inner` as one in row-major order? */
+/* True if x counts the axes `outer` and `inner` as one in row-major order. */
 static bool tci_gemm_index_is_flat(const tci_kernel *k, int x, int outer, int inner)
 {
     tci_dim to = 0, step = 0, size = k->axes[inner].size;
@@ -114,7 +114,7 @@ static bool tci_gemm_later_is_flat(const tci_kernel *k, int outer, int inner)
     return flat;
 }
 
-/* How many of the last inner axes count as one for all that a factor loads. */
+/* Number of last inner axes that all loads of an operand treat as one. */
 static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
 {
     const int32_t *axes = k->stages[p->stage].axes;
@@ -133,7 +133,7 @@ static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
     return run;
 }
 
-/* True if all inner points of the vector factor are contiguous. */
+/* True if all inner points of the vector operand are contiguous. */
 static bool tci_gemm_is_flat(const tci_kernel *k, const tci_gemm *p)
 {
     int last = k->stages[p->stage].axes[p->n_inner - 1];
@@ -149,7 +149,7 @@ static tci_gemm_side tci_gemm_one_axis(const tci_kernel *k, int axis)
     return side;
 }
 
-/* Has an axis of one factor (own) alone? */
+/* True if only one operand (own) has the axis. */
 static bool tci_gemm_is_own(uint64_t own, uint64_t other, int axis)
 {
     return tci_build_depends(own, axis) && !tci_build_depends(other, axis);
@@ -276,8 +276,8 @@ static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lane
             tci_gemm_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) + store / TCI_MAX(depth, 1));
 }
 
-/* Is an index, of what depends on the axis, axis / wide * (wide * panel) + axis % wide * step
- * (plan/prepack.c)? */
+/* True if the part of an index that depends on the axis is axis / wide * (wide * panel) + axis %
+ * wide * step (plan/prepack.c). */
 static bool tci_gemm_is_paired(const tci_kernel *k, int x, int axis, int64_t panel, int wide,
                                int step)
 {
@@ -405,7 +405,8 @@ TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *
     return true;
 }
 
-/* True if the row factor is in memory, each row in runs along the inner points or nearly so. */
+/* True if the row operand (A) is stored in memory with each row contiguous, or nearly so, along the
+ * inner points. */
 static bool tci_gemm_lies(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];

@@ -12,7 +12,7 @@ enum {
     TCI_GEMM_LINE = 64        /* bytes of a cache line */
 };
 
-/* How a factor is read along an axis. */
+/* Access pattern of an operand along an axis. */
 typedef struct tci_gemm_access {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
@@ -43,8 +43,8 @@ static inline int64_t tci_gemm_step(const tci_kernel *k, const tci_gemm *p)
 TCI_FN int tci_gemm_vectors_per_cycle(const tci_kernel *k, tci_machine machine, const tci_gemm *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_gemm_row_cycles(const tci_kernel *k, int lanes, const tci_gemm *p);
-/* Do the lines that a tile reads of a factor that is this load, one for each point of the only
- * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+/* True if the lines that a tile reads through this load, one for each point of the only inner axis,
+ * evict each other from a set of the L1 cache or of the TLB. */
 TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, int load);
 
 #endif

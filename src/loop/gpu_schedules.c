@@ -71,8 +71,8 @@ static int tci_products_candidates(const tci_query *a,
     return TCI_PRODUCT_TILES;
 }
 
-/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
- * less to compute. */
+/* Arithmetic time if memory is not the bottleneck; among memory-bound schedules the one with less
+ * arithmetic is preferred. */
 static double tci_tile_with_memory(const tci_query *a, double ns)
 {
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
@@ -174,8 +174,8 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* What a contraction's threads with so many rows read: for each product neighbours of the factor
- * that has the last axis, and for each row one element of the other. */
+/* Time of the reads by the threads of a contraction with so many rows each: for each product
+ * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
@@ -190,8 +190,8 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-/* How many times as much memory a map's points meet as it has, where a load runs along another axis
- * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+/* Traffic relative to the useful bytes, where a load runs along another axis than the threads:
+ * neighbours then use one memory sector each, half of which is served to others from caches. */
 static double tci_per_point_apart(const tci_query *a)
 {
     tci_smem_transpose q;
@@ -564,7 +564,7 @@ static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
                : 0;
 }
 
-/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+/* True if each warp is full of rows, or has none, since its threads exchange values by shuffles. */
 static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;

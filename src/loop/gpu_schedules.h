@@ -15,8 +15,8 @@ TCI_FN const tci_form *const *tci_mma_forms(void);
 /* The cheapest tile of loop/simt_gemm.c for the contraction, in nanoseconds; -1: none fits. */
 TCI_FN double tci_products_least_ns(const tci_query *a);
 
-/* What the forms of blocks share with those of processors.
- * loop/tile_schedules.c: True if vectors run along the last outer axis of more than one MAP. */
+/* Shared by GPU and CPU schedules. loop/tile_schedules.c: True if vectors run along the last outer
+ * axis of more than one MAP. */
 TCI_FN bool tci_tile_is_kernel(const tci_query *a);
 TCI_FN bool tci_tile_has_dot(const tci_kernel *k);
 /* Lanes of the vectors along the vector axis, for each of its elements. */

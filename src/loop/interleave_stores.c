@@ -60,8 +60,8 @@ static void tci_interleave_where(tci_build *b, tci_lstmt st, int left, int64_t l
     }
 }
 
-/* Those of the n vectors at hand that have elements among the first `count`: an index expression,
- * -1: all. */
+/* Stores those of the n current vectors that have elements among the first `count`, an index
+ * expression; -1: all. */
 static void tci_interleave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v,
                                  int n, int count)
 {

@@ -178,7 +178,7 @@ struct tci_loop {
     int n_scores;
 };
 
-/* What a tci_mem needs of its statement; the printer and the verifier go by this. */
+/* Properties of a tci_mem that its statement needs; the printer and the verifier use them. */
 enum {
     TCI_LMEM_DST = 1,     /* gives a value */
     TCI_LMEM_ADDRESS = 2, /* base and x */

@@ -854,8 +854,8 @@ static int tci_build_narrowed(tci_build *b, int local, int value)
                : value;
 }
 
-/* What stores `value`, or loads where it is -1, but for the place: *lanes of them, and how the same
- * would be loaded. */
+/* The statement that stores `value` (loads, if it is -1), without the address: *lanes of them, and
+ * how to load the same. */
 static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int value, int *lanes,
                                      tci_mem *load)
 {
@@ -930,7 +930,8 @@ static int tci_build_emit(tci_build *b, int i)
     }
 }
 
-/* Does it come from an array? Where all is masked one value is made rather than read anywhere. */
+/* True if the value is loaded from an array. If all of it is masked, a constant replaces the load.
+ */
 static bool tci_build_is_read(const tci_build *b, int i)
 {
     bool fill, one = b->is_one && b->is_one[i] && b->k->insts[i].op == TCI_K_PRIM;

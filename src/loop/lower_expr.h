@@ -138,7 +138,7 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis);
  * the axis: x, which grows by 1 along the axis; -1: its index is another one. */
 TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, int wide,
                            tci_dim *step);
-/* What to add times c to a number >= lo to make it not negative. */
+/* Smallest number of times that c must be added to a number >= lo to make it non-negative. */
 TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
@@ -192,12 +192,12 @@ TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points);
 TCI_FN void tci_build_keep_word(tci_build *b, const tci_lkeep *keep, tci_lin word, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
-/* What a value was rounded from, where storing it as dtype t rounds in the same way. */
+/* The value before rounding, if storing it as dtype t rounds in the same way. */
 TCI_FN int tci_build_unrounded(const tci_build *b, int t, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
-/* What a SCATTER's store makes of the element that is there and its value. */
+/* Combines the stored element with the value of a SCATTER. */
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
-/* Is an offset a linear function of the vector axis, or without it? */
+/* True if an offset is linear in the vector axis, or independent of it. */
 TCI_FN bool tci_build_is_row(const tci_build *b, int kx);
 /* The elements that a store is about to overwrite, of which it is so, as they are now. */
 TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
@@ -209,7 +209,7 @@ TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
 TCI_FN int tci_build_access(tci_build *b, int inst); /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
-/* Does guard number g of the kernel hold at all points that are bound? */
+/* True if guard g of the kernel holds at all bound points. */
 TCI_FN bool tci_build_guard_holds(const tci_build *b, int g);
 /* lanes of the vector axis' binding, else 1 */
 TCI_FN int tci_build_vector_lanes(const tci_build *b);

@@ -91,14 +91,14 @@ static int64_t tci_mma_step(const tci_mma *w)
     return w->bytes > 4 ? TCI_MMA_SLAB : TCI_MMA_STEP;
 }
 
-/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+/* True if elements 2 i and 2 i + 1 of the side are the rows i and i + 8 of a fragment. */
 static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
-/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
- * elements of memory at a multiple of n, all there or none? */
+/* True if groups of n neighbours along the contiguous axes, starting at multiples of n, are n
+ * elements of memory at a multiple of n, all of them valid or none. */
 static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
@@ -406,7 +406,7 @@ static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
     tci_mma_load(s, &s->panels[1], from, first);
 }
 
-/* What waits becomes the panels number `half`. */
+/* The waiting registers become the panels number `half`. */
 static void tci_mma_publish(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;

@@ -28,7 +28,8 @@ TCI_FN tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n);
 TCI_FN void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open);
 /* Binds point i of the tile. */
 TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
-/* What the stage stores at the current point, which is not stored yet; its stores. */
+/* Computes the values that the stage stores at the current point, without storing them; emits its
+ * stores. */
 TCI_FN void tci_stage_values(tci_build *b, int stage);
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is

@@ -404,7 +404,7 @@ static void tci_gemm_pack_rest(tci_gemm_state *s, int n, const tci_bind *const *
     tci_gemm_set_flat(s, false);
 }
 
-/* Are all columns of a block packed for one inner point after the other? */
+/* True if all columns of a block are packed for one inner point after the other. */
 static bool tci_gemm_packs_all(const tci_gemm *p)
 {
     return p->vec_by_vector && p->of_columns.n_axes == 1 && !tci_dot_pack_by_window(p);

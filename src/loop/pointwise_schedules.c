@@ -132,8 +132,8 @@ static bool tci_map_fits(const tci_query *a, const int64_t *n)
              tci_query_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
-/* Do GPUs take two vectors at a time: is it arithmetic that takes longest, and are there several
- * pairs for each processor? */
+/* True if threads of a block process two vectors at a time: the kernel is bound by arithmetic, and
+ * there are several pairs for each processor. */
 static bool tci_map_pairs(const tci_query *a, int64_t lanes)
 {
     double vectors = 1 / (double)lanes;
@@ -171,7 +171,7 @@ static int tci_map_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     return (int)TCI_COUNT(all);
 }
 
-/* Is some access gathered from, or scattered over, elements that are no neighbours? */
+/* True if an access gathers from, or scatters to, elements that are not neighbours. */
 static bool tci_map_gathers(const tci_query *a)
 {
     const tci_kernel *k = a->k;
@@ -188,9 +188,9 @@ static bool tci_map_gathers(const tci_query *a)
     return gathers;
 }
 
-/* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
- * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
- * go one by one, and slower where the vector is not full. */
+/* Cost of the vectors along one row, in steps of about three cycles: a step each, one more for wide
+ * ones, plus arithmetic; one more for a partial vector. Elements that are not neighbours go one by
+ * one, and slower in a partial vector. */
 static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
 {
     double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
@@ -203,7 +203,8 @@ static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
     return row;
 }
 
-/* How much longer than in the vectors that suit a row best; on GPUs, wide ones do. */
+/* Slowdown relative to the vector width that suits a row best; for blocks of threads wide vectors
+ * do. */
 static double tci_map_narrow(const tci_query *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {

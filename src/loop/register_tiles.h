@@ -5,7 +5,7 @@
 #include "task_nest.h"
 #include "stage_lowering.h"
 
-/* How a unit is walked: its chunk in tiles of `unroll` vectors, and for each of them its group of
+/* Loop structure of a unit: its chunk in tiles of `unroll` vectors, and for each tile its group of
  * row tiles. */
 typedef struct tci_unit {
     tci_nest *nest;

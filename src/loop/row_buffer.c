@@ -16,7 +16,7 @@ typedef struct tci_row_buffer_walk {
 
 /* ---- arrays ---- */
 
-/* Is a product on a unit made of that row? */
+/* True if a product on a matrix unit reads that row. */
 static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
 {
     bool is = false;
@@ -67,7 +67,7 @@ TCI_FN tci_dim tci_row_buffer_bytes(const tci_kernel *k, int64_t lanes)
     return bytes;
 }
 
-/* Is instruction `inst` evaluated behind stage t? */
+/* True if instruction `inst` is evaluated after stage t. */
 static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), read = false;
@@ -78,7 +78,8 @@ static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
     return read;
 }
 
-/* True if nothing reads array `local` after stage t. Several rows may, one after the other. */
+/* True if nothing reads array `local` after stage t. Several rows may use it, one after the other.
+ */
 static bool tci_row_buffer_is_free(const tci_build *b, int local, int t)
 {
     bool is_free = true;
@@ -192,7 +193,7 @@ static void tci_row_buffer_step(tci_build *b, const tci_row_buffer_walk *m, int 
     }
 }
 
-/* Does the stage keep values, rather than sums: each is the largest of one? */
+/* True if the stage keeps values rather than sums: each is the maximum of one element. */
 static bool tci_row_buffer_has_values(const tci_kernel *k, const tci_row_buffer_walk *m)
 {
     bool values = m->n_folded == 0;
@@ -202,7 +203,8 @@ static bool tci_row_buffer_has_values(const tci_kernel *k, const tci_row_buffer_
     return values;
 }
 
-/* Those at these vectors: all before any is stored, which may be where another one is read. */
+/* Values at these vectors: all are loaded before any is stored, since a store may overwrite what
+ * another reads. */
 static void tci_row_buffer_values(tci_build *b, const tci_row_buffer_walk *m, int n,
                                   const tci_bind **vecs)
 {

@@ -43,7 +43,7 @@ static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
     return same;
 }
 
-/* Is there a contraction between two stages, so that they may walk different rows in turn? */
+/* True if a contraction separates two stages, so that they may process different rows at a time. */
 static bool tci_rows_are_apart(const tci_kernel *k, int first, int later)
 {
     bool apart = false;
@@ -130,7 +130,7 @@ static void tci_rows_keep_between(const tci_query *a, int first, int later, tci_
     }
 }
 
-/* What is worth keeping, in the order in which it is found. */
+/* Values worth keeping, in the order in which they are found. */
 static tci_rows_keeps tci_rows_find_keeps(const tci_query *a)
 {
     int64_t shared = a->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
@@ -215,7 +215,7 @@ TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows)
     return tci_ceil_div(points, TCI_MAX(rows, 1));
 }
 
-/* What a thread of so many does for its row besides what it does for each element. */
+/* Operations per row of each of so many threads, in addition to those per element. */
 static double tci_rows_thread_ops(const tci_query *a, int64_t threads)
 {
     int steps = 0;

@@ -36,8 +36,8 @@ static void tci_scatter_point(tci_build *b, int stage)
 
 /* ---- several points together ---- */
 
-/* What point u makes of its element: of the one in memory, or of what the last point before it
- * made of the same. x: offsets of the points. */
+/* New value of the element that point u writes: combined with the one in memory, or with the result
+ * of the last earlier point that writes the same element. x: offsets of the points. */
 static int tci_scatter_newest(tci_build *b, const int *x, const int *made, int u, int old)
 {
     int lanes = b->l->values[old].lanes;

@@ -43,7 +43,7 @@ static bool tci_query_scatters(const tci_kernel *k)
     return scatters;
 }
 
-/* May a block have several vectors of reductions, which know nothing of each other? */
+/* True if a block may have several independent vectors of reductions. */
 static bool tci_query_is_interleaved(const tci_query *a)
 {
     bool beside = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
@@ -112,7 +112,7 @@ static bool tci_query_scatters_apart(const tci_kernel *k)
     return apart;
 }
 
-/* Has a stage stretches that differ along the last outer axis? */
+/* True if a stage has segments that differ along the last outer axis. */
 static bool tci_query_stretches(const tci_kernel *k)
 {
     bool stretches = false;
@@ -218,8 +218,8 @@ static void tci_query_map_axis(tci_query *a)
     }
 }
 
-/* Does any load of a REDUCE stage not depend on `axis`, and run along the vector axis or, broad, be
- * one element for all of its lanes? */
+/* True if a load of a REDUCE stage does not depend on `axis`, and runs along the vector axis or
+ * (broad) is one element for all lanes. */
 static bool tci_query_is_shared(const tci_query *a, const bool *live, int axis, bool broad)
 {
     const tci_kernel *k = a->k;
@@ -233,7 +233,7 @@ static bool tci_query_is_shared(const tci_query *a, const bool *live, int axis, 
     return false;
 }
 
-/* Do windows of neighbours along `axis` meet the same elements, on a processor? */
+/* True if windows of neighbours along `axis` overlap, on a CPU. */
 static bool tci_query_find_skew(tci_query *a, int axis)
 {
     const tci_kernel *k = a->k;
@@ -388,7 +388,7 @@ TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes)
 
 /* ---- layout ops ---- */
 
-/* Does offset kx step along `axis` by anything but 0 or 1? */
+/* True if offset kx has a stride along `axis` other than 0 or 1. */
 static bool tci_query_steps(const tci_kernel *k, int kx, int axis)
 {
     tci_dim coef = 0;
@@ -424,7 +424,8 @@ TCI_FN bool tci_query_counts(const tci_query *a)
 
 /* ---- streaming ---- */
 
-/* May vectors of the store along an axis bypass the caches, which do not hold what it writes? */
+/* True if vectors of the store along an axis may bypass the caches, because these do not hold its
+ * destination. */
 static bool tci_query_is_past(const tci_query *a, const tci_kstore *store, int along, int lanes)
 {
     const tci_kernel *k = a->k;

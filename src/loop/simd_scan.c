@@ -79,8 +79,8 @@ static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stag
     return tci_stage_combine(b, red, below, v);
 }
 
-/* What vector number u of a block, whose steps are made, takes in from those before it, and what it
- * leaves for others, unless it is the last one of all. */
+/* Combines vector number u of a block with the vectors before it, and computes the carry for the
+ * next, unless it is the last one. */
 static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u, bool last,
                                      tci_stage_tuple v)
 {

@@ -32,7 +32,7 @@ static bool tci_simt_attn_is_tile(const int64_t *tile)
     return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
 }
 
-/* What is left of the sums takes the place of what made them. */
+/* Bytes of the staged partial results, which reuse the memory of their operands. */
 static int64_t tci_simt_attn_left(const tci_matrix *x)
 {
     return (int64_t)x->rows * x->staged_pitch * 4;
@@ -131,8 +131,8 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 
 /* ---- the cost ---- */
 
-/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
- * shares, and twice as long for each step. Many sums leave too few registers. */
+/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
+ * warp shares, and twice as long for each step. Many sums leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;

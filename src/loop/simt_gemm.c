@@ -52,8 +52,8 @@ static bool tci_simt_gemm_fits(const tci_kernel *k)
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
-/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
- * backwards. */
+/* Number of neighbouring elements that x visits along the axes, the last one fastest, in either
+ * direction. */
 static int64_t tci_simt_gemm_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
     int64_t run = 1, sign = 0;

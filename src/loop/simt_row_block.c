@@ -285,7 +285,7 @@ static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int va
     tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
 }
 
-/* The reduction of n totals from number `first` on. */
+/* Total of n published totals, from number `first` on; waits for them. */
 static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
 {
     tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
@@ -324,7 +324,7 @@ static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
         .part[0];
 }
 
-/* The prefix total of the preceding parts, given the `total` of this part. */
+/* Prefix total of the parts before this one, whose own total is `total`. */
 static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
 {
     tci_lin mates = tci_lin_mul(b, t->number, t->group);

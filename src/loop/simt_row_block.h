@@ -5,8 +5,8 @@
 
 #include "stage_lowering.h"
 
-/* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
- * a stage walks several axes, or a row is too long, or cannot be held so. */
+/* Number of vectors of the longest row, with l->lanes on l->threads and l->rows of them in a block;
+ * 0: a stage has several inner axes, or a row is too long or cannot be kept in registers. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b);

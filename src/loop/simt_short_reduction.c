@@ -88,7 +88,8 @@ static bool tci_short_reduction_runs(const tci_kernel *k, int x, int axis)
     return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
 }
 
-/* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
+/* True if all accesses are vectors along the axis, or independent of it. *bytes: size of the
+ * narrowest element read. */
 static bool tci_short_reduction_is_along(const tci_kernel *k, int axis, int *bytes)
 {
     bool along = true;
@@ -124,8 +125,8 @@ static int tci_short_reduction_lanes(const tci_machine *machine, int64_t size, i
     return lanes;
 }
 
-/* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
- * one being a filter that all threads share? */
+/* True if both operands of a chain vary with the position, so a thread reads much of both; false if
+ * one is a filter that all threads share. */
 static bool tci_short_reduction_reads_both(const tci_kernel *k, int row_axis)
 {
     bool both = tci_short_reduction_is_chain(k);

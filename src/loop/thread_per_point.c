@@ -28,8 +28,8 @@ static bool tci_per_point_is_dot(const tci_kernel *k)
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
-/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
- * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+/* True if a vector along the last outer axis would be read lane by lane: a load of the first stage
+ * has a guard or, like windows of an image, a stride between neighbours. */
 static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;

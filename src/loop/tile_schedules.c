@@ -39,7 +39,7 @@ enum {
     TCI_TILE_PANEL_REDS = 2
 };
 
-/* How much longer tiles take whose rows come from the second cache (14 of 4608 numbers: 1.4). */
+/* Slowdown of tiles whose rows come from the L2 cache (14 rows of 4608 numbers: 1.4). */
 #define TCI_TILE_FAR 1.4
 
 /* ---- register tiles ---- */
@@ -192,8 +192,8 @@ static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes
     return cycles * a->machine.facts.ports / (double)rows;
 }
 
-/* Does a tile have all columns that there are, and do its rows, which are then read for it alone,
- * take more than half of the first cache? */
+/* True if a tile has all columns, and its rows, which are then read for it alone, take more than
+ * half of the L1 cache. */
 static bool tci_tile_rows_are_far(const tci_query *a, const int64_t *n)
 {
     const tci_kstage *st = &a->k->stages[0];
@@ -323,7 +323,7 @@ static int64_t tci_panel_rows(const tci_query *a)
     return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
 }
 
-/* Does a part of a sum in parts end where rows taken in together do? */
+/* True if a part of a split sum ends where a group of rows that are reduced together ends. */
 static bool tci_panel_ends_parts(const tci_kernel *k, int64_t rows)
 {
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % rows == 0;

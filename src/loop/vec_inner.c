@@ -145,7 +145,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim
     b->is_one = NULL;
 }
 
-/* Does a row along the axis end where it is cut? */
+/* True if a row along the axis ends at its causal bound. */
 static bool tci_stage_is_cut(const tci_build *b, int axis)
 {
     return tci_causal_is_bound(b, axis) && !b->cut->low;

@@ -97,7 +97,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     return true;
 }
 
-/* What point i of the tile takes in at the inner point at hand. */
+/* Accumulates the elements of point i of the tile at the current inner point. */
 static void tci_stage_take_point(tci_build *b, int stage, const tci_tile *tile,
                                  const tci_stage_tuple *acc, int i)
 {
@@ -154,8 +154,8 @@ static void tci_stage_join(tci_build *b, int stage, int n, const tci_stage_tuple
     }
 }
 
-/* How often a loop of a thread of a block over n points is written out, so that several rows of
- * memory are on their way at once; 0: the points are enough for that. */
+/* Unroll count of a loop over n points by a thread of a block, so that several rows of memory are
+ * in flight at once; 0: the points suffice for that. */
 static int32_t tci_stage_rows_ahead(const tci_build *b, int n)
 {
     return b->l->threads > 1 && n <= TCI_STAGE_BLOCK_ROWS / 4 ? TCI_STAGE_BLOCK_ROWS / n : 0;

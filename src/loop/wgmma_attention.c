@@ -55,7 +55,7 @@ TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
     }
 }
 
-/* What both products have of the tile. */
+/* Tile shape that both products share. */
 static void tci_attention_shape(tci_matrix *x, int consumers)
 {
     x->consumers = x->buffers = consumers;

@@ -32,7 +32,7 @@ TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* Do consumers leave their sums in turns? */
+/* True if consumers store their sums in turns. */
 static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;

@@ -32,7 +32,7 @@ enum {
     TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
-/* How much longer it takes to load rows that are in two lines each. */
+/* Slowdown of loading rows that span two cache lines each. */
 #define TCI_MATRIX_APART 1.6
 
 /* ---- the tile ---- */
@@ -92,7 +92,7 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
     return columns * (x->consumers == 1 ? 0.85 : 1.0);
 }
 
-/* True if each row of a side's boxes is in one cache line. */
+/* True if each row of a side's boxes is within one cache line. */
 static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
     const int line = tci_matrix_depth(x);
@@ -167,8 +167,8 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     return true;
 }
 
-/* True if these are the numbers of a tile that the template supports. A thread of a consumer has a
- * sum for every second column of each of its 64 rows. */
+/* True if these numbers are a tile of the kernel template. A thread of a consumer has a sum for
+ * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
     int64_t sums = tile[0] == 2 ? TCI_MATRIX_SUMS_MOST : TCI_MATRIX_SUMS;
@@ -367,7 +367,7 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
-/* Is a store one of this product's columns? Of several each has an axis of its own. */
+/* True if a store writes columns of this product. Among several products each has its own axis. */
 static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
 {
     const tci_kstage *st = &k->stages[k->stores[store].stage];

@@ -35,7 +35,8 @@ TCI_BLOCK_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_BLOCK_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* Do the consumers hold more sums than twelve warps have registers for, if each has as many? */
+/* True if the consumers hold more sums than twelve warps have registers for, at an equal share
+ * each. */
 TCI_BLOCK_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns, shares) that take least time by the model; returns how
  * many. */

@@ -1,9 +1,9 @@
-/* ops/linear_algebra.c - linear algebra of square matrices, batched: their factors and what
- * follows.
+/* ops/linear_algebra.c - linear algebra of batched square matrices: LU, determinant, inverse,
+ * solves.
  *
- * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR, in
- * the dtype that they are computed in, and nodes around them; ops/lu_cholesky.c expands these rows.
- * The one idea: a matrix is factored once, as LU, and whatever is asked of it reads the factors. */
+ * * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR,
+ * in the dtype that they are computed in, and nodes around them; ops/lu_cholesky.c expands these
+ * rows. A matrix is factored once, as LU, and all derived results read the factors. */
 #include "composite.h"
 
 #include <inttypes.h>
@@ -238,9 +238,9 @@ static tci_node *tci_linear_size(tci_graph *g, tci_node *m)
     return tci_build_where(g, tci_composite_binary(g, TCI_OP_EQ, size, zero), one, size);
 }
 
-/* Which pivots are 0, or among the TCI_LINEAR_LOST smallest and below 2^-26 (f32: 2^-12) of the
- * matrix's size: [..., n]. *chosen: columns of the identity that belong to the latter, or of zeros,
- * [..., n, TCI_LINEAR_LOST]. */
+/* Pivots that are 0, or among the TCI_LINEAR_LOST smallest and below 2^-26 (f32: 2^-12) of the
+ * matrix's size: [..., n]. *chosen: columns of the identity for the latter, or zeros, [..., n,
+ * TCI_LINEAR_LOST]. */
 static tci_node *tci_linear_lost(tci_graph *g, tci_node *pivots, tci_node *size, int64_t n,
                                  tci_node **chosen)
 {

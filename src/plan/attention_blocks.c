@@ -130,7 +130,7 @@ static int64_t tci_attn_blocks_rows(const tci_attn_blocks *b, const tci_scores_s
     return blocks || tci_dim_is_known(pair->shape[axis]) ? rows : rows / TCI_ATTN_BLOCKS_UNKNOWN;
 }
 
-/* Has a plan memory of so many elements, as its pairs have? */
+/* True if the plan stores a buffer of n elements, the size of the score matrix. */
 static bool tci_attn_blocks_is_stored(const tci_plan *p, tci_dim n)
 {
     for (int b = 0; b < p->n_buffers; b++) {
@@ -141,7 +141,7 @@ static bool tci_attn_blocks_is_stored(const tci_plan *p, tci_dim n)
     return false;
 }
 
-/* Is its array of pairs in memory, and are those of bands smaller, in all kernels? */
+/* True if the score matrix is stored, and its blocks would be smaller in all kernels. */
 static bool tci_attn_blocks_is_worth(const tci_attn_blocks *b, const tci_scores_set *set,
                                      const tci_plan *p)
 {
@@ -189,7 +189,7 @@ static bool tci_attn_blocks_needs(tci_attn_blocks_loop *l, const tci_node *n)
     return needs;
 }
 
-/* Is it made of indices and numbers alone? */
+/* True if n is computed from indices and constants alone. */
 static bool tci_attn_blocks_is_free(const tci_node *n, int depth)
 {
     bool made = tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_RESHAPE ||
@@ -436,7 +436,7 @@ static int tci_attn_blocks_out(const tci_attn_blocks_loop *l, const tci_scores_e
     return axis;
 }
 
-/* What stands for the ends of a kernel: results of its repetition. */
+/* Replaces the ends of a kernel by results of its repetition. */
 static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, int kernel)
 {
     tci_scratch *s = b->a->s;
@@ -549,7 +549,7 @@ static bool tci_attn_blocks_build(tci_attn_blocks *b)
     return true;
 }
 
-/* How many sets are left. */
+/* Drops sets that do not pay. Returns the number of sets left. */
 static int tci_attn_blocks_choose(tci_attn_blocks *b, const tci_plan *p)
 {
     int n = 0;

@@ -96,7 +96,7 @@ TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n, double *from
 
 /* ---- costs ---- */
 
-/* What a route takes: of multiply-adds by what, of bytes moved through memory, and of launches. */
+/* Resource that bounds a route's multiply-adds. */
 typedef enum tci_route_by { TCI_BY_VECTORS, TCI_BY_UNIT, TCI_BY_UNIT_F32 } tci_route_by;
 typedef struct tci_route_work {
     double products, bytes;
@@ -107,7 +107,7 @@ typedef struct tci_route_work {
 /* Of the contraction itself: its products, its operands and result once. */
 TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by);
 TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work);
-/* What packing the operand with the columns takes. */
+/* Time to pack the operand that has the N axes, in ns. */
 TCI_FN double tci_route_pack_ns(const tci_offer *o);
 /* Of the contraction where both operands are copied first. */
 static inline double tci_route_copies_ns(const tci_offer *o, tci_route_by by)

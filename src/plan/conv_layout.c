@@ -138,7 +138,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
-/* Is f32 multiplied often enough for copies, along a contracted axis? */
+/* True if each f32 element is multiplied often enough to pay for copies along a contracted axis. */
 static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;

@@ -31,8 +31,8 @@ typedef struct tci_dwgrad {
 
 /* ---- whether ---- */
 
-/* Has the result the elements, which the other operand lacks, and of all other axes one, the
- * channels, that has several places? What else there is of windows is summed, with the other's. */
+/* True if the result has the kernel-window axes (which the other operand lacks) and, apart from
+ * them, exactly one axis larger than 1: the channels. All other window axes are summed. */
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];

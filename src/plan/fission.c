@@ -35,7 +35,7 @@ enum {
 
 /* ---- prices ---- */
 
-/* What is known of a kernel, its price, found once for each text. */
+/* The cached data of a kernel with its price, computed once for each text. */
 static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *made)
 {
     const tci_price nothing = {0, 0, 0};
@@ -61,7 +61,7 @@ static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
     return price.ns + TCI_MAX((double)all->machine.facts.launch_ns, TCI_PRICE_LAUNCH_NS);
 }
 
-/* What a cut saves at least: a part of the whole program too. */
+/* Minimum saving of a cut, in ns: also a fraction of the whole program. */
 static double tci_price_least(const tci_prices *all)
 {
     double least = TCI_MAX(TCI_PRICE_LAUNCHES * (double)all->machine.facts.launch_ns,
@@ -97,7 +97,7 @@ static double tci_price_flops(const tci_fusion *f, const tci_group *g)
     return flops;
 }
 
-/* What a chain of views reads. */
+/* The value that a chain of views reads. */
 static const tci_node *tci_price_below(const tci_node *n)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
@@ -163,7 +163,7 @@ static bool tci_price_is_broadcast(const tci_node *n)
     return few * TCI_PRICE_BROADCAST <= (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* What one root of the group reads of another: contractions first. */
+/* Edges between roots of the group: what one root reads of another, contractions first. */
 static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];
@@ -181,7 +181,7 @@ static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* The inputs and outputs of layout ops in the group. */
+/* Edges at layout ops in the group: its operands and its results. */
 static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];
@@ -221,7 +221,7 @@ static void tci_price_shared_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* Is the group priced far above its floor? */
+/* True if the group is priced far above its floor. */
 static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s)
 {
     const tci_group *g = &p->fusion->groups[s->group];
@@ -233,7 +233,7 @@ static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s
     return 100 * price.ns > TCI_PRICE_SUSPECT * s->floor && s->excess > tci_price_least(all);
 }
 
-/* Does one of the two groups wait for the other? */
+/* True if one of the two groups depends on the other. */
 static bool tci_price_is_near(const tci_fusion *f, int a, int b)
 {
     bool near = false;

@@ -109,8 +109,8 @@ static int tci_pattern_now(const tci_pattern_state *p, int g)
     return g;
 }
 
-/* Does `into` wait for a group that waits for `makes`, which it reads? Assumes so when the walk
- * gets long. */
+/* True if `into` depends on a group that depends on `makes`, which it reads. Also true if the
+ * search gets long. */
 static bool tci_pattern_makes_cycle(const tci_pattern_state *p, int makes, int into)
 {
     tci_fusion *f = p->f;
@@ -244,8 +244,8 @@ static int64_t tci_pattern_row_bytes(const tci_join *j, bool open)
     return open || bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
 }
 
-/* May rows be of unknown number and length? On a processor, whose strips are cut when they run, but
- * for its unit; and in bands, whose rows are known, more of what is drawn is counted by 32 bits. */
+/* True if the rows may be of unknown number and length: on a CPU, which cuts strips at run time,
+ * except for its matrix unit. In blocks of known rows, more indices are computed in 32 bits. */
 static bool tci_pattern_is_open(const tci_join *j, tci_machine machine)
 {
     bool any = false, narrow = true;
@@ -307,8 +307,8 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
-/* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
- * one, so the contractions take so many times longer. */
+/* Width of the widest value relative to the values of the contraction: the kernel has as many lanes
+ * as fit the widest one, so contractions take that many times longer. */
 static double tci_pattern_widens(const tci_join *j)
 {
     int widest = 1, own = 8;
@@ -328,9 +328,9 @@ static double tci_pattern_widens(const tci_join *j)
     return TCI_MAX((double)widest / own, 1);
 }
 
-/* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/back_to_back_gemm.c), and against fewer lanes. Code without vectors
- * loses nothing. */
+/* Compares the saved traffic with the cost of packing the other operand of the first contraction
+ * again for every few rows (loop/back_to_back_gemm.c), and of fewer lanes. Scalar code loses
+ * nothing. */
 static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                    bool fits_unit, tci_why *why)
 {
@@ -371,8 +371,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return tci_pattern_strips_pay(p, j, saved, false, why);
 }
 
-/* Is the contraction before forced into memory? So plan/plan.c does where the kernel does not fit a
- * unit. */
+/* True if the first contraction is materialized. plan/plan.c does this where the kernel does not
+ * fit a matrix unit. */
 static bool tci_pattern_is_forced(const tci_join *j)
 {
     bool forced = false;
@@ -522,7 +522,7 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
     }
 }
 
-/* Those that save more come first; of equals the earlier one. */
+/* Sorts matches by saving, largest first; equal ones keep their order. */
 static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 {
     tci_pattern_match *to = TCI_NEW_ARRAY(s, tci_pattern_match, n + 1);
@@ -543,8 +543,8 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 
 /* ---- kernels of pairs ---- */
 
-/* Does one of the groups wait for one outside that waits for another of them? Assumes so when the
- * walk gets long, which goes no further back than they do. */
+/* True if one of the groups depends on an outside group that depends on another of them. Also true
+ * if the search gets long. The search does not go further back than the groups. */
 static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_groups)
 {
     int32_t *stack = NULL;
@@ -576,7 +576,7 @@ static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_
     return false;
 }
 
-/* Is group g made of values alone, of what those groups compute? */
+/* True if all values of group g are computed from values of those groups. */
 static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *groups, int n_groups)
 {
     const tci_group *own = &f->groups[g];

@@ -66,7 +66,7 @@ typedef struct tci_group_size {
     int weight, operands;
 } tci_group_size;
 
-/* What root r adds to a group: nodes that nothing there evaluates, sources that nothing there
+/* Size that root r adds to a group: nodes that nothing there evaluates, sources that nothing there
  * reads. */
 static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int group)
 {
@@ -88,8 +88,8 @@ static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int grou
     return size;
 }
 
-/* May root r, put into a group, make its kernel too large? The sums come first: they are upper
- * bounds. */
+/* True if adding root r to a group may make its kernel too large. The sums are tested first, since
+ * they are upper bounds. */
 static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
 {
     const tci_group *g = &f->groups[group];
@@ -167,7 +167,7 @@ static bool tci_group_depends(tci_fusion *f, int from, int target, tci_why *why)
     return false;
 }
 
-/* Would root r, put into g, wait for a group that waits for g? */
+/* True if root r in g would depend on a group that depends on g. */
 static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group, tci_why *why)
 {
     for (int i = 0; i < tci_root_n_before(r); i++) {
@@ -295,7 +295,7 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
-/* Does group g read or make more than one element of what r reads? */
+/* True if group g reads or computes more than one element of what r reads. */
 static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const tci_group *g)
 {
     bool shares = false;
@@ -318,11 +318,10 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
     return shares;
 }
 
-/* Would root r, of which each outer point of g has a long row, be left to few threads?
- * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
- * of threads where a reduction of large rows, or of many lines, was cut (plan/decompose.c) and g
- * only adds up its parts: the row is not what g reads, and by itself it keeps the whole device
- * busy. */
+/* True if root r, which has a long row for each outer point of g, would get too few threads. This
+ * is so if g has one point that shares no row with r but gives it a number; and, on GPUs, if a
+ * reduction of large rows, or of many lines, was split (plan/decompose.c) and g only adds its
+ * parts: then g does not read the row, which keeps the whole device busy by itself. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
 {
@@ -632,7 +631,7 @@ static int tci_group_choices(tci_fusion *f, const tci_root *r, int last, tci_cho
     return n;
 }
 
-/* It joined a group: what it reads from those that were not asked is in memory. */
+/* After the root joined a group: materializes what it reads from the groups that were not asked. */
 static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_choice *others,
                                     int n)
 {
@@ -654,7 +653,8 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
     }
 }
 
-/* It starts a group of its own: says why not with the nearest group that reads what it reads. */
+/* After the root started its own group: records why it did not join the nearest group that shares
+ * an operand. */
 static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
 {
     const tci_root *r = &f->roots[root];
@@ -747,7 +747,7 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-/* What a BARRIER is of has memory. */
+/* Materializes the operand of every BARRIER. */
 static void tci_group_store_barred(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {

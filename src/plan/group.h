@@ -130,21 +130,21 @@ typedef struct tci_group {
     int32_t kernel;             /* as tci_scores_kernels.of says of a root; 0: of none */
 } tci_group;
 
-/* What kept a root out of the group that has `source`. */
+/* Reason that kept a root out of the group that has `source`. */
 typedef struct tci_refusal {
     const tci_node *reader, *source;
     uint8_t why; /* tci_why (plan/fusion_refusal.h) */
 } tci_refusal;
 
-/* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
- * how much there was of the rest. */
+/* State before a root was placed (plan/undo_log.c): the group that it joined (-1: a new one), and
+ * the lengths of the other lists. */
 typedef struct tci_undo_mark {
     int32_t n_groups, n_refusals, n_facts;
     int32_t group;
     tci_group was;
 } tci_undo_mark;
 struct tci_pnode;
-/* What was known of a node. */
+/* Saved data of a node. */
 typedef struct tci_undo_fact {
     struct tci_pnode *of;
     int32_t home, n_homes, group, operand_of;
@@ -168,7 +168,7 @@ typedef struct tci_scores_kernels {
     int n, cap;
 } tci_scores_kernels;
 
-/* What is read along one axis of a value, through layout and elementwise ops. */
+/* Reads along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
     bool joined;  /* everything walks it and the axis before it as one */
@@ -185,7 +185,7 @@ typedef struct tci_association {
                            * looked at */
 } tci_association;
 
-/* What the orders that matrix units give contractions follow from. */
+/* Facts that decide the reduction order which a matrix unit gives a contraction. */
 typedef struct tci_unit_facts {
     const tci_table *stored; /* set of what has memory before anything is grouped */
     tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
@@ -226,7 +226,7 @@ typedef struct tci_fusion {
     int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
-/* What is known of each node while a plan is made. */
+/* Data of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t place;     /* in tci_fusion.nodes */
     int32_t kernel;    /* as tci_scores_kernels.of says */
@@ -261,7 +261,7 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
-/* What is in memory where n is read: n itself, or what a BARRIER is of. */
+/* The value in memory where n is read: n itself, or the operand of a BARRIER. */
 static inline tci_node *tci_plan_source(tci_node *n)
 {
     while (n->op == TCI_OP_BARRIER) {
@@ -270,7 +270,8 @@ static inline tci_node *tci_plan_source(tci_node *n)
     return n;
 }
 
-/* How many inputs of n are evaluated with it: those that a BARRIER waits for are not. */
+/* Number of inputs of n that are evaluated with it, that is, without those that a BARRIER waits
+ * for. */
 static inline int tci_plan_n_evaluated(const tci_node *n)
 {
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
@@ -328,14 +329,14 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
 /* On a GPU: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
-/* Are there kernels on that kind of machine that compute pairs for themselves? */
+/* True if that kind of machine has kernels that recompute scores. */
 TCI_FN bool tci_scores_taken(tci_machine machine);
 /* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
 /* plan/layout.c: which values are in memory with their channels last; changes the roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
-/* Does the machine have a matrix unit that reads boxes of images, and may it? */
+/* True if the machine has a matrix unit that reads boxes of images, and options allow it. */
 static inline bool tci_plan_has_image_unit(tci_machine machine)
 {
     return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
@@ -390,7 +391,8 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
-/* How many roots come before r because it reads them or waits for them, and number i of them. */
+/* Number of roots that precede r because r reads them or waits for them; and root number i of them.
+ */
 static inline int tci_root_n_before(const tci_root *r)
 {
     return r->n_reads + r->n_waits;
@@ -408,7 +410,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round, */
 TCI_FN void tci_store_begin(tci_fusion *f);     /* and what no round changes */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
-/* What node n adds to the size of a kernel (plan/cost.h) for root r. */
+/* Size that node n adds to the kernel (plan/cost.h) of root r. */
 TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
@@ -508,12 +510,12 @@ TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, i
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
-/* How a SCATTER root stores: src line after line, each element of x its stretch of an order, or all
- * of src side by side. */
+/* How a SCATTER root stores: src line by line; each element of x over its segment of a sorted
+ * order; or all elements of src in parallel. */
 typedef enum tci_put { TCI_PUT_NOTHING, TCI_PUT_LINES, TCI_PUT_STRETCHES, TCI_PUT_APART } tci_put;
 enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
-/* What a SCATTER root stores where its domain is at `domain`. */
+/* The value and position that a SCATTER root stores for the point `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/repeat.c. Lists the repetitions that the roots need, whose bodies are none of the nodes from
  * then on: results become memory that RESULTs stand for, and what they read is forced. */
@@ -541,7 +543,7 @@ TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
  * them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
-/* How strongly an op determines the time of a kernel. */
+/* Weight of an op in the estimate of what bounds a kernel. */
 TCI_FN double tci_plan_op_weight(int op);
 /* The end of a line of p->why: a tab, the canonical numbers + 1 of reader and source (0: none) and
  * the bytes that both together would save. debug/explain.c reads it; */
@@ -588,7 +590,7 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
 /* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);
-/* That of n, which is one of them or was made later. */
+/* Association of n, which is in the table or was made later. */
 TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
 /* Fold n has class `as`, unless it has one. */
 TCI_FN void tci_association_as(tci_table *found, const tci_node *n, tci_association as);
@@ -600,7 +602,7 @@ TCI_FN tci_association tci_class_of_group(const tci_fusion *f, const tci_group *
 TCI_FN bool tci_class_is_same(const tci_fusion *f, const tci_node *a, const tci_node *b);
 /* True if a kernel that keeps rows may hold REDUCE n. */
 TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
-/* How many of its last axes are one axis of lanes, of LANES that are given; else 0. */
+/* Number of last axes that form one axis of lanes, given LANES; else 0. */
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
 /* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
  * on a processor; NULL: it is not. */
@@ -627,7 +629,7 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* The buffer of an input or output; -1: it has none. */
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
-/* May buffer `out` share the memory of input `in`, as far as that step is concerned? */
+/* True if step allows buffer `out` to alias input `in`. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
 /* plan/step_order.c: the steps in an order that needs less memory; the bytes of temporaries that
  * are then needed at once. */

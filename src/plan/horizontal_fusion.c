@@ -90,9 +90,9 @@ static bool tci_horizontal_stages_fit(const tci_horizontal *b, const tci_kernel 
     return fit;
 }
 
-/* Does it transpose an array, so that neighbours of the result are read some elements apart? A
- * block would exchange square tiles of it (loop/smem_transpose.c), for which a member has no
- * memory. */
+/* True if the kernel transposes an array, so that neighbours in the result are read some elements
+ * apart. A block would exchange square tiles through shared memory (loop/smem_transpose.c), which a
+ * member does not have. */
 static bool tci_horizontal_turns(const tci_horizontal *b, const tci_kernel *k)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);
@@ -138,7 +138,7 @@ static int64_t tci_horizontal_shared(const tci_horizontal *b, const tci_kernel *
     return bytes;
 }
 
-/* Is the kernel of steps[at] one of those from `first` on? */
+/* True if the kernel of steps[at] is one of those from `first` on. */
 static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *steps, int first,
                                     int at)
 {

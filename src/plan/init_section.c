@@ -47,7 +47,7 @@ static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_
     }
 }
 
-/* What evaluating a value takes, down to what is in memory. */
+/* Cost of evaluating a value from values in memory. */
 typedef struct tci_init_cost {
     double bytes, flops;
 } tci_init_cost;

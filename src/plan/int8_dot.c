@@ -102,7 +102,7 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
 
 /* ---- zero points ---- */
 
-/* Is z, of an operand, the same along axis i of that? */
+/* True if z, of an operand, is constant along axis i of the operand. */
 static bool tci_int8_is_same(const tci_node *z, int i)
 {
     return z->in[0]->rank == 0 || z->in[0]->shape[i] == 1;
@@ -144,7 +144,7 @@ static tci_node *tci_int8_uncentred(const tci_algo *a, tci_node *n)
     return same ? NULL : tci_contract_of(a->g, n, TC_I32, in);
 }
 
-/* What that makes, with the zero points. */
+/* The result corrected by the zero points. */
 static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
 {
     for (int i = 0; i < 2; i++) { /* the second one next to the first one's unchanged bytes */

@@ -70,7 +70,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* True if operand `which` is contiguous along it, in rows that the matrix unit reads. */
+/* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
@@ -78,7 +78,7 @@ static bool tci_kmajor_lies(const tci_kmajor *m, int which)
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
-/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+/* True if there are M and N axes, no batch, and enough products for each element of a copy. */
 static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;

@@ -17,7 +17,7 @@
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
-/* What is wanted of a value: that axis to be contiguous, where it is computed; and in memory. */
+/* Requested layout of a value: the axis that is contiguous where it is computed, and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
@@ -119,8 +119,8 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
- * is what a unit leaves then, rather than sums that the whole finishes. */
+/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+ * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {
     bool found = n->op == TCI_OP_CONTRACT;
@@ -228,8 +228,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     return x;
 }
 
-/* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/simt_short_reduction.c)? */
+/* True if sums over several axes are so short that threads compute them in vectors of filters
+ * (loop/simt_short_reduction.c). */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
@@ -339,8 +339,8 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     return lies;
 }
 
-/* Is contraction n another gradient of filters for each channel alone? It has the elements of
- * windows, and their channels, which both operands have. */
+/* True if contraction n is another weight gradient of a depthwise convolution: it has the
+ * kernel-window axes, and the channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
@@ -355,7 +355,7 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
     return false;
 }
 
-/* What is wanted of each; false: nothing is to change. */
+/* Decides the layout of each value; false if nothing changes. */
 static bool tci_layout_decide(tci_layout *l, tci_node_list list)
 {
     bool any = false;

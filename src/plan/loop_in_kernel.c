@@ -46,8 +46,8 @@ typedef struct tci_floop {
 
 /* ---- which spans ---- */
 
-/* What one thread, or one block, takes for all of kernel k. Negative: no schedule of it can be part
- * of a loop. */
+/* Time that one thread, or one block, takes for all of kernel k. Negative: no schedule of it can be
+ * part of a loop. */
 static double tci_floop_ns(const tci_floop *f, const tci_kernel *k)
 {
     tci_launch launch;

@@ -347,7 +347,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
     return given ? known->buffer : f->roots[known->root].buffer;
 }
 
-/* What a repetition, or a call, needs is all in memory, and read as a whole. */
+/* Operands of a repetition, or of a user call, are materialized and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
@@ -441,7 +441,7 @@ static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
     return same;
 }
 
-/* What is known of the root r; NULL: a probe has to find it. */
+/* Cached result for root r; NULL: a probe has to find it. */
 static const tci_root *tci_root_known(tci_fusion *f, const tci_fusion *in, const tci_root *r)
 {
     tci_found_root *const *first = in ? tci_table_find(&in->probes, r->node) : NULL;

@@ -204,7 +204,8 @@ static void tci_join_map_inner(tci_join *j, int i)
 
 /* ---- checks ---- */
 
-/* Is its value there for the roots behind it, not only in memory? */
+/* True if the root's value is evaluated in the group for the roots after it, and not only stored.
+ */
 static bool tci_join_is_evaluated(const tci_root *r)
 {
     return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT &&
@@ -275,7 +276,7 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool pairs, bool rows)
     return false;
 }
 
-/* What the roots evaluate and read together. */
+/* Size and operands of the roots together. */
 static void tci_join_measure(const tci_join *j, int *weight, int *operands)
 {
     int stamp = ++j->f->stamp;

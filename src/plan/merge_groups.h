@@ -32,7 +32,7 @@ TCI_FN bool tci_join_try_pairs(tci_join *j, const int32_t *groups, int n_groups,
                                uint64_t summed, tci_why *why);
 /* Makes it the group INTO; the others have no roots from then on. */
 TCI_FN void tci_join_build(tci_join *j);
-/* Is that root of that part? */
+/* True if the root belongs to that part. */
 TCI_FN bool tci_join_is_of(const tci_join *j, int root, tci_join_part part);
 /* After the last one: leaves out groups without roots, finds dependencies anew, and drops the
  * refusals whose two sides have come together. */

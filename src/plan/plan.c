@@ -219,8 +219,9 @@ static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tc
            tci_table_add(forced, tci_plan_source(f->roots[g->roots[0]].node->in[0]));
 }
 
-/* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * is between several; a GPU must have one, and a processor's unit takes products of bf16. */
+/* True if a kernel of scores can be scheduled. Each row that it keeps must be one line, since no
+ * form packs axes with gaps; a GPU must have a form for it, and a CPU's matrix unit needs products
+ * of bf16. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
     bool half = false;
@@ -331,7 +332,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
     return !any;
 }
 
-/* What a plan is made of. */
+/* Inputs of a plan. */
 typedef struct tci_plan_job {
     tci_repeat_maker maker;
     tci_node *const *inputs;
@@ -482,7 +483,7 @@ static tci_plan_job tci_plan_cut(tci_scratch *s, const tci_plan_job *job, const 
     return j;
 }
 
-/* Is each set of pairs one kernel? */
+/* True if each set of scores is one kernel. */
 static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
 {
     bool joined = true;
@@ -492,7 +493,7 @@ static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
     return joined;
 }
 
-/* Has a suspect so many values that may be cut? */
+/* True if a suspect has edge number `edge`. */
 static bool tci_plan_has_edge(const tci_suspect *list, int n, int edge)
 {
     bool has = false;
@@ -635,7 +636,7 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     return best;
 }
 
-/* Is it known to need no more memory? 0: there is no limit. */
+/* True if the plan is known to need at most `limit` bytes. 0: no limit. */
 static bool tci_plan_keeps_to(const tci_plan *p, int64_t limit)
 {
     bool known = true;

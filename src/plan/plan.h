@@ -57,9 +57,8 @@ typedef struct tci_step {
     int32_t n_origins;
 } tci_step;
 
-/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
- * that writes the output reads the input only at the element it writes, and nothing reads it
- * later. */
+/* Inputs that an output may alias exactly (same address, same bytes): every kernel that writes the
+ * output reads the input only at the element that it writes, and nothing reads it later. */
 typedef struct tci_alias {
     int32_t output, input;
 } tci_alias;
@@ -171,8 +170,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
-/* How often step t is done: the product of the rounds of the spans that it is in, of those that
- * stop one. */
+/* Number of executions of step t: the product of the trip counts of the spans that contain it, up
+ * to those that stop by a value. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 /* Kernels and the buffers between them, for Graphviz. */

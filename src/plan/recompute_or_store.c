@@ -190,7 +190,7 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
     return l;
 }
 
-/* How many operands the node at `at` adds to a part of the list. */
+/* Number of operands that the node at `at` adds to a part of the list. */
 static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
 {
     int count = 0;
@@ -310,8 +310,8 @@ static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
     }
 }
 
-/* Is n made, by one operation, of folds of pairs alone (plan/score_recompute.h)? On a machine of
- * blocks their kernels have forms that take such values from the folds, as a weight's divisor. */
+/* True if n is one operation on folds of scores alone (plan/score_recompute.h). GPU kernels of
+ * scores have forms that take such values from the folds, for example the divisor of a softmax. */
 static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
 {
     bool folds = f->blocks && tci_op_is(n->op, TCI_IS_POINTWISE);
@@ -343,7 +343,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
     }
 }
 
-/* Would storing n, which another home evaluated too, cost less than that? */
+/* True if storing n, which another group evaluates too, costs less than that. */
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -356,7 +356,7 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
     return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
-/* Is n made, element by element, of reductions that other groups than `group` make? */
+/* True if n is computed elementwise from reductions of groups other than `group`. */
 static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
 {
     int stamp = ++f->stamp, left = 0, visited = 0;
@@ -383,9 +383,9 @@ static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
     return of_rows && fits;
 }
 
-/* True if n is more expensive than a multiplication, and one value per row of which root r, on a
- * GPU, reads many elements. Then each of its threads would recompute it; the kernel that makes the
- * row's reductions computes it once instead. */
+/* True if n is more expensive than a multiplication and has one value for each row that root r
+ * reduces over many elements, on a GPU. Each of its threads would recompute it; the kernel of the
+ * row's reductions computes it once. */
 static bool tci_store_is_for_rows(tci_fusion *f, const tci_root *r, tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -420,7 +420,7 @@ static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int st
     }
 }
 
-/* How often each node is evaluated by root r, at distinct indices. */
+/* Counts the evaluations of each node by root r at distinct indices. */
 static void tci_store_count_here(const tci_fusion *f, const tci_root *r, int stamp)
 {
     for (int i = 0; i < r->n_inlined; i++) {
@@ -449,9 +449,9 @@ static tci_node *tci_store_made_of(const tci_node *n)
     return of;
 }
 
-/* What is stored in the place of n on a GPU, where a product costs less than memory: n, or a value
- * of fewer bytes one or two cheap ops upstream, as one that was rounded and is widened again; NULL:
- * that is in memory. */
+/* The value to store in the place of n on a GPU, where a multiplication costs less than memory
+ * traffic: n, or a value of fewer bytes from which n follows by one or two cheap ops, such as one
+ * that was rounded and is widened again. NULL: that value is in memory. */
 static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
 {
     tci_node *narrow = n, *u = n;
@@ -539,7 +539,7 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 
 /* ---- depth ---- */
 
-/* Does it do more than add or drop axes of size 1? */
+/* True if the RESHAPE does more than add or drop axes of size 1. */
 static bool tci_store_reshapes(const tci_node *n)
 {
     int i = 0, j = 0;

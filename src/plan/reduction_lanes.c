@@ -353,7 +353,7 @@ static double tci_assoc_line(const tci_assoc_fold *f, int axis)
     return line;
 }
 
-/* How many of the folded axes, up to number `last`, are the axis of lanes. */
+/* Number of folded axes, up to number `last`, that form the axis of lanes. */
 static int tci_assoc_run(const tci_assoc_fold *f, int last)
 {
     tci_dim size = f->x->shape[f->axes[last]];

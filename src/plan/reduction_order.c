@@ -221,8 +221,8 @@ TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n)
     return tci_dim_le(f->blocks ? held + 1 : TCI_CLASS_FAR, bytes) ? x : NULL;
 }
 
-/* Loads n in the trial kernel that decides the order of a contraction: all nodes but views are in
- * memory. */
+/* Accesses of a kernel that is lowered only to find the reduction order of a contraction: every
+ * value that is not a view is in memory. */
 static int tci_class_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     if (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_BARRIER) {
@@ -274,7 +274,7 @@ static tci_kernel *tci_class_alone(const tci_fusion *f, const tci_root *r)
     return k;
 }
 
-/* Are there so many products that another order is worth it? Sizes that are symbols count as 1. */
+/* True if there are enough products to pay for another order. Symbolic sizes count as 1. */
 static bool tci_class_pays_turning(const tci_root *r)
 {
     double products = 1;

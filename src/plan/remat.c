@@ -123,7 +123,7 @@ static void tci_remat_find_readers(tci_remat *m)
 
 /* ---- the cut ---- */
 
-/* What n costs as a value that is kept. One without memory so far is stored for it. */
+/* Cost of keeping n. A value that has no memory yet is stored for it. */
 static int64_t tci_remat_cost(const tci_remat *m, const tci_node *n)
 {
     const tci_root *r = tci_remat_root(m, n);
@@ -135,7 +135,7 @@ static int64_t tci_remat_cost(const tci_remat *m, const tci_node *n)
     return moves ? TCI_MINCUT_NEVER : r ? bytes : bytes + bytes / 16 + 1;
 }
 
-/* What it costs to compute n again. */
+/* Cost of recomputing n. */
 static int64_t tci_remat_fee(const tci_node *n)
 {
     double bytes = tci_node_value_bytes(n);
@@ -229,7 +229,7 @@ static tci_node *tci_remat_made(const tci_remat *m, tci_node *like, int op, int 
                           copy ? like->n_attr : 0, copy ? like->attr : NULL);
 }
 
-/* What nothing kept is part of is no copy. */
+/* A copy that no kept value contains is dropped. */
 static void tci_remat_copy(tci_remat *m, tci_table *late)
 {
     for (int i = 0; i < m->f->nodes.n; i++) {
@@ -254,7 +254,7 @@ static void tci_remat_copy(tci_remat *m, tci_table *late)
     }
 }
 
-/* What waits and is computed again, less what is kept for that. */
+/* Bytes of saved values that are recomputed, minus those kept for the recomputation. */
 static tci_remat_result tci_remat_count(const tci_remat *m)
 {
     tci_remat_result r = {0};
@@ -271,7 +271,7 @@ static tci_remat_result tci_remat_count(const tci_remat *m)
     return r;
 }
 
-/* What late steps read in place of u. */
+/* The node that late steps read instead of u. */
 static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
 {
     const tci_root *r = tci_remat_root(m, u);

@@ -220,7 +220,8 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
 }
 
-/* How many rows the carries need follows from all results, before any is made. */
+/* Counts the rows that the carries need. This depends on all results and comes before any is made.
+ */
 static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
 {
     for (int i = 0; i < list.n; i++) {

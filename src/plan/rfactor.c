@@ -239,7 +239,7 @@ static tci_node *tci_rfactor_chunk_by(const tci_algo *a, const tci_rfactor_chunk
     return tci_rfactor_as(a, made, c->as);
 }
 
-/* What chunks gave, as one, in the place of n but for its dtype. */
+/* Combines the results of all chunks to one value that replaces n, except for its dtype. */
 static tci_node *tci_rfactor_join_by(const tci_algo *a, const tci_rfactor_chunks *c, int op,
                                      tci_node *part, const tci_node *n)
 {

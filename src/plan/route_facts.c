@@ -58,7 +58,7 @@ TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work)
     return TCI_MAX(computes, moves) + work.launches * (double)f->launch_ns;
 }
 
-/* What packing the operand with the columns takes, by vectors. */
+/* Time of packing the operand that has the N axes, by vectors. */
 TCI_FN double tci_route_pack_ns(const tci_offer *o)
 {
     const double *size = o->c->size;
@@ -77,8 +77,8 @@ TCI_FN tc_dtype tci_int8_source(tci_node *n)
     return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
 }
 
-/* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
- * Who sees the kernel decides. */
+/* True if the operands are bytes that a matrix unit takes, of any signedness, with at least `few`
+ * rows or columns. The final decision needs the kernel. */
 TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few)
 {
     double m = c->size[TCI_AXES_M], n = c->size[TCI_AXES_N];

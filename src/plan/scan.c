@@ -64,7 +64,7 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
                 : TCI_MAX(TCI_SCAN_COLUMN_PART, size / parts);
 }
 
-/* How n is cut; length 0: it is not. */
+/* How n is split; length 0: not at all. */
 static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
 {
     tci_scan_cut cut = {0, 0, true};
@@ -93,13 +93,13 @@ static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
     return n;
 }
 
-/* What changes nothing that it is combined with. */
+/* The identity of the mode. */
 static tci_node *tci_scan_nothing(const tci_algo *a, tci_mode mode, tc_dtype t)
 {
     return tci_scan_built(a, tci_graph_const(a->g, t, tci_op_identity(tci_mode_fold(mode), t)));
 }
 
-/* The reduction of each part of x: an element of `axis` for each. */
+/* The total of each part of x: one element along `axis` for each. */
 static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
 {
     tci_graph *g = a->g;
@@ -129,8 +129,8 @@ static tci_node *tci_scan_numbers(const tci_algo *a, tci_dim n, bool backwards, 
     return tci_scan_built(a, tci_build_reshape(a->g, numbers, rank, shape));
 }
 
-/* The prefix total before each part, in the order in which the scan visits them: each adds all
- * totals before its own, in the kernel that has it. */
+/* The prefix total of each part, in the order of the scan. The kernel of a part adds all totals
+ * before its own. */
 static tci_node *tci_scan_each_start(const tci_algo *a, tci_node *totals, const tci_node *n)
 {
     tci_graph *g = a->g;
@@ -197,8 +197,8 @@ static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
     return false;
 }
 
-/* True if the parts are linked: they are in memory as n is, one after the other, and their totals
- * have a type that blocks can publish. f16 and bf16 are not linked: their steps take longer than
+/* True if the parts use decoupled look-back: they are stored as in n, one after the other, and
+ * blocks can publish totals of their dtype. f16 and bf16 do not: their steps take longer than
  * reading them again, and fewer blocks can wait. */
 static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cut cut)
 {

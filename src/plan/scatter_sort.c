@@ -192,8 +192,8 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
 
 /* ---- either way ---- */
 
-/* Is comparing all words with all less than what the kernels of digits take beyond those of ranks?
- * Words of two registers take twice as long (4.4 instructions). */
+/* True if comparing all words with all is cheaper than the kernels of radix digits beyond those of
+ * ranks. Words of two registers take twice as long (4.4 instructions). */
 static bool tci_order_has_ranks(const tci_order *o, int digits)
 {
     int more = TCI_ORDER_DIGIT_KERNELS * digits - TCI_ORDER_RANK_KERNELS;

@@ -143,8 +143,8 @@ static double tci_scores_count(const tci_node *n)
     return (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* Is it worth computing again? On a GPU, where memory is farther away than sums, always, but its
- * forms take known sizes alone. */
+/* True if recomputing pays. On a GPU, where memory is slower than arithmetic, it always does, but
+ * the forms need known sizes. */
 static bool tci_scores_is_cheap(const tci_scores *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
@@ -278,7 +278,7 @@ static void tci_scores_delay(const tci_scores *p, tci_scores_set *set, int begin
     }
 }
 
-/* How many takers are in a chain below each end and pair. */
+/* Computes the longest chain of takers below each end and score. */
 static void tci_scores_levels(const tci_scores *p, tci_scores_set *set, int32_t *level)
 {
     int begin = tci_scores_of(p, set->pairs[0])->at, last = begin;
@@ -317,7 +317,7 @@ static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end 
     return width;
 }
 
-/* Is it one of several takers, the sums of all of which a unit does not hold? */
+/* True if n is one of several takers whose sums do not all fit into a matrix unit's registers. */
 static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
                                 const tci_scores_end *end)
 {
@@ -376,7 +376,8 @@ static void tci_scores_find_kernels(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* What each kernel needs: the pairs of its ends, and those that they are made of. */
+/* Finds the needs of each kernel: the scores of its ends, and those from which they are computed.
+ */
 static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
 {
     for (int e = 0; e < set->n_ends; e++) {
@@ -427,7 +428,7 @@ TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_no
     return NULL;
 }
 
-/* Are its pairs no ends of a set found before, nor its ends pairs of one? */
+/* True if its scores are not ends of an earlier set, and its ends are not scores of one. */
 static bool tci_scores_is_alone(const tci_scores *p, const tci_scores_set *set)
 {
     const tci_scores_set *other;
@@ -662,7 +663,7 @@ static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *s
     return tci_build_permute(g, lines, n->rank, order);
 }
 
-/* What is to be computed instead of n; NULL: n is. */
+/* The replacement of n; NULL: n stays. */
 typedef tci_node *(*tci_scores_rule)(const tci_scores *p, const tci_node *n, const tci_table *now);
 
 static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, const tci_table *now)
@@ -703,7 +704,7 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
 
 /* ---- scores of one taker ---- */
 
-/* What the copies of a taker's weights are made with. */
+/* Arguments for the copies of a taker's weights. */
 typedef struct tci_scores_own {
     const tci_scores *p;
     const tci_node *like; /* the weights, whose shape pairs have */
@@ -827,7 +828,7 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
 
 /* ---- the graph with copies ---- */
 
-/* Is n made of folds, one value for each of their rows? */
+/* True if n is computed from folds and has one value for each of their rows. */
 static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
 {
     const tci_scores_set *set;
@@ -840,7 +841,7 @@ static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
     return row;
 }
 
-/* What a kernel reads of the rows of another one is computed there, once, and is in memory. */
+/* Materializes values per row that a kernel reads from another: they are computed there, once. */
 static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
@@ -913,7 +914,7 @@ static void tci_scores_set_kernel_gemm(const tci_scores *p, const tci_scores_set
     }
 }
 
-/* What stands for n: of a pair or an end that of its kernel. */
+/* The node that represents n; for a score or an end that of its kernel. */
 static tci_node *tci_scores_now(const tci_scores *p, tci_node *n, const tci_table *now)
 {
     int number = tci_scores_of(p, n)->set;
@@ -969,8 +970,9 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* True if it is attention, or part of its gradient (exponentials of pairs, and a taker of them
- * whose other operand is not one of the first pair), with enough rows to occupy a GPU. */
+/* True if the set is attention or part of its gradient: exponentials of scores, and a taker of them
+ * with an operand other than those of the first scores. There must also be enough rows to keep a
+ * GPU busy. */
 static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
 {
     const tci_node *first = set->pairs[0];

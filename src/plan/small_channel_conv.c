@@ -63,8 +63,9 @@ static bool tci_small_conv_find_operands(tci_small_conv *r)
            tci_build_is_known(4, r->other->shape);
 }
 
-/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
- * their images and places, which leave those: is it the gradient of what a filter gave? */
+/* gradient false: true if the other operand has the channels and kernel-window axes, which are
+ * summed (a filter). gradient true: true if it has the images and positions, and the result has
+ * those axes (the gradient of the output). */
 static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
@@ -76,7 +77,8 @@ static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
     return fits;
 }
 
-/* The length of a run; false: the matrix unit needs no such form, or has none. */
+/* Computes the length of a run; false if the matrix unit needs no copy, or cannot be used at all.
+ */
 static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);

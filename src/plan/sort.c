@@ -309,7 +309,7 @@ static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k
 
 /* ---- what is left before that: places in their order, and words there ---- */
 
-/* What stands at places of x, [lines, ...]. */
+/* Reads x at places, [lines, ...]. */
 static tci_node *tci_sort_read(const tci_sort *s, tci_node *x, tci_node *places)
 {
     return tci_sort_built(s, tci_build_gather(s->a->g, x, 1, places));

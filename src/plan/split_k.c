@@ -104,8 +104,8 @@ TCI_FN double tci_split_k_products(const tci_split_k *p)
 
 /* ---- choice ---- */
 
-/* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
- * is contiguous in memory? */
+/* True if the summed axes are the last axes of operand k, in order, and its last axis is contiguous
+ * in memory. */
 static bool tci_split_k_is_row(const tci_split_k *p, int k)
 {
     const tci_node *x = p->in[k];
@@ -181,7 +181,8 @@ static int64_t tci_split_k_divisor(int64_t n, int64_t least)
     return 0;
 }
 
-/* Which axis is cut, and the length of a part of `want` products, about, and at least `least`. */
+/* Chooses the axis to split, and the length of a part of about `want` products, at least `least`.
+ */
 static bool tci_split_k_choose_axis(tci_split_k *p, int64_t want, int64_t least)
 {
     int64_t inner = 1;
@@ -199,7 +200,7 @@ static bool tci_split_k_choose_axis(tci_split_k *p, int64_t want, int64_t least)
     return p->at > 0 || length < size;
 }
 
-/* How often an element is read. */
+/* Number of reads of each element. */
 static double tci_split_k_reads(const tci_split_k *p)
 {
     double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
@@ -234,14 +235,14 @@ static bool tci_split_k_choose(tci_split_k *p)
            tci_split_k_choose_axis(p, tci_split_k_wanted(reads, least), least);
 }
 
-/* What x looks at in another way, or is a function of; NULL: of nothing, or of several. */
+/* The value that x views or is a function of; NULL: none, or several. */
 static const tci_node *tci_split_k_below(const tci_node *x)
 {
     return x->n_in == 1 || x->op == TCI_OP_PAD ? x->in[0] : NULL;
 }
 
-/* Is it the gradient of filters of images: sums over all places of an operand that is read through
- * windows, so that each element takes many instructions to fetch? */
+/* True for the weight gradient of a convolution: sums over all positions of an operand that is read
+ * through windows, so that each element takes many instructions to fetch. */
 static bool tci_split_k_is_of_filters(const tci_split_k *p)
 {
     bool found = false;
@@ -259,7 +260,7 @@ typedef struct tci_split_k_tile {
     int16_t large, small, cycles, warps, resident;
 } tci_split_k_tile;
 
-/* Those that results with sides so large may be made of. */
+/* Tiles for results with sides so large. */
 static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double large, double small,
                                                  int *n)
 {
@@ -301,7 +302,7 @@ static double tci_split_k_cycles(const tci_split_k *p, double parts)
     return parts > 1 ? least + TCI_SPLIT_K_LAUNCH + moved : least;
 }
 
-/* Are the factors made of halves, of which matrix units make other tiles than the model's? */
+/* True if the operands are f16 or bf16, for which matrix units use other tiles than the model's. */
 static bool tci_split_k_are_halves(const tci_split_k *p)
 {
     bool halves = true;
@@ -458,8 +459,8 @@ TCI_FN bool tci_split_k_begin(tci_split_k *p)
 
 /* ---- rows ---- */
 
-/* Is each row of the larger factor read so often at most, and then from near, that the sums are a
- * stream of that factor? On a GPU, where it is far, tiles read it once. */
+/* True if each row of the larger operand is read so few times, and then from cache, that the sums
+ * stream that operand. On GPUs, where memory is far, tiles read it once. */
 static bool tci_split_k_are_rows(const tci_split_k *p)
 {
     double reads = tci_split_k_reads(p);
@@ -516,8 +517,8 @@ static tci_node *tci_split_k_sum_of_products(const tci_split_k *p)
                           axes);
 }
 
-/* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
- * of images of which each channel is alone, or few are together: each sum is of rows of images. */
+/* True if a CPU has neither tiles nor vectors of neighbouring results: for filters of depthwise or
+ * grouped convolutions, whose sums run along rows of images. */
 static bool tci_split_k_have_no_tiles(const tci_split_k *p)
 {
     int rank = p->n->rank;
@@ -644,7 +645,7 @@ TCI_FN const tci_route *tci_route_gemv(void)
 
 /* ---- sides ---- */
 
-/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
+/* The operand that alone has axis i of the result; 2: both have it, or its size is 1. */
 static int tci_split_k_side(const tci_split_k *p, int i)
 {
     uint8_t group = p->c->axes[i].group;

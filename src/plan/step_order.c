@@ -168,7 +168,7 @@ static void tci_step_order_find_order(tci_step_order *q)
     }
 }
 
-/* Does a reader of that buffer wait for `step`? */
+/* True if a reader of that buffer depends on `step`. */
 static bool tci_step_order_leads_to(tci_step_order *q, int step, const tci_step_order_buffer *read)
 {
     int n = 0, walk = ++q->walk;

@@ -201,7 +201,7 @@ static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const t
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-/* How far the moves of operand o of step t lead, both ways, in bytes; false: nobody knows. */
+/* Range of the moves of operand o of step t, in bytes, in both directions; false: unknown. */
 static bool tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
                                   int64_t *most)
 {
@@ -294,7 +294,7 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
     }
 }
 
-/* What no run gives or changes, and memory that only the init list writes. */
+/* Verifies values that no run gives or changes, and memory that only the init list writes. */
 static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
 {
     const tci_step *step = &p->steps[t];

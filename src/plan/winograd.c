@@ -74,7 +74,7 @@ static bool tci_winograd_has_windows(const tci_node *x)
     return fits;
 }
 
-/* Are the axes of the image that are not windowed one that is kept and one that is summed? */
+/* True if the image axes without window are one that is kept and one that is summed. */
 static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const int64_t *labels,
                                     const int64_t *filter_labels)
 {
@@ -101,7 +101,8 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
     return w->image_axes[0] >= 0 && w->image_axes[3] >= 0;
 }
 
-/* Has the filter the elements, the channels and one axis of its own, else axes of size 1? */
+/* True if the filter has the kernel-window axes, the channels and one axis of its own; other axes
+ * have size 1. */
 static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
                                      const int64_t *filter_labels)
 {
@@ -156,7 +157,7 @@ static void tci_winograd_by(tci_winograd *w, int m)
     }
 }
 
-/* Does each run compute with another filter? */
+/* True if each run has another filter. */
 static bool tci_winograd_is_given(const tci_winograd *w)
 {
     const tci_node *f = tci_below(w->filter, TCI_THROUGH_MOVEMENT, NULL);
@@ -173,7 +174,7 @@ static double tci_winograd_whole(int64_t n)
     return (double)((n + TCI_WINOGRAD_VECTOR - 1) / TCI_WINOGRAD_VECTOR * TCI_WINOGRAD_VECTOR);
 }
 
-/* What it takes, in products; so little follows from the machine that every one decides alike. */
+/* Cost in products. It depends so little on the machine that all machines decide alike. */
 static double tci_winograd_cost(const tci_winograd *w)
 {
     double sums = w->tile * w->tile, c = tci_winograd_whole(w->channels);
