@@ -1,5 +1,5 @@
-/* tests/cuda/planned.h - contexts of the emulation, and of a backend that plans as it does and leaves the
- * kernels to the interpreter. */
+/* tests/cuda/planned.h - contexts of the emulation, and of a backend that plans as it does and
+ * leaves the kernels to the interpreter. */
 #ifndef TC_TEST_PLANNED_H
 #define TC_TEST_PLANNED_H
 

@@ -781,7 +781,8 @@ TEST(running_sums_of_very_many_parts_go_both_ways)
     free(back);
 }
 
-/* The mean of each row is divided once, by the kernel that sums the row, not by each that reads it. */
+/* The mean of each row is divided once, by the kernel that sums the row, not by each that reads
+ * it. */
 TEST(values_for_rows_are_computed_with_their_sums)
 {
     register_emulation();

@@ -1,5 +1,5 @@
-/* tests/cuda/test_matrix_f32.c - f32 on matrix units where math may be fast: TF32, and three products of
- * bf16 parts. Run by the model (model.h), compared with sums in f64. */
+/* tests/cuda/test_matrix_f32.c - f32 on matrix units where math may be fast: TF32, and three
+ * products of bf16 parts. Run by the model (model.h), compared with sums in f64. */
 #define TC_CUDA
 #include "inside.h"
 

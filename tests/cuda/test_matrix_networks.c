@@ -1,5 +1,6 @@
-/* tests/cuda/test_matrix_networks.c - matrix units in networks: gradients, convolutions by boxes, and
- * channels that stay last from one convolution to the next. Run by the model (model.h). */
+/* tests/cuda/test_matrix_networks.c - matrix units in networks: gradients, convolutions by
+ * boxes, and channels that stay last from one convolution to the next. Run by the model
+ * (model.h). */
 #define TC_CUDA
 #include "inside.h"
 

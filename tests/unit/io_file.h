@@ -1,7 +1,7 @@
-/* tests/unit/io_file.h - what the tests of arrays in files share: a context, and the values of the
- * files of tests/data/io. These were written by NumPy 2.4, safetensors 0.8 and gguf 0.19 for Python: an
- * array named after a dtype has sizes [2, 3, 4] and element i, row-major, v = i * 7 % 11 of unsigned
- * integers, v - 3 of signed ones, (v - 3) / 4 of floats, v % 2 of bool. */
+/* tests/unit/io_file.h - what the tests of arrays in files share: a context, and the values of
+ * the files of tests/data/io. These were written by NumPy 2.4, safetensors 0.8 and gguf 0.19 for
+ * Python: an array named after a dtype has sizes [2, 3, 4] and element i, row-major, v = i * 7 %
+ * 11 of unsigned integers, v - 3 of signed ones, (v - 3) / 4 of floats, v % 2 of bool. */
 #ifndef TESTS_UNIT_IO_FILE_H
 #define TESTS_UNIT_IO_FILE_H
 

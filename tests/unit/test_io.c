@@ -1,5 +1,5 @@
-/* tests/unit/test_io.c - arrays in files (io_file.h): files of other programs, files written and read
- * again, parameters, and files while other threads run. */
+/* tests/unit/test_io.c - arrays in files (io_file.h): files of other programs, files written and
+ * read again, parameters, and files while other threads run. */
 #include "inside.h"
 
 #include "io_file.h"

@@ -1,5 +1,5 @@
-/* tests/unit/test_io_replace.c - the file that a save replaces: its mode, group, links and name, and
- * what is left where a save is killed. */
+/* tests/unit/test_io_replace.c - the file that a save replaces: its mode, group, links and name,
+ * and what is left where a save is killed. */
 #include "inside.h"
 
 #include "io_file.h"

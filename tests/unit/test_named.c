@@ -464,9 +464,12 @@ static int check_rows_of(const char *path)
 
 TEST(every_public_op_has_a_row)
 {
-    static const char *const headers[] = {"src/api/ops_elementwise.h", "src/api/ops_reduce.h",
-                                          "src/api/ops_shape.h",       "src/api/ops_linalg.h",
-                                          "src/api/ops_nn.h",          "src/api/ops_training.h",
+    static const char *const headers[] = {"src/api/ops_elementwise.h",
+                                          "src/api/ops_reduce.h",
+                                          "src/api/ops_shape.h",
+                                          "src/api/ops_linalg.h",
+                                          "src/api/ops_nn.h",
+                                          "src/api/ops_training.h",
                                           "src/api/ops.h"};
     int n = 0;
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
