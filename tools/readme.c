@@ -5,8 +5,8 @@
  *
  * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
- *                src/ops/table.h): a table for each section; and those of src/api/ops*.h: prototypes
- *                with the comments above them
+ *                src/ops/table.h): a table for each section; and those of src/api/ops*.h:
+ *                prototypes with the comments above them
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h

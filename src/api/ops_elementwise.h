@@ -1,6 +1,6 @@
-/* api/ops_elementwise.h - declares elementwise operations, choice and conversion, and the calls that
- * make tensors: constants, ramps, random numbers. What holds for the operations of all headers:
- * every call makes a node of the graph and returns its handle at once.
+/* api/ops_elementwise.h - declares elementwise operations, choice and conversion, and the calls
+ * that make tensors: constants, ramps, random numbers. Conventions of the operations of all
+ * headers: every call makes a node of the graph and returns its handle at once.
  *
  * Nothing is computed here: shapes and dtypes are checked, a mistake makes a poisoned handle whose
  * tc_error() says what was given, what was expected and where. Operands come first, attributes
