@@ -251,8 +251,10 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
 /* Prints the programs that were compiled or found on disk, by line of the compiling call, the
  * newest 256 of the process: milliseconds, memory cache hits of later compiles, the difference from
  * the nearest earlier program, and the TC_DIM that would make one program of them; and at how many
- * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form. ctx: only calls of
- * this context (for a tc_jit: tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+ * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form, and which of these
+ * pieces recompute most of another one (values that depend on parameters are not stored). ctx: only
+ * calls of this context (for a tc_jit: tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL;
+ * TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
  * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was", "hot", "speed"}], "write":

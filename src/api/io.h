@@ -96,8 +96,9 @@ typedef struct tc_save_options {
 /* The file appears complete or not at all, and only its owner may write to it. options NULL: all
  * zero. tc_error(f) tells. TC_ERR_ARGUMENT: NULL; TC_ERR_BUSY: f is still being compiled
  * (TC_STANCE_LATER); TC_ERR_UNSUPPORTED: f has collectives, options.check, a part that an engine
- * runs, or memory borrowed from a device, or its machine code was dropped from the disk cache;
- * TC_ERR_IO; TC_ERR_MEMORY. */
+ * runs, or memory borrowed from a device; TC_ERR_IO; TC_ERR_MEMORY. If the disk cache dropped f's
+ * machine code meanwhile, it is compiled again, under any stance: as tc_compile, TC_ERR_COMPILER
+ * where that cannot be. */
 TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_save_options *options,
                                     tc_site here);
 #define tc_program_save(f, path, options) tc_program_save_at((f), (path), (options), TC_HERE)

@@ -392,7 +392,7 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
 {
     tci_claim_result result = TCI_CLAIM_FOUND;
     tci_cache_lock();
-    *code = tci_cache_look_up(r, native);
+    *code = r->anew ? NULL : tci_cache_look_up(r, native);
     if (!*code && tci_cache_is_claimed(r)) {
         result = TCI_CLAIM_BUSY;
     } else if (!*code) {

@@ -265,6 +265,7 @@ typedef struct tci_request {
     /* a graph-level backend that runs the parts of the graph which it takes, or NULL */
     const struct tci_backend *engine;
     const int *cancel; /* atomic: ends its compile when it is not 0; or NULL */
+    bool anew;         /* it is compiled even if a cache has it */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols;
     int n_symbols;

@@ -97,6 +97,23 @@ static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
     }
 }
 
+/* A job that is planned, with lines on measured routes (compile/autotune_routes.c). */
+typedef struct tci_compile_planning {
+    tci_compile_batch_state *b;
+    tci_compile_job *job;
+} tci_compile_planning;
+
+static tci_plan *tci_compile_plan(void *arg, const char *measured)
+{
+    const tci_compile_planning *p = arg;
+    const tci_request *r = p->job->request;
+    tci_machine machine = tci_backend_machine(p->b->backend, p->b->options);
+    machine.routes = tci_str_text(&p->b->jit.forced);
+    machine.measured = measured;
+    return tci_plan_make(&p->b->scratch, p->job->copy.graph, p->job->copy.inputs, r->n_inputs,
+                         p->job->copy.literals, r->n_literals, p->job->roots, r->n_roots, machine);
+}
+
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
@@ -119,10 +136,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = tci_backend_machine(b->backend, b->options);
-    machine.routes = tci_str_text(&b->jit.forced);
-    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
-                              r->n_literals, job->roots, r->n_roots, machine);
+    tci_compile_planning planning = {b, job};
+    const tci_tune_planner planner = {tci_compile_plan, &planning};
+    job->plan = tci_compile_plan(&planning, NULL);
+    if (b->options->tune_ms > 0 && b->backend->calls && !b->jit.exports && !b->jit.shows) {
+        job->plan = tci_tune_routes(&b->jit, job->plan, &planner);
+    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -795,7 +814,8 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             continue;
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
-                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine;
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine &&
+                    !job->request->anew;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -824,6 +844,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
         b->jit.cancel = misses[0].request->cancel;
+        b->jit.anew = misses[0].request->anew;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);
@@ -883,7 +904,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
     int n_found = 0;
     (void)s;
     for (int i = 0; i < n; i++) {
-        codes[i] = tci_cache_find(requests[i], native);
+        codes[i] = requests[i]->anew ? NULL : tci_cache_find(requests[i], native);
         requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
         statuses[i] = TC_OK;
         n_found += codes[i] != NULL;
@@ -918,7 +939,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             jobs[n_jobs++].request = requests[i];
         }
     }
+    int64_t at = tci_os_now_ns();
     tc_status status = tci_compile_missing(jobs, jobs + n, n_jobs, o, backend, log);
+    tci_compile_lap(&at, "compile"); /* around the phases; waits and the disk are in it too */
     for (int i = 0, j = 0; i < n; i++) {
         if (!codes[i]) {
             codes[i] = jobs[j].status == TC_OK ? jobs[j].code : NULL;

@@ -144,7 +144,7 @@ static bool tci_jit_must_show_all(const tci_jit *j)
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !j->exports && !j->shows && !tci_jit_must_show_all(j);
+    bool look = !j->exports && !j->shows && !j->anew && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];

@@ -37,12 +37,14 @@ typedef struct tci_jit {
     int n_missing, n_texts;       /* of those that are missing: texts of the user's */
     bool exports;                 /* one source for others: nothing is looked up or built */
     bool shows;                   /* all is scheduled and emitted, nothing is built */
+    bool anew;                    /* no kernel of a cache serves */
     tc_backend_compiler compiler; /* path "": none was looked for, or none found */
     tci_str *sources;
     int n_sources;  /* scratch: the last n_texts are the user's */
     tci_str forced; /* heap: the user's file of schedules */
     tci_str said;   /* heap: command lines and compiler output */
     int64_t written_bytes;
+    int64_t tuned_ns;        /* what measuring routes took */
     tci_mutex progress_lock; /* guards */
     tc_progress progress;    /* what options.progress was told last */
     const int *cancel;       /* ends the compilers when it is not 0, or NULL */

@@ -185,6 +185,20 @@ TCI_FN void tci_profile_drop(tc_profile *p); /* ended */
 
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
+
+/* ---- idle time of a track (debug/idle_time.c), from its first kernel to its last ---- */
+typedef struct tci_idle {
+    bool is_device;
+    int track;          /* of a device the number of its queue in the profile, else of a thread */
+    int64_t busy_ns;    /* in kernels and collectives; the others have none: */
+    int64_t in_runs_ns; /* between the kernels of a run, */
+    int64_t in_compiles_ns;
+    int64_t outside_ns; /* and outside of runs and compiles */
+} tci_idle;
+/* A row for each track with kernels, threads first; the caller frees them. NULL: no memory. */
+TCI_FN tci_idle *tci_idle_measure(const tc_profile *p, int *n);
+/* The idle share of that time, without what is in compiles. More than half: launch-bound. */
+TCI_FN double tci_idle_share(const tci_idle *row);
 #endif
 
 #endif

@@ -491,6 +491,31 @@ static void tci_recompile_print_json(const tci_recompile_report *r, const tci_re
     tci_str_printf(r->out, "%c", '}');
 }
 
+/* True if the call wants a value of the lazy form; tc_compile and a tc_jit do not. */
+static bool tci_recompile_is_cut(const tci_recompile_past *p)
+{
+    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",
+                                        "tc_print"};
+    bool cuts = false;
+    for (int k = 0; k < TCI_COUNT(calls); k++) {
+        cuts = cuts || !strcmp(p->call, calls[k]);
+    }
+    return cuts;
+}
+
+/* True if most of a piece of the lazy form is what a piece of another line computes too, as values
+ * that depend on parameters are not stored. */
+static bool tci_recompile_repeats(const tci_recompile_report *r, const tci_recompile_past *p)
+{
+    bool repeats = false;
+    for (int i = 0; i < r->n && tci_recompile_is_cut(p) && 2 * p->equal > p->lines; i++) {
+        const tci_recompile_past *near = r->list[i];
+        repeats = repeats || (!strcmp(near->name, p->near) && tci_recompile_is_cut(near) &&
+                              !tci_recompile_same_place(near, p));
+    }
+    return repeats;
+}
+
 static void tci_recompile_print_text(const tci_recompile_report *r, const tci_recompile_past *p)
 {
     tci_str_printf(r->out, "  %s  %s%.1f ms, %lld hits: ", p->name,
@@ -508,6 +533,12 @@ static void tci_recompile_print_text(const tci_recompile_report *r, const tci_re
                        p->near);
     } else {
         tci_str_printf(r->out, "differs from %s in %s; was %s\n", p->near, p->is, p->was);
+    }
+    if (tci_recompile_repeats(r, p)) {
+        tci_str_printf(r->out,
+                       "    %d of %d lines of the graph are those of %s, and are computed in both: "
+                       "make them in a scope and tc_keep the value\n",
+                       p->equal, p->lines, p->near);
     }
 }
 
@@ -548,24 +579,24 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
     tci_str_add(r->out, r->json ? "]}" : "");
 }
 
-/* Prints how many programs the evaluating calls (not tc_compile or a tc_jit) have made of the
- * graph. */
+/* Prints how many programs the evaluating calls have made of the graph. */
 static void tci_recompile_print_cuts(const tci_recompile_report *r)
 {
-    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",
-                                        "tc_print"};
-    int places = 0, programs = 0;
+    int places = 0, programs = 0, again = 0;
     for (int i = 0; i < r->n; i++) {
-        bool cuts = false;
-        for (int k = 0; k < TCI_COUNT(calls); k++) {
-            cuts = cuts || !strcmp(r->list[i]->call, calls[k]);
-        }
+        bool cuts = tci_recompile_is_cut(r->list[i]);
         programs += cuts;
         places += cuts && tci_recompile_is_first(r, i);
+        again += tci_recompile_repeats(r, r->list[i]);
     }
     if (places) {
-        tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s\n",
+        tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s",
                        places, places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
+        if (again) {
+            tci_str_printf(r->out, ", of which %d compute%s most of another again", again,
+                           again == 1 ? "s" : "");
+        }
+        tci_str_add(r->out, "\n");
     }
 }
 

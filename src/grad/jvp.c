@@ -159,6 +159,7 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     case TCI_OP_RESULT:
     case TCI_OP_ASSIGN:
     case TCI_OP_MEAN:
+    case TCI_OP_CONV_TRANSPOSE:
     case TCI_OP_STOP_GRADIENT: break;
     case TCI_OP_WHERE:
     case TCI_OP_CAST:

@@ -78,7 +78,8 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
             }
         }
         return TCI_VMAP_AXES;
-    case TCI_OP_CROSS_ENTROPY: return TCI_VMAP_EXPAND;
+    case TCI_OP_CROSS_ENTROPY:
+    case TCI_OP_CONV_TRANSPOSE: return TCI_VMAP_EXPAND;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:

@@ -69,6 +69,9 @@
  *                    computed for derivatives alone
  *   SHARD            per axis the number of the communicator (ops/communicator.h) that it is split
  *                    over by tc_partition, or 0; x itself where the graph is not partitioned
+ *   CONV_TRANSPOSE   groups, then stride, dilation and padding before the first element of each
+ *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result
+ *                    [N, O, sizes], whose sizes tell the padding after the last element
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

@@ -533,6 +533,18 @@ static void tci_verify_cholesky(const tci_verify *v)
                     "no square matrices");
 }
 
+static void tci_verify_conv_transpose(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *w = n->in[1];
+    const bool ranks = n->rank >= 3 && x->rank == n->rank && w->rank == n->rank &&
+                       n->n_attr == 1 + 3 * (n->rank - 2);
+    tci_verify_that(v, ranks, "ranks against the attributes");
+    tci_verify_that(v,
+                    n->shape[0] == x->shape[0] && x->shape[1] == w->shape[0] &&
+                        n->shape[1] == tci_dim_mul(w->shape[1], n->attr[0]),
+                    "images or channels");
+}
+
 static void tci_verify_topk(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -634,6 +646,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_CONV_TRANSPOSE: tci_verify_composite(v, tci_verify_conv_transpose); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
     case TCI_OP_CUSTOM: tci_verify_custom(v); break;
     case TCI_OP_COLLECTIVE: tci_verify_collective(v); break;

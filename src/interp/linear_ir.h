@@ -94,6 +94,14 @@ typedef struct tci_interp_guard {
     int32_t block; /* value that holds x for each lane; -1: x is linear */
 } tci_interp_guard;
 
+/* What a load reads, gathered once for all outer points of a chunk of lanes: chunk lanes for each
+ * point of its stage's axes. Points are numbered by `at`, in elements. */
+typedef struct tci_interp_panel {
+    int32_t stage;
+    int64_t points, offset; /* in the workspace */
+    tci_interp_addr at;
+} tci_interp_panel;
+
 /* ---- steps ---- */
 
 typedef enum tci_interp_kind {
@@ -127,6 +135,7 @@ typedef struct tci_interp_step {
     tci_interp_op op;
     const tci_interp_addr *x;
     const tci_interp_guard *guards;
+    const tci_interp_panel *panel; /* LOAD: that it reads in place of the operand, or NULL */
 } tci_interp_step;
 
 typedef struct tci_interp_section {
@@ -223,14 +232,18 @@ struct tci_interp {
     int64_t points, grain;
     int block;          /* lanes that there is memory for */
     int most;           /* of a block */
+    int64_t chunk;      /* of the axis walked last: so many of its points, for all other axes, come
+                         * before the next ones */
+    bool has_panels;
     int64_t *operand_n; /* elements of each operand */
     tci_interp_value *values;
     tci_interp_red *reds;
     tci_interp_section constants;
     tci_interp_section *before; /* n_stages: at the outer level, before each stage */
     tci_interp_stage *stages;
-    /* workspace: pointers of the values, positions on the axes, lane flags, spare lanes, values */
-    int64_t axes_offset, flags_offset, spare_offset, workspace_bytes;
+    /* workspace: pointers of the values, positions on the axes, lane flags, spare lanes, products
+     * left of parts, values, panels */
+    int64_t axes_offset, flags_offset, spare_offset, left_offset, workspace_bytes;
 };
 
 /* As tci_interp_run. */

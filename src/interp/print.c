@@ -143,7 +143,7 @@ static void tci_interp_print_step(tci_str *out, const tci_interp_step *st, int i
         }
     }
     if (st->x) {
-        tci_str_add(out, " at ");
+        tci_str_add(out, st->panel ? " by panels at " : " at ");
         tci_interp_print_addr(out, st->x);
     }
     tci_interp_print_guards(out, st);

@@ -797,6 +797,39 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* Each element of x adds its products with the kernel to the places that the kernel covers. */
+static void tci_ref_conv_transpose(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0], *w = n->in[1];
+    const int64_t each = tci_dim_known(w->shape[1]);
+    const int64_t channels = tci_dim_known(x->shape[1]) / n->attr[0];
+    const int64_t kernel = tci_ref_count(w) / TCI_MAX(1, tci_dim_known(w->shape[0]));
+    double *sum = TCI_NEW_ARRAY(&r->s, double, tci_ref_count(n) + 1);
+    tci_ref_index from = tci_ref_walk(r, x->rank, x->shape);
+    tci_ref_index at = tci_ref_walk(r, w->rank, w->shape);
+    int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, n->rank);
+    for (int64_t i = 0; i < tci_ref_count(x); i++, tci_ref_next(&from)) {
+        for (int64_t k = 0; k < kernel; k++, tci_ref_next(&at)) {
+            bool inside = true;
+            to[0] = from.at[0];
+            to[1] = from.at[1] / channels * each + at.at[1];
+            for (int d = 2; d < n->rank; d++) {
+                const int64_t *a = n->attr + 1 + 3 * (d - 2); /* stride, dilation, before */
+                to[d] = from.at[d] * a[0] + at.at[d] * a[1] - a[2];
+                inside = inside && to[d] >= 0 && to[d] < tci_dim_known(n->shape[d]);
+            }
+            if (inside) {
+                sum[tci_ref_flat(n->rank, n->shape, to)] += tci_ref_double(r, x, i) *
+                                                            tci_ref_double(r, w,
+                                                                           from.at[1] * kernel + k);
+            }
+        }
+    }
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        tci_ref_put(r, n, out, i, sum[i]);
+    }
+}
+
 /* ---- matrices ---- */
 
 /* a x = b where a is a triangle of which element (i, j) stands at a[i * row + j * column]; b is
@@ -1234,6 +1267,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_CONV_TRANSPOSE: tci_ref_conv_transpose(r, n, out); break;
     case TCI_OP_LU:
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR:

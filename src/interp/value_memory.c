@@ -77,6 +77,8 @@ static int64_t tci_prep_layout(tci_prep *b)
     end = (end + 63) / 64 * 64;
     p->spare_offset = end;
     end += TCI_VLANES * 8;
+    p->left_offset = end;
+    end += ((int64_t)sizeof(int64_t) * p->n_reds + 63) / 64 * 64;
     for (int v = 0; v < b->n_values; v++) {
         if (b->values[v].own || !b->values[v].varies) {
             b->values[v].offset = tci_prep_take(b, &b->values[v], NULL, &end);

@@ -78,6 +78,7 @@ typedef struct tci_machine {
     bool is_fast;         /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
     const char *routes;   /* plans: text of the file of forced schedules, which may name routes of
                          * contractions (plan/contraction_route.c); NULL: none */
+    const char *measured; /* lines of the same form, of routes that were measured; NULL: none */
     tc_machine facts;
 } tci_machine;
 

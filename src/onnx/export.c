@@ -556,6 +556,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -600,6 +601,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];

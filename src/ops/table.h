@@ -420,7 +420,9 @@
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
     X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
       "its second operand, differentiated as its first, which is equal to it")                     \
-    X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")
+    X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")    \
+    X(CONV_TRANSPOSE, conv_transpose, 2, 2, CONV_TRANSPOSE, EXPANSION,                             \
+      "the transpose of a convolution with respect to its images")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -585,6 +587,8 @@
     X(outputs, COUNT, FIRST) X(length, PLACE, FIRST) X(reverse, FLAG, FIRST)                       \
     X(stops, COUNT, FIRST)
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
+#define TCI_ATTRS_CONV_TRANSPOSE(X)                                                                \
+    X(groups, SIZE, FIRST) X(stride, SIZE, REST) X(dilation, SIZE, REST) X(before, PLACE, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 

@@ -669,6 +669,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .machine = m->machine,
                           .orders = &p->orders,
                           .routes = &p->routes,
+                          .contests = &p->contests,
                           .forced = &forced,
                           .associations = m->g->facts,
                           .changed = job.changed,

@@ -109,6 +109,18 @@ typedef struct tci_reuse_operand {
     const tci_node *node;
     int32_t which;
 } tci_reuse_operand;
+/* A contraction that several routes of its class compute (plan/contraction_route.h). */
+typedef struct tci_plan_contest {
+    const char *name;    /* "contract_64x64x512", */
+    const char **routes; /* the one that is taken, then the others, the cheapest first */
+    int n;
+    double cost_ns; /* of the one that is taken, by the model */
+} tci_plan_contest;
+typedef struct tci_plan_contests {
+    tci_plan_contest *items;
+    int n, cap;
+} tci_plan_contests;
+
 /* The kernel that a group became, and the hash of its text. */
 typedef struct tci_plan_made {
     const tci_kernel *kernel;
@@ -143,8 +155,9 @@ typedef struct tci_plan {
     tci_str why;    /* one line a refused fusion: reason (plan/fusion_refusal.h), the two sides */
     tci_str orders; /* one line a sum in parts, or that must not be, being reproducible */
     tci_str routes; /* one line a contraction: how it is computed, and what else fits */
-    tci_str tried;  /* kernels that trials leave whole, and what their parts would take */
-    tci_str again;  /* what is computed again to need less memory at once, a line */
+    tci_plan_contests contests;
+    tci_str tried; /* kernels that trials leave whole, and what their parts would take */
+    tci_str again; /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
     const tci_table *panels; /* while planning: int32_t, the width of the panels that hold a

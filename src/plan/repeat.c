@@ -656,7 +656,7 @@ static void tci_repeat_add(tci_repeat_placer *c, int t)
     TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
 }
 
-static void tci_repeat_add_texts(tci_plan *p)
+static void tci_repeat_add_texts(tci_scratch *s, tci_plan *p)
 {
     for (int i = 0; i < p->n_repeats; i++) {
         const tci_plan *body = p->repeats[i].body;
@@ -664,6 +664,9 @@ static void tci_repeat_add_texts(tci_plan *p)
         tci_str_add(&p->why, tci_str_text(&body->why));
         tci_str_add(&p->orders, tci_str_text(&body->orders));
         tci_str_add(&p->routes, tci_str_text(&body->routes));
+        for (int c = 0; c < body->contests.n; c++) {
+            TCI_PUSH(s, p->contests.items, p->contests.n, p->contests.cap, body->contests.items[c]);
+        }
     }
 }
 
@@ -701,5 +704,5 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     p->n_moves = c.to.n_moves;
     p->turns = c.to.turns;
     p->n_turns = c.to.n_turns;
-    tci_repeat_add_texts(p);
+    tci_repeat_add_texts(s, p);
 }

@@ -582,7 +582,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
     p->name = tci_label_of(o->name);
-    p->cc = o->check ? tci_label_of(o->cc) : 0;
+    p->cc = tci_label_of(o->cc);
+    p->machine = tci_label_of(o->machine);
     p->key_graph = r->key_graph;
     p->n_origins = sizes.n_origins;
     if (p->n_origins) {
