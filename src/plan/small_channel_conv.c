@@ -141,22 +141,15 @@ static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tc
 {
     const tci_node *n = r->n;
     const int64_t order[6] = {0, 2, 3, 4, 5, 1};
-    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
-    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
-    for (int i = 0; i < 6; i++) {
-        to[i] = r->labels[order[i]];
-    }
-    for (int i = 0; i < 4; i++) {
-        beside[i] = other_labels[i];
-    }
-    for (int i = 0; i < rank; i++) {
-        attr[13 + i] = out[i];
-    }
-    tci_node *in[2];
-    in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
-                                  (tc_dtype)n->in[r->image]->dtype);
-    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
-    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+    tci_contract_form f = tci_contract_form_of(n);
+    tci_contract_turn(r->a->s, &f, r->image, order);
+    f.labels[1 - r->image] = other_labels;
+    f.labels[2] = out;
+    f.rank[2] = rank;
+    f.in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
+                                    (tc_dtype)n->in[r->image]->dtype);
+    f.in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
+    return tci_contract_make(r->a->s, r->a->g, &f, t, shape);
 }
 
 static tci_node *tci_small_conv_forward(const tci_small_conv *r)
