@@ -11,7 +11,7 @@
  * gradients to a scale and to the normalized values have one sum in common. A difference from
  * something spread, as x - mean, stays one value: its sum is small, and would be lost between two
  * large ones. */
-#include "group.h"
+#include "rfactor.h"
 
 enum { TCI_FACTORED_DEPTH = 8, TCI_FACTORED_MOST = 16 };
 

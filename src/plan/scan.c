@@ -21,8 +21,7 @@
  * what changes nothing, and what is behind its end cut off by a copy; a processor leaves it whole.
  * Running products of floats are whole too: that of a part may be out of range where none of them
  * is. */
-#include "../graph/build.h"
-#include "group.h"
+#include "rfactor.h"
 
 enum {
     TCI_SCAN_FEW = 16,           /* rows of a processor up to which they are cut */
@@ -105,14 +104,9 @@ static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node 
 {
     tci_graph *g = a->g;
     int axis = (int)tci_dim_known(n->attr[0]), inner = axis + 1;
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    tci_dim parts = tci_dim_div(x->shape[axis], length);
-    for (int i = 0; i <= x->rank; i++) {
-        shape[i] = i == axis ? parts : i == inner ? length : x->shape[i - (i > axis)];
-    }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
     tci_node *y = tci_scan_built(a, tci_build_cast(g, x, t));
-    y = tci_scan_built(a, tci_build_reshape(g, y, x->rank + 1, shape));
+    y = tci_rfactor_axis(a, y, axis, length);
     tc_axes axes = {&inner, 1, false};
     return tci_scan_built(a,
                           tci_build_reduce(g, tci_mode_fold((tci_mode)n->attr[2]), y, axes, false));
