@@ -232,7 +232,7 @@ typedef enum tc_stance {
     TC_STANCE_LATER
 } tc_stance;
 
-/* How far a compile is. */
+/* Progress of a compile. */
 typedef enum tc_phase {
     TC_PHASE_PLAN,
     TC_PHASE_SOURCE,

@@ -1,14 +1,16 @@
 /* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and kernels alone.
  *
  * In: the kernels that are about to be compiled. Out: for those that could be measured, the fastest
- * of the schedules that the model thinks cheapest. The one idea: one source holds all candidates of
- * the dearest kernels, so one run of the compiler is all that they cost; each then runs on memory
- * made for it, the candidates of a kernel in turns, and its best time counts. All of them give the
- * same bits, so only times are looked at.
+ * of the schedules that the cost model ranks highest.
  *
- * The clock is looked at before every step that takes time: the compiler has what is left as its
- * limit, and no run is begun that would not end in time as far as can be told. What was found is
- * part of the kernel's code from then on, in memory and on disk, under a key that says so. */
+ * Design: one source file has all candidates of the most expensive kernels, so they cost one run of
+ * the compiler. Each candidate runs on memory allocated for it, in turns with the other candidates
+ * of its kernel, and its best time counts. All candidates compute the same bits, so only times are
+ * compared.
+ *
+ * The clock is checked before every step that takes time: the compiler gets the remaining time as
+ * its limit, and no run is started that is not expected to end in time. The choice becomes part of
+ * the kernel's code, in memory and on disk, under a key that contains it. */
 #include "autotune.h"
 
 #include <string.h>

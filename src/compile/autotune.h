@@ -1,4 +1,4 @@
-/* compile/autotune.h - autotuning: schedules and routes measured, not only modelled
+/* compile/autotune.h - autotuning: schedules and routes are measured in addition to the model
  * (tc_options.tune_ms). */
 #ifndef TCI_COMPILE_AUTOTUNE_H
 #define TCI_COMPILE_AUTOTUNE_H

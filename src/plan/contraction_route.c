@@ -1,12 +1,12 @@
-/* plan/contraction_route.c - algorithm selection for contractions: the table of routes, and the
- * plain one.
+/* plan/contraction_route.c - selects the algorithm of each contraction: a table of routes, and the
+ * default route.
  *
- * In: a CONTRACT of the rewritten graph. Out: the nodes of its route, with operands stored where
- * that route reads them often. The one idea: the rows that fit give the association class, the
- * first one of tci_sums, from shapes and the kind of machine alone; of the rows of that class the
- * cheapest by the model is built, and the others are reported with their prices (tc_explain). A
- * line of the file of forced schedules may name another row of the class, as may one on what was
- * measured (compile/autotune_routes.c). */
+ * In: a CONTRACT of the rewritten graph. Out: the nodes of its route; operands that the route
+ * reads often are stored. Design: the rows that fit give the association class (the first of
+ * tci_sums that any of them has), from shapes and the kind of machine alone. Of the rows of that
+ * class the cheapest under the cost model is built; the others are reported with their costs
+ * (tc_explain). A line of the file of forced schedules may name another row of the same class, and
+ * so may a measurement (compile/autotune_routes.c). */
 #include "contraction_route.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
-/* plan/rfactor.h - rfactor: a reduced axis cut in parts, whose partial results a second reduction
- * combines. The one place where axes of reductions, scans and contractions are cut.
+/* plan/rfactor.h - splits axes of reductions, scans and contractions into parts, whose partial
+ * results a second reduction combines (rfactor).
  *
- * In: a REDUCE, or the operands of a SCAN or CONTRACT with the lengths that their passes chose.
- * Out: nodes of the partial results. Which lengths is a matter of the association class, so each pass
- * chooses them by its own rule; plan/rfactor.c chooses those of reductions. */
+ * In: a REDUCE, or the operands of a SCAN or CONTRACT and the length of a part. Out: the nodes.
+ * The length decides the association class, so each pass has a rule of its own for it; the rule for
+ * reductions is in plan/rfactor.c. */
 #ifndef TCI_PLAN_RFACTOR_H
 #define TCI_PLAN_RFACTOR_H
 

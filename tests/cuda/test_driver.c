@@ -12,7 +12,9 @@
 #include "tc_test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1228,7 +1230,7 @@ TEST(a_profile_draws_recorded_runs_by_the_shares_of_an_unrecorded_one)
     REQUIRE(file != NULL);
     CHECK_EQ_INT(tc_profile_table(p, file, TC_BY_TIME, -1), TC_OK);
     fclose(file);
-    CHECK_HAS(text, "device idle between kernels");
+    CHECK_HAS(text, "cuda idle ");
     int64_t calls = 0;
     for (const char *line = text; (line = strchr(line, '\n')) && line[1];) {
         const char *share = strchr(++line, '%');
@@ -1316,8 +1318,9 @@ TEST(streams_have_tracks_of_their_own)
         }
         if (!strcmp(string_of(e, "name"), "thread_name") && number_of(e, "pid") == 2) {
             const char *name = string_of(json_get(e, "args"), "name");
-            named += !strcmp(name, "cuda") || !strcmp(name, "cuda stream 1") ||
-                     !strcmp(name, "cuda stream 2");
+            named += !strncmp(name, "cuda (idle ", 11) ||
+                     !strncmp(name, "cuda stream 1 (idle ", 20) ||
+                     !strncmp(name, "cuda stream 2 (idle ", 20);
         }
     }
     CHECK_EQ_INT(n, 4);
@@ -1336,6 +1339,70 @@ TEST(streams_have_tracks_of_their_own)
     timeline_free(&t);
     tc_profile_free(p);
     tc_ctx_free(ctx);
+}
+
+/* In the second process, which traces: runs one by one, recorded, and on a queue that nobody waits
+ * for; then a signal ends it. */
+static int trace_until_signal(const char *path, int number)
+{
+    static float out[N * N];
+    tc_ctx *ctx = NULL;
+    tc_queue *q = NULL;
+    tc_event *event = NULL;
+    tc_options o = {.backend = "cuda",
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .no_disk_cache = true,
+                    .trace = path};
+    signal(number, SIG_DFL); /* a sanitizer has a handler of its own */
+    tc_program *f = tc_ctx_make(&ctx, &o) ? NULL : chain(ctx, 1.25);
+    for (int i = 0; f && i < 4; i++) {
+        if (run(f)) {
+            return 2;
+        }
+    }
+    if (!f || tc_queue_make(&q) || run_async(f, q, out, &event)) {
+        return 3;
+    }
+    if (number == SIGSEGV) {
+        *(volatile int *)(uintptr_t)16 = 1;
+    }
+    raise(number);
+    return 4;
+}
+
+TEST(a_trace_has_the_kernels_of_a_device_when_a_signal_ends_the_process)
+{
+    NEED_NVRTC();
+    static const int by[] = {SIGTERM, SIGSEGV, SIGABRT};
+    for (size_t i = 0; i < sizeof(by) / sizeof(*by); i++) {
+        char path[96], number[16];
+        int ended = -1;
+        snprintf(path, sizeof(path), "%s/trace-%d.json", folder, by[i]);
+        snprintf(number, sizeof(number), "%d", by[i]);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit no_core = {0, 0};
+            setrlimit(RLIMIT_CORE, &no_core);
+            setenv("TC_TEST_START", folder, 1);
+            setenv("TC_TEST_TRACE", path, 1);
+            setenv("TC_TEST_SIGNAL", number, 1);
+            execl("/proc/self/exe", "test_driver", (char *)NULL);
+            tct_exit(99);
+        }
+        CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+        CHECK_MSG(WIFSIGNALED(ended) && WTERMSIG(ended) == by[i], "status %d", ended);
+        tci_str file = {0};
+        REQUIRE(tci_os_read_file(path, &file, NULL));
+        timeline t = {.text = file.text, .parsed = json_parse(tci_str_text(&file))};
+        REQUIRE(t.parsed && t.parsed->kind == JSON_OBJECT);
+        t.events = json_get(t.parsed, "traceEvents");
+        CHECK_EQ_INT(count_events(&t, "device", "X"), 20); /* the first runs */
+        CHECK_EQ_INT(count_events(&t, "graph", "X"), 3);   /* one of them was under way */
+        CHECK_EQ_INT(count_events(&t, "share", "X"), 30);
+        check_flows(&t);
+        timeline_free(&t);
+    }
 }
 
 TEST(options_record_forbids_graphs)
@@ -1368,7 +1435,11 @@ int main(int argc, char **argv)
         return 1;
     }
     if (again) {
+        const char *trace = getenv("TC_TEST_TRACE");
         snprintf(folder, sizeof(folder), "%s", again);
+        if (trace) {
+            tct_exit(trace_until_signal(trace, atoi(getenv("TC_TEST_SIGNAL"))));
+        }
         return start_again(getenv("TC_TEST_SAVED"));
     }
     if (!mkdtemp(folder)) {
