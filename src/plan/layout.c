@@ -215,8 +215,7 @@ static void tci_layout_operand(const tci_layout *l, tci_contract_form *f, int wh
     tci_node *x = f->in[which];
     const int64_t *perm = tci_layout_order(l, x->rank, axis, x->rank - 1);
     tci_contract_turn(l->s, f, which, perm);
-    f->in[which] = tci_algo_permute(l->a, x, perm);
-    tci_algo_force(l->a, f->in[which]);
+    f->in[which] = tci_relayout(l->a, x, (tci_relayout_to){.order = perm, .is_turned = true});
 }
 
 /* True if sums over several axes are so short that threads compute them in vectors of filters

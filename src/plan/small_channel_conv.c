@@ -190,8 +190,8 @@ static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
         shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
         back[from] = i;
     }
-    tci_node *other = tci_algo_permute(r->a, r->other, perm);
-    tci_algo_force(r->a, other);
+    const tci_relayout_to filters_last = {.order = perm, .is_turned = true};
+    tci_node *other = tci_relayout(r->a, r->other, filters_last);
     tci_node *n = tci_small_conv_contract(r, TC_F32, other, labels, 5, shape, out);
     n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
     shape[4] = r->channels;

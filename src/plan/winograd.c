@@ -334,9 +334,9 @@ static tci_node *tci_winograd_image(const tci_winograd *w)
     x = x->op == TCI_OP_PAD
             ? tci_graph_node(w->g, TCI_OP_PAD, TC_F32, 4, shape, 2, x->in, 4, x->attr)
             : tci_build_pad_axes(w->g, x, none, after, zero);
-    x = tci_build_permute(w->g, x, 4, w->image_axes);
-    tci_algo_force(w->a, x);
-    return x;
+    const int64_t order[4] = {w->image_axes[0], w->image_axes[1], w->image_axes[2],
+                              w->image_axes[3]};
+    return tci_relayout(w->a, x, (tci_relayout_to){.order = order, .is_turned = true});
 }
 
 static tci_node *tci_winograd_parts(const tci_winograd *w)
@@ -362,7 +362,8 @@ static int64_t tci_winograd_columns(const tci_winograd *w)
 static tci_node *tci_winograd_filters(const tci_winograd *w)
 {
     enum { n = TCI_WINOGRAD_ELEMENTS };
-    int *order = TCI_NEW_ARRAY(w->a->s, int, w->filter->rank), at = 4;
+    int64_t *order = TCI_NEW_ARRAY(w->a->s, int64_t, w->filter->rank);
+    int at = 4;
     tci_node *f = w->filter, *d[n * n], *parts[TCI_WINOGRAD_MOST * TCI_WINOGRAD_MOST];
     const int64_t columns = tci_winograd_columns(w), panels = w->filters / columns;
     const tci_dim shape[5] = {n, n, w->channels, panels, columns};
@@ -379,8 +380,7 @@ static tci_node *tci_winograd_filters(const tci_winograd *w)
     for (int j = 0; j < 4; j++) {
         order[j] = w->filter_axes[j];
     }
-    f = tci_build_permute(w->g, f, f->rank, order);
-    tci_algo_force(w->a, f);
+    f = tci_relayout(w->a, f, (tci_relayout_to){.order = order, .is_turned = true});
     f = tci_build_reshape(w->g, f, 5, shape);
     for (int i = 0; i < n * n; i++) {
         tci_node *row = tci_build_slice(w->g, f, 0, i / n, i / n + 1, 1);
