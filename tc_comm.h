@@ -57,7 +57,7 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 
 /* ---- data parallel training ---- */
 
-/* How gradients travel: several as one operation. */
+/* Grouping of gradients into collective operations. */
 typedef struct tc_buckets {
     int64_t bytes; /* of a bucket, about; 0: 25 MiB */
     bool sum;      /* of all ranks, in the place of the mean */
@@ -172,10 +172,10 @@ typedef struct tc_simulation {
     int collectives;
 } tc_simulation;
 
-/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they
- * have; scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken
- * to join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure
- * found, or assumed ones, and one node.
+/* Predicts the time of a run of f if communicator `scaled` has so many ranks and all other
+ * communicators keep theirs; scaled NULL: all communicators. Each rank computes what it computes in
+ * f. An all_gather is assumed to join the same whole from more and smaller parts. machine NULL: the
+ * links that tc_comm_measure found, or assumed ones, and one node.
  *
  *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
  *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {
@@ -434,7 +434,8 @@ TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const v
 
 typedef struct tci_shm tci_shm;
 
-/* Who the ranks are: `group` is a text that all of them, and no others at this time, give. */
+/* Identity of the ranks: `group` is a text that all of them, and no other processes at this time,
+ * pass. */
 typedef struct tci_shm_group {
     const char *group;
     int rank, size;
@@ -839,7 +840,8 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-/* How far a send or receive is: bytes, in job->engine_data. Returns whether anything was done. */
+/* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
+ * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
     bool sends = j->verb == TC_COMM_SEND;
@@ -921,8 +923,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-/* Does the first job and drops it; the lock is held but for the time that it takes, in which nobody
- * else takes jobs away. */
+/* Executes the first job and drops it. The lock is held except during the execution, in which no
+ * other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];
@@ -3039,7 +3041,7 @@ TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
     return status ? status : tci_grads_judge(shard_grads, n);
 }
 
-/* What the effects assign to a parameter. TC_NONE: nothing. */
+/* The value that the effects assign to a parameter. TC_NONE: none does. */
 static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, int n, tc_site here)
 {
     const tci_node *p = tci_handle_node(param);
@@ -3249,7 +3251,7 @@ TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *spl
 
 /* ---- collectives ---- */
 
-/* What a public call gave. */
+/* The node of a public call's result. */
 static tci_node *tci_part_taken(tci_part *v, tc_tensor made)
 {
     char text[512];
@@ -3724,7 +3726,7 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
 #include <string.h>
 
 
-/* What a rule finds. */
+/* Result of a rule. */
 typedef struct tci_part_plan {
     int8_t *out;
     int8_t **in;       /* of each operand */

@@ -355,8 +355,8 @@ static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int a
 
 /* ---- rows, columns, batch ---- */
 
-/* Does all that is read and written behind the sums go on along the last axis where `above` takes
- * its next step? */
+/* True if everything read and written after the sums continues along the last axis where `above`
+ * takes its next step. */
 static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
@@ -401,7 +401,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
            high >= -corner && high < corner && beside < 2 * corner;
 }
 
-/* Are the rows all places of images whose channels are contiguous? */
+/* True if the rows are all positions of images whose channels are contiguous. */
 static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];
@@ -788,7 +788,7 @@ TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
     return in ? in->args[0] : inst;
 }
 
-/* Is it made of no other reductions than those of the set? */
+/* True if the value depends on no other reductions than those of the set. */
 static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -987,7 +987,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
@@ -1066,7 +1066,7 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 
 #include <string.h>
 
-/* What is found on the way. Reductions by number, -1: none yet. */
+/* State of the match. Reductions by number, -1: none yet. */
 typedef struct tci_attn_grad_search {
     const tci_kernel *k;
     int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
@@ -1156,7 +1156,7 @@ static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds
     }
 }
 
-/* Does value i depend on a query alone, the axis `query` of it? */
+/* True if value i depends on a query alone, along its axis `query`. */
 static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
 {
     uint64_t own = (uint64_t)1 << query;
@@ -1192,7 +1192,8 @@ static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
     return x->weight >= 0;
 }
 
-/* Which product takes what; out[0] is that of the changes of scores, if there are any. */
+/* Finds the operand of each product; out[0] is the product with the gradients of scores, if there
+ * are any. */
 static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
@@ -1277,7 +1278,7 @@ static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, t
     return w;
 }
 
-/* Which of the first products makes the scores. */
+/* Orders the first products so that the one that computes the scores comes first. */
 static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
@@ -1353,8 +1354,9 @@ static int tci_attn_grad_step_load(const tci_kernel *k, int r)
     return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
 }
 
-/* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
- * it is not made its steps are those of what takes weights; -1: it has no rows. */
+/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps. If
+ * the product is absent, its steps are those of the product that reads the weights; -1: it has no
+ * rows. */
 static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
@@ -1474,7 +1476,7 @@ static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
     return columns;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
@@ -7584,7 +7586,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the movement on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -8095,7 +8097,7 @@ static int tci_cuda_wgmma_bytes(const tci_matrix *x)
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
-/* How many elements a box has along a side's axis for this axis of the kernel. */
+/* Number of elements of a box along a side's axis for this axis of the kernel. */
 static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
@@ -8543,7 +8545,7 @@ static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_m
     }
 }
 
-/* What says where axis a of the kernel stands. */
+/* Text of the coordinate of axis a of the kernel. */
 static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
@@ -9091,8 +9093,8 @@ static const char tci_cuda_attention_steps[] =
     "    for (int i = 0; i < S::step / 4; i++) {\n"
     "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
 
-/* How far a warp's rows are above `cut`, the score of what is cut off; where that is -inf, what is
- * left out is 0 however low they are. */
+/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
+ * masked elements are 0 however low the maxima are. */
 static const char tci_cuda_attention_telling[] =
     "template <class S>\n"
     "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"
@@ -9461,7 +9463,7 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
 
-/* Which of a kernel's blocks one is (loop/wgmma_attention_backward.h). */
+/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
 enum {
     TCI_CUDA_BACKWARD_VALUES,
     TCI_CUDA_BACKWARD_OFF,
@@ -10182,7 +10184,7 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
-/* Is the loop one of these kernels? */
+/* True if the loop is one of these kernels. */
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -11842,7 +11844,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
     X(function_set, "cuFuncSetAttribute", (void *, int, int))
 
-/* What drivers have since 12.0, and 12.4: NULL in older ones. */
+/* Functions of drivers since 12.0, and 12.4: NULL in older ones. */
 #define TCI_CU_NEWER_ROWS(X)                                                                      \
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
@@ -13236,7 +13238,8 @@ static tc_status tci_cuda_loop_graph(tci_cuda_looping *x, void *graph)
     return status ? status : tci_cuda_loop_decide(x, odd, node, 0, 1, 0, &node);
 }
 
-/* What the driver does not make, the host does round by round. */
+/* Builds a loop in the driver's graph. If the driver cannot, the host runs it iteration by
+ * iteration. */
 static tc_status tci_cuda_loop_make(tci_cuda_looping *x, tci_cuda_graph *g)
 {
     const tci_cu *cu = tci_cuda_driver();
@@ -13319,7 +13322,7 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     return TC_ERR_COMPILER;
 }
 
-/* What the features of a target say. */
+/* Values read from a target's features. */
 typedef struct tci_cuda_facts {
     int capability, processors, driver;
 } tci_cuda_facts;
@@ -13388,7 +13391,7 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     return TC_OK;
 }
 
-/* What the module says of a kernel with a main loop of its own, where it is one. */
+/* Reads a module's description of a kernel with its own main loop, if it is one. */
 static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_module *m,
                                    const char *symbol, tci_cuda_function *f)
 {

@@ -32,7 +32,7 @@ extern "C" {
  * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
  * it is executed. It must not be written to or cut short while its weights are in use. */
 
-/* What the caller knows of an input of the graph. */
+/* Known sizes or values of a graph input. */
 typedef struct tc_onnx_input {
     const char *name;
     int rank;
@@ -628,7 +628,7 @@ static void tci_pb_external(tci_pb *p, tci_onnx_tensor *t)
     }
 }
 
-/* That the sizes and the data agree. */
+/* Checks that the sizes and the data agree. */
 static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
 {
     int width = tc_dtype_size(tci_onnx_dtype(t->type));
@@ -6694,7 +6694,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
 
 /* ---- the public calls ---- */
 
-/* What a load is given, and what lives as long as it. */
+/* Arguments of a load, and data that lives as long as it. */
 typedef struct tci_ox_load {
     tci_scratch s;
     tci_ox m;
@@ -6809,8 +6809,8 @@ TC_API const char *tc_onnx_op_how(int i)
 #define TCI_ONNX_WALK_H
 
 
-/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
- * may be another node). NULL: not yet. */
+/* State of a node: its name, and its expansion (which may be another node when built again). NULL:
+ * not yet. */
 typedef struct tci_ox_left {
     const char *name;
     tci_node *expansion;
@@ -7205,7 +7205,7 @@ static bool tci_ox_sliding_of(const tci_node *n, tci_ox_sliding *w,
     return true;
 }
 
-/* What follows the last element of axis i, for `count` places. */
+/* Position after the last element of axis i, for `count` windows. */
 static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
@@ -7648,7 +7648,7 @@ static bool tci_ox_windows_fit(const tci_ox_sliding *w)
     return fit;
 }
 
-/* What Conv and pools would find behind the last window, and drop, may be cut. */
+/* Elements after the last window, which Conv and pools ignore, may be cut. */
 static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
@@ -8858,9 +8858,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as nodes, in tci_ox_special_out or
- * tci_ox_composite_out; TCI_OX_EXPANDS: as what it expands into; else why it does not. A row of
- * ops/table.h that is not here does not compile. */
+/* Export form of each special and composite op: "": as nodes, in tci_ox_special_out or
+ * tci_ox_composite_out; TCI_OX_EXPANDS: as its expansion; otherwise the reason why it cannot be
+ * exported. A row of ops/table.h that is missing here does not compile. */
 #define TCI_OX_EXPANDS "expands"
 #define TCI_OX_WAY_INPUT "an input that is not among those given"
 #define TCI_OX_WAY_DATA ""
@@ -9705,7 +9705,7 @@ static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, cons
     return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
 }
 
-/* What is taken from the high half of the unsigned product where a is negative. */
+/* Correction of the high half of the unsigned product where a is negative. */
 static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
                                      const char *b)
 {
@@ -10077,7 +10077,7 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
  * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
  * An index that is EXPANDed along an axis selects whole slices there, like rows of an embedding. */
 
-/* How the axes of an index tensor are read. */
+/* Layout of the axes of an index tensor. */
 typedef struct tci_hlo_places {
     int axis, rank;
     tci_hlo_shape shape; /* of the index as it is indexed with: without the axes of slices */
@@ -10140,7 +10140,7 @@ static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci
     return p;
 }
 
-/* Which axis of the index tensor, without those of slices, stands for axis d of the node. */
+/* Axis of the index tensor, without those of slices, that corresponds to axis d of the node. */
 static int64_t tci_hlo_index_axis(const tci_hlo_places *p, int64_t d)
 {
     int64_t at = d;
@@ -11119,9 +11119,9 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
- * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
- * here does not compile. */
+/* Export form of each special and composite op: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as its expansion; otherwise the reason why it cannot be exported. A row of
+ * ops/table.h that is missing here does not compile. */
 #define TCI_HLO_EXPANDS "expands"
 #define TCI_HLO_WAY_INPUT "an input that is not among those given"
 #define TCI_HLO_WAY_DATA ""
@@ -11241,7 +11241,7 @@ static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
 }
 
-/* What the symbols of the inputs' sizes are. */
+/* Values of the symbols in the sizes of the inputs. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
     int n = how ? how->n_sizes : 0;

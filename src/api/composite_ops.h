@@ -21,12 +21,12 @@ typedef struct tci_made {
 } tci_made;
 
 TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here);
-/* That another operand names a value too; false: the end, and m->bad tells. */
+/* Checks that another operand has a value; false: the call ends, and m->bad has the error. */
 TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what);
 TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
-/* That there is a list, as tci_frame_list; false: the end, and m->bad tells. */
+/* Checks a list, as tci_frame_list; false: the call ends, and m->bad has the error. */
 TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what);
 /* The text of a tensor's shape, "[3, 5]"; "[]" where it is none. */
 TCI_FN tci_shape_text tci_made_shape(tc_tensor t);
@@ -37,7 +37,7 @@ TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y);
 /* The end of a loss: its elements reduced, and rounded. */
 TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how);
 TCI_FN bool tci_made_is_left_out(tc_arg a);
-/* How many elements there are for each place along an axis. */
+/* Number of elements per position along an axis. */
 TCI_FN int64_t tci_made_others(tc_tensor x, int axis);
 /* x broadcast to the shape of y. */
 TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here);

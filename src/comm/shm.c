@@ -419,7 +419,8 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-/* How far a send or receive is: bytes, in job->engine_data. Returns whether anything was done. */
+/* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
+ * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
     bool sends = j->verb == TC_COMM_SEND;
@@ -501,8 +502,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-/* Does the first job and drops it; the lock is held but for the time that it takes, in which nobody
- * else takes jobs away. */
+/* Executes the first job and drops it. The lock is held except during the execution, in which no
+ * other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];

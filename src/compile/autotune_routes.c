@@ -38,7 +38,7 @@ typedef struct tci_routes_kernel {
     int trial; /* of the tuning; -1: none yet */
 } tci_routes_kernel;
 
-/* How much more often a kernel runs by another route; below 0: less often. */
+/* Number of additional runs of a kernel under another route; negative: fewer runs. */
 typedef struct tci_routes_change {
     int kernel;
     int64_t times;

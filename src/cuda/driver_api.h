@@ -72,7 +72,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
     X(function_set, "cuFuncSetAttribute", (void *, int, int))
 
-/* What drivers have since 12.0, and 12.4: NULL in older ones. */
+/* Functions of drivers since 12.0, and 12.4: NULL in older ones. */
 #define TCI_CU_NEWER_ROWS(X)                                                                      \
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \

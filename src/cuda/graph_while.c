@@ -145,7 +145,8 @@ static tc_status tci_cuda_loop_graph(tci_cuda_looping *x, void *graph)
     return status ? status : tci_cuda_loop_decide(x, odd, node, 0, 1, 0, &node);
 }
 
-/* What the driver does not make, the host does round by round. */
+/* Builds a loop in the driver's graph. If the driver cannot, the host runs it iteration by
+ * iteration. */
 static tc_status tci_cuda_loop_make(tci_cuda_looping *x, tci_cuda_graph *g)
 {
     const tci_cu *cu = tci_cuda_driver();

@@ -9,7 +9,7 @@
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
-/* Is the loop one of these kernels? */
+/* True if the loop is one of these kernels. */
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,

@@ -60,7 +60,7 @@ static int tci_cuda_wgmma_bytes(const tci_matrix *x)
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
-/* How many elements a box has along a side's axis for this axis of the kernel. */
+/* Number of elements of a box along a side's axis for this axis of the kernel. */
 static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
@@ -508,7 +508,7 @@ static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_m
     }
 }
 
-/* What says where axis a of the kernel stands. */
+/* Text of the coordinate of axis a of the kernel. */
 static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};

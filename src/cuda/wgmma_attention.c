@@ -201,8 +201,8 @@ static const char tci_cuda_attention_steps[] =
     "    for (int i = 0; i < S::step / 4; i++) {\n"
     "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
 
-/* How far a warp's rows are above `cut`, the score of what is cut off; where that is -inf, what is
- * left out is 0 however low they are. */
+/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
+ * masked elements are 0 however low the maxima are. */
 static const char tci_cuda_attention_telling[] =
     "template <class S>\n"
     "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"

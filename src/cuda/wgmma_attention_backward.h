@@ -6,7 +6,7 @@
 #include "../loop/wgmma_attention_backward.h"
 #include "wgmma_attention.h"
 
-/* Which of a kernel's blocks one is (loop/wgmma_attention_backward.h). */
+/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
 enum {
     TCI_CUDA_BACKWARD_VALUES,
     TCI_CUDA_BACKWARD_OFF,

@@ -27,7 +27,8 @@ typedef struct tci_idle_point {
     int8_t span, opens; /* opens: 1, or -1 where it ends */
 } tci_idle_point;
 
-/* How a record of the track's own thread counts for it; of a device, a record of any thread. */
+/* Span of a record on the track: for a thread, its own records; for a device, records of any
+ * thread. */
 static tci_idle_span tci_idle_span_of(const tci_idle *row, const tci_record *r)
 {
     switch ((tci_record_kind)r->kind) {

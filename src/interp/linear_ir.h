@@ -94,8 +94,8 @@ typedef struct tci_interp_guard {
     int32_t block; /* value that holds x for each lane; -1: x is linear */
 } tci_interp_guard;
 
-/* What a load reads, gathered once for all outer points of a chunk of lanes: chunk lanes for each
- * point of its stage's axes. Points are numbered by `at`, in elements. */
+/* A packed operand of a load, gathered once for all outer points of a chunk of lanes: chunk lanes
+ * for each point of its stage's axes. Points are numbered by `at`, in elements. */
 typedef struct tci_interp_panel {
     int32_t stage;
     int64_t points, offset; /* in the workspace */
@@ -230,9 +230,9 @@ struct tci_interp {
     int64_t *sizes; /* of the axes */
     int32_t *walk;  /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;          /* lanes that there is memory for */
-    int most;           /* of a block */
-    int64_t chunk;      /* of the axis walked last: so many of its points, for all other axes, come
+    int block;     /* lanes that there is memory for */
+    int most;      /* of a block */
+    int64_t chunk; /* of the axis walked last: so many of its points, for all other axes, come
                          * before the next ones */
     bool has_panels;
     int64_t *operand_n; /* elements of each operand */

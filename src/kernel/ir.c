@@ -669,7 +669,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 /* ---- comparisons of indices ---- */
 
-/* Does integer dtype t hold all values of x? */
+/* True if integer dtype t can hold all values of x. */
 static bool tci_kernel_holds(const tci_kernel *k, tc_dtype t, int x)
 {
     int bits = TCI_MIN(8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), 62);

@@ -412,7 +412,7 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
-/* That every size and index is a number or an expression: asked in every compile. */
+/* Checks in every compile that every size and index is a number or an expression. */
 TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 
 /* ---- the executable form, shared by every backend ----

@@ -667,7 +667,8 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     }
 }
 
-/* What is in memory (l->access has it), is a root of its own, was expanded, or has no value. */
+/* Ops that are in memory (l->access has them), are roots of their own, were expanded, or have no
+ * value. */
 #define TCI_LOWER_NEVER_CASES                                                                      \
     TCI_REDUCE_OPS(TCI_OP_CASE)                                                                    \
     TCI_COMPOSITE_OPS(TCI_OP_CASE)                                                                 \
@@ -745,7 +746,7 @@ static int tci_lower_literal(tci_lower *l, tci_node *n)
     return tci_lower_round(l->k, tci_kernel_inst(l->k, i), (tc_dtype)n->dtype);
 }
 
-/* Does the guard of instruction i hold nowhere but where `guard` does? */
+/* True if the guard of instruction i implies `guard`. */
 static bool tci_lower_implies(const tci_lower *l, const tci_kinst *i, int guard)
 {
     const struct tci_lower_set *set = &l->sets[guard];
@@ -865,7 +866,7 @@ static int tci_lower_at_checked(tci_lower *l, int checked, tci_dim size)
     return tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
 }
 
-/* Does instruction `from` depend on `on`? Only what was made after that can. */
+/* True if instruction `from` depends on `on`. Only later instructions can. */
 static bool tci_lower_depends(tci_lower *l, int from, int on)
 {
     bool *needed = TCI_NEW_ARRAY(l->s, bool, l->k->n_insts + 1);
@@ -1118,7 +1119,7 @@ static void tci_lower_mark_divisions(const tci_kernel *k, int x, bool *seen, boo
     }
 }
 
-/* Has the index of n's operand a division that is live and not in n's own, `idx`? */
+/* True if the index of n's operand has a live division that n's own index, `idx`, does not have. */
 static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const tci_node *n,
                               const int *idx)
 {

@@ -130,7 +130,7 @@ TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
     return in ? in->args[0] : inst;
 }
 
-/* Is it made of no other reductions than those of the set? */
+/* True if the value depends on no other reductions than those of the set. */
 static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -329,7 +329,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&

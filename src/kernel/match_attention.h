@@ -37,13 +37,13 @@ typedef struct tci_attention {
                         * exponentials */
 } tci_attention;
 
-/* Is there a form of the machine for the kernel, and is it worth it? */
+/* True if the machine has a form for the kernel, and it is profitable. */
 TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_BLOCK_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x);
 /* Of a kernel that fits: STEPS and, on a unit, MATRIX where they belong. */
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine);
-/* Has the kernel the class of such a kernel, by threads alone? */
+/* True if the kernel has the association class of attention on SIMT threads. */
 TCI_FN bool tci_attention_is_simt(const tci_kernel *k);
 
 /* Parts of it (kernel/match_attention_backward.c). Do blocks of the machine have a form by
@@ -56,7 +56,7 @@ static inline bool tci_attention_has_threads(tci_machine machine)
 TCI_BLOCK_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim);
 /* The x - m of a power exp(x - m), else NULL. */
 TCI_BLOCK_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst);
-/* What is rounded to dtype t, where it is. */
+/* The operand of a rounding to dtype t, if `inst` is one. */
 TCI_BLOCK_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t);
 /* e and l of a weight e / l or e * (1 / l); false: it is none. */
 TCI_BLOCK_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l);
@@ -65,7 +65,7 @@ TCI_BLOCK_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, in
 TCI_BLOCK_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x);
 /* Enough to multiply, where each pair has so many products, and tiles that can be counted? */
 TCI_BLOCK_FN bool tci_attention_is_work(const tci_matrix *scores, double products);
-/* Are axes and batch few enough, and numbers? */
+/* True if axes and batch are few enough, with known sizes. */
 TCI_BLOCK_FN bool tci_attention_has_sizes(const tci_kernel *k);
 /* Tiles of columns that a tile of rows goes through, on average; a cut leaves a triangle. */
 TCI_BLOCK_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores);

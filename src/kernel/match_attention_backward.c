@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-/* What is found on the way. Reductions by number, -1: none yet. */
+/* State of the match. Reductions by number, -1: none yet. */
 typedef struct tci_attn_grad_search {
     const tci_kernel *k;
     int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
@@ -109,7 +109,7 @@ static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds
     }
 }
 
-/* Does value i depend on a query alone, the axis `query` of it? */
+/* True if value i depends on a query alone, along its axis `query`. */
 static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
 {
     uint64_t own = (uint64_t)1 << query;
@@ -145,7 +145,8 @@ static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
     return x->weight >= 0;
 }
 
-/* Which product takes what; out[0] is that of the changes of scores, if there are any. */
+/* Finds the operand of each product; out[0] is the product with the gradients of scores, if there
+ * are any. */
 static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
@@ -230,7 +231,7 @@ static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, t
     return w;
 }
 
-/* Which of the first products makes the scores. */
+/* Orders the first products so that the one that computes the scores comes first. */
 static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
@@ -306,8 +307,9 @@ static int tci_attn_grad_step_load(const tci_kernel *k, int r)
     return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
 }
 
-/* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
- * it is not made its steps are those of what takes weights; -1: it has no rows. */
+/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps. If
+ * the product is absent, its steps are those of the product that reads the weights; -1: it has no
+ * rows. */
 static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
@@ -427,7 +429,7 @@ static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
     return columns;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];

@@ -48,7 +48,7 @@ static inline int64_t tci_attn_grad_columns_of(int64_t size)
     return (size + TCI_BACKWARD_ROUND - 1) / TCI_BACKWARD_ROUND * TCI_BACKWARD_ROUND;
 }
 
-/* Is there a form of the machine for the kernel, and is it worth it? */
+/* True if the machine has a form for the kernel, and it is profitable. */
 TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile; false: it is no such kernel. */
 TCI_BLOCK_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x);

@@ -118,7 +118,7 @@ static bool tci_matrix_has_form(const tci_kernel *k)
     return fits;
 }
 
-/* Does anything but instruction `except` use instruction `inst`? */
+/* True if anything except instruction `except` uses instruction `inst`. */
 static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
 {
     for (int i = 0; i < k->n_insts; i++) {
@@ -164,7 +164,8 @@ TCI_FN int tci_matrix_factor(const tci_kernel *k, int i)
     return widens ? in->args[0] : k->reds[0].in[i];
 }
 
-/* What a unit multiplies where the factors are in memory as t and u; TC_I32: it does not. */
+/* Operand dtype of the matrix unit for operands stored as t and u; TC_I32: it does not multiply
+ * them. */
 static tc_dtype tci_matrix_multiplies(const tci_kernel *k, tc_dtype t, tc_dtype u)
 {
     bool bytes = (t == TC_I8 || t == TC_U8) && (u == TC_I8 || u == TC_U8);
@@ -285,7 +286,7 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
 
 /* ---- pairs ---- */
 
-/* Is the value a bf16, widened? Filled in for the instructions up to `inst`. */
+/* True if the value is a widened bf16. Filled in for the instructions up to `inst`. */
 static bool tci_matrix_is_bf16(const tci_kernel *k, int inst, int8_t *known)
 {
     const tci_kinst *in = &k->insts[inst];

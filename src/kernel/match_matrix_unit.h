@@ -92,7 +92,7 @@ static inline int tci_matrix_depth(const tci_matrix *x)
     return TCI_MATRIX_LINE / tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
-/* How many blocks load a part each of that side's boxes? */
+/* Number of blocks that each load a part of that side's boxes. */
 static inline int tci_matrix_sharing(const tci_matrix *x, int which)
 {
     return x->shares == 1 + which ? 2 : 1;
@@ -100,16 +100,16 @@ static inline int tci_matrix_sharing(const tci_matrix *x, int which)
 
 /* The products of the DOT that the machine's lanes may take at once (tci_kred.points). */
 TCI_FN int tci_matrix_lane_points(const tci_kernel *k, const tci_kred *red, tci_machine machine);
-/* Are all values of an instruction integers in [lo, hi], whatever is loaded? */
+/* True if all values of an instruction are integers in [lo, hi], whatever is loaded. */
 TCI_FN bool tci_matrix_is_within(const tci_kernel *k, int inst, int64_t lo, int64_t hi);
-/* Does the machine's unit take the kernel's contraction, and is it worth it? */
+/* True if the machine's matrix unit can run the kernel's contraction, and it is profitable. */
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
-/* Does a CPU's unit take it from panels that loops pack (loop/amx_packed.h)? Any factors of bf16
- * values, but not those that it reads in their layout, or of bytes, in i32. */
+/* True if a CPU's matrix unit runs it from packed panels (loop/amx_packed.h): any bf16 operands,
+ * except those that it reads in place, and bytes accumulated in i32. */
 TCI_FN bool tci_matrix_packs(const tci_kernel *k, tci_machine machine);
-/* Does it take all products of a kernel that keeps rows (loop/back_to_back_gemm.c)? Their factors
- * are bf16 in memory or rows that are kept. All or none: what vectors multiply takes many times as
- * long. */
+/* True if the unit runs all products of a kernel that keeps rows (loop/back_to_back_gemm.c). Their
+ * operands are bf16 in memory, or kept rows. All or none, since products by vectors take many times
+ * as long. */
 TCI_FN bool tci_matrix_keeps(const tci_kernel *k, tci_machine machine);
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
@@ -122,7 +122,7 @@ TCI_FN bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
  * takes it in its layout. */
 TCI_FN bool tci_matrix_side_of(const tci_matrix *x, const int64_t *coef, int own, int summed,
                                tci_matrix_side *side);
-/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+/* The value stored in shared memory: the sum, or its rounding if nothing else uses the sum. */
 TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 /* True if a matrix unit takes operands of that dtype, with a side of that layout. It transposes
  * 16-bit operands only. */

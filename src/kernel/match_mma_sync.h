@@ -21,7 +21,7 @@ typedef struct tci_gemm_kernel_sides {
 /* A kernel whose first stage is a DOT of two factors and whose others are pointwise, of sizes that
  * are ints. */
 TCI_BLOCK_FN bool tci_gemm_kernel_find(const tci_kernel *k, tci_gemm_kernel_sides *p);
-/* How a warp's matrix unit makes the sums. */
+/* Description of a warp's matrix instruction. */
 typedef struct tci_mma_sync_unit {
     int insts[2];       /* the factors of rows and columns, bytes often before they are widened, */
     tc_dtype dtypes[2]; /* and their dtypes: one of TC_F16, TC_BF16, TC_F64, TC_F32, which is

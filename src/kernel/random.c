@@ -65,7 +65,7 @@ TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block c, int ke
     return c;
 }
 
-/* Is the bit set in the index? */
+/* True if the bit is set in the index. */
 static int tci_random_bit(tci_kernel *k, int index, uint64_t bit)
 {
     int masked = tci_random_by(k, TCI_P_AND, TC_U32, index, bit);

@@ -217,7 +217,7 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
     return true;
 }
 
-/* Does an axis count the parts of a row, which a reduction has the number of (kernel/ir.h)? */
+/* True if an axis counts the parts of a row, which a reduction numbers (kernel/ir.h). */
 static bool tci_kernel_is_of_parts(const tci_kernel *k, int axis)
 {
     const tci_kred *red = tci_kernel_earlier(k);

@@ -150,8 +150,8 @@ static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int a
 
 /* ---- rows, columns, batch ---- */
 
-/* Does all that is read and written behind the sums go on along the last axis where `above` takes
- * its next step? */
+/* True if everything read and written after the sums continues along the last axis where `above`
+ * takes its next step. */
 static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
@@ -196,7 +196,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
            high >= -corner && high < corner && beside < 2 * corner;
 }
 
-/* Are the rows all places of images whose channels are contiguous? */
+/* True if the rows are all positions of images whose channels are contiguous. */
 static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];

@@ -92,7 +92,7 @@ TCI_FN bool tci_kernel_is_below(tci_scratch *s, const tci_kernel *k, int inst, t
 
 /* ---- signs ---- */
 
-/* Which signs a float can have, where it is neither 0 nor NaN: a set. */
+/* Possible signs of a float that is neither 0 nor NaN: a set. */
 enum { TCI_SIGN_ABOVE = 1, TCI_SIGN_BELOW = 2, TCI_SIGN_DEPTH = 6 };
 
 static unsigned tci_sign_of(const tci_kernel *k, int inst, int depth);
@@ -118,7 +118,7 @@ static unsigned tci_sign_of_product(const tci_kernel *k, int x, int y, unsigned 
     return (a & b ? TCI_SIGN_ABOVE : 0) | (a & tci_sign_turned(b) ? TCI_SIGN_BELOW : 0);
 }
 
-/* Is v a number that rounding by `round` leaves as it is? */
+/* True if rounding v by `round` leaves it unchanged. */
 static bool tci_sign_is_rounded(const tci_kernel *k, int v, int round)
 {
     const tci_kinst *in = &k->insts[v];
@@ -128,8 +128,9 @@ static bool tci_sign_is_rounded(const tci_kernel *k, int v, int round)
                    : tci_sign_is_prim(k, v, round);
 }
 
-/* Is `most` the largest of the values of a stage of which v is one, wherever v is evaluated: for
- * one outer point, and one of what the stage keeps? Rounded it is no less than v rounded. */
+/* True if `most` is the maximum of the values of a stage that include v, wherever v is evaluated:
+ * for one outer point, and one element that the stage keeps. Rounded, it is no less than v rounded.
+ */
 static bool tci_sign_is_most(const tci_kernel *k, int most, int v)
 {
     const tci_kinst *in = &k->insts[most];

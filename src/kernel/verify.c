@@ -95,7 +95,8 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
-/* Does stage t walk all axes that `inst` depends on? A bit may stand for several axes. */
+/* True if stage t iterates over all axes that `inst` depends on. A bit may represent several axes.
+ */
 static bool tci_kernel_walks(const tci_kernel *k, int t, int inst)
 {
     uint64_t walked = 0, inner = 0;
@@ -329,8 +330,8 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, false);
 }
 
-/* What is folded is there before the stage, in the dtypes of the combine row; the result is one of
- * its parts. */
+/* Verifies that reduced values are available before the stage, in the dtypes of the combine row,
+ * and that the result is one of its parts. */
 static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
 {
     int takes = tci_red_takes(red->op);

@@ -48,7 +48,8 @@ TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, 
     return found;
 }
 
-/* Do neighbours along any outer axis but that of vectors meet at elements of `inner`? */
+/* True if windows of neighbours along any outer axis except the vector axis overlap in elements
+ * along `inner`. */
 static bool tci_window_overlap_any(const tci_kernel *k, int vec, int inner)
 {
     bool any = false;

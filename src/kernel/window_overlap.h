@@ -15,8 +15,8 @@ typedef struct tci_window_overlap {
  * elements of inner axis `inner`, which is short, in a factor that knows outer axis `vec`. */
 TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis,
                                                   int inner);
-/* Is the stage's last axis but one such an inner axis, and the last one none, in a contraction of
- * which one factor has no outer axes of its own? */
+/* True if the stage's last axis but one is such an inner axis, and the last one is not, in a
+ * contraction one of whose operands has no outer axes of its own. */
 TCI_FN bool tci_window_overlap_is_across(const tci_kernel *k, int vec);
 
 #endif

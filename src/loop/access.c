@@ -629,9 +629,9 @@ static int tci_access_red_lane(tci_build *b, int inst)
     return tci_access_lane_of(b, vector);
 }
 
-/* Is a value inside a lane loop one that all lanes should have at once: one that other loads at
- * computed places go into, as in a search, whose steps would each make those before it again; and
- * on a processor arithmetic on indices alone, as of an image's new size. */
+/* True if a value inside a lane loop should be computed for all lanes at once: if it depends on
+ * other loads at computed positions, as in a search, each step of which would recompute the earlier
+ * ones; and on a CPU if it is arithmetic on indices alone, such as those of an interpolation. */
 static bool tci_access_is_at_once(const tci_build *b, int value)
 {
     const tci_kernel *k = b->k;

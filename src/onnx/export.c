@@ -512,9 +512,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as nodes, in tci_ox_special_out or
- * tci_ox_composite_out; TCI_OX_EXPANDS: as what it expands into; else why it does not. A row of
- * ops/table.h that is not here does not compile. */
+/* Export form of each special and composite op: "": as nodes, in tci_ox_special_out or
+ * tci_ox_composite_out; TCI_OX_EXPANDS: as its expansion; otherwise the reason why it cannot be
+ * exported. A row of ops/table.h that is missing here does not compile. */
 #define TCI_OX_EXPANDS "expands"
 #define TCI_OX_WAY_INPUT "an input that is not among those given"
 #define TCI_OX_WAY_DATA ""

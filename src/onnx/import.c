@@ -437,7 +437,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
 
 /* ---- the public calls ---- */
 
-/* What a load is given, and what lives as long as it. */
+/* Arguments of a load, and data that lives as long as it. */
 typedef struct tci_ox_load {
     tci_scratch s;
     tci_ox m;

@@ -26,7 +26,7 @@ extern "C" {
  * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
  * it is executed. It must not be written to or cut short while its weights are in use. */
 
-/* What the caller knows of an input of the graph. */
+/* Known sizes or values of a graph input. */
 typedef struct tc_onnx_input {
     const char *name;
     int rank;

@@ -251,7 +251,7 @@ static void tci_pb_external(tci_pb *p, tci_onnx_tensor *t)
     }
 }
 
-/* That the sizes and the data agree. */
+/* Checks that the sizes and the data agree. */
 static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
 {
     int width = tc_dtype_size(tci_onnx_dtype(t->type));

@@ -391,9 +391,9 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
- * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
- * here does not compile. */
+/* Export form of each special and composite op: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as its expansion; otherwise the reason why it cannot be exported. A row of
+ * ops/table.h that is missing here does not compile. */
 #define TCI_HLO_EXPANDS "expands"
 #define TCI_HLO_WAY_INPUT "an input that is not among those given"
 #define TCI_HLO_WAY_DATA ""
@@ -513,7 +513,7 @@ static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
 }
 
-/* What the symbols of the inputs' sizes are. */
+/* Values of the symbols in the sizes of the inputs. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
     int n = how ? how->n_sizes : 0;

@@ -111,7 +111,7 @@ static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, cons
     return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
 }
 
-/* What is taken from the high half of the unsigned product where a is negative. */
+/* Correction of the high half of the unsigned product where a is negative. */
 static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
                                      const char *b)
 {

@@ -9,8 +9,8 @@
 
 #include "../run/context.h"
 
-/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
- * may be another node). NULL: not yet. */
+/* State of a node: its name, and its expansion (which may be another node when built again). NULL:
+ * not yet. */
 typedef struct tci_ox_left {
     const char *name;
     tci_node *expansion;

@@ -26,23 +26,23 @@
  * The axes of a read name an axis of the reader's domain for each axis of the value read; the
  * reader's outer_of follows from them and from that value's outer_of.
  *
- * Invariants (plan/verify.c): - every root is in one group; a group has at most
- * TCI_GROUP_MAX_ROOTS of them, in topological
+ * Invariants (plan/verify.c):
+ *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- * - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
+ *  - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
  *    orders before it, and `order` runs those first
- * - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
+ *  - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
  *    roots alone; values read by another group, and results of a SCAN, have buffers
- * - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
+ *  - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
  *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
- * - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
+ *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
  *    memory and in another group
- * - the roots of a group are all computed once, or all in each run (plan/init_section.c) - a group
- * with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
+ *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)
+ *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
  *    SCATTER, or a SCAN of linked parts, no other root
- * - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them -
- * the two sides of a refusal are roots of two groups */
+ *  - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them
+ *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -168,7 +168,7 @@ typedef struct tci_scores_kernels {
     int n, cap;
 } tci_scores_kernels;
 
-/* Reads along one axis of a value, through movement and elementwise ops. */
+/* Reads along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
     bool joined;  /* everything walks it and the axis before it as one */
@@ -255,7 +255,7 @@ TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
     return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
-/* Has memory of its own, whatever is planned. */
+/* True if the node has its own memory under every plan. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
     return tci_op_is(n->op, TCI_IS_MEMORY);

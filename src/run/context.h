@@ -206,7 +206,7 @@ struct tc_program {
     uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
     uint32_t cc;      /* options.cc and options.machine, the same way */
     uint32_t machine;
-    size_t key_graph; /* as in the request */
+    size_t key_graph;                       /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
     int n_slots;             /* operand pointers of all steps */
@@ -467,7 +467,7 @@ TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_la
                               int n);
 
 /* ---- run/execute.c: the steps ---- */
-/* Does what the list says; what failed is in c->last. Waits for the device in any case. */
+/* Executes the steps of the list; an error is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
 /* On the host: computes what is computed once, of the captured memory as it is now: c->kept is
  * that. */

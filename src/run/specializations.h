@@ -34,7 +34,7 @@ typedef struct tci_variant_kind {
     int64_t *statics;
     int8_t *dtypes;
     int32_t *ranks; /* per input */
-    /* What was learned of the sizes, for the writer: per axis of all inputs in order */
+    /* Observed sizes, for the writer: per axis of all inputs in order */
     int64_t *least, *most;     /* of the sizes asked for so far */
     int32_t *like;             /* the first axis that had the same size each time */
     int attempt;               /* the first that may succeed (api/generalize.h) */

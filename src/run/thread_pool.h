@@ -21,7 +21,7 @@
  * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
 
-/* Does tasks [0, n) by at most `threads` threads, which take ranges of at least `least` tasks until
+/* Runs tasks [0, n) on at most `threads` threads, which take ranges of at least `least` tasks until
  * none is left (a thread may call body several times), and returns when all are done. One thread:
  * calls body directly, without a lock or system call. Sets the default floating-point environment
  * around body on every thread and restores it. */
