@@ -363,12 +363,6 @@ TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
  * the gradient of filters of one channel each; -1: n is none. */
 TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
                                      tci_node **image);
-/* plan/rfactor.c: what takes the place of reduction n; n as one of chunks, NULL: it stays
- * whole. */
-TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
-TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
-/* True if reduction n is cut in chunks. */
-TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
 /* plan/broadcast_source.c: the value that x is, spread along axes and with its axes moved; at[i]:
  * which of its axes axis i of x is, -1: none of several elements. */
 TCI_FN const tci_node *tci_broadcast_source(tci_scratch *s, const tci_node *x, int *at);
@@ -385,9 +379,6 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
-/* plan/rfactor.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
- * below its double; 0: there is none. */
-TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* On a GPU: are so many rows better cut than gone through line by line? */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */

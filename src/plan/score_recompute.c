@@ -115,18 +115,12 @@ static void tci_scores_read_graph(tci_scores *p, tci_node *const *roots, int n_r
 
 /* ---- a set of pairs ---- */
 
-TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label)
-{
-    return tci_contract_sums(n, label);
-}
-
 /* The axes of operand `which` that contraction n sums. */
 static uint64_t tci_scores_summed(const tci_node *n, int which)
 {
-    const int64_t *labels = tci_contract_labels(n, which);
     uint64_t summed = 0;
     for (int i = 0; i < n->in[which]->rank; i++) {
-        summed |= (uint64_t)tci_scores_sums(n, labels[i]) << i;
+        summed |= (uint64_t)tci_contract_sums_axis(n, which, i) << i;
     }
     return summed;
 }
@@ -136,7 +130,7 @@ static double tci_scores_depth(const tci_node *n)
 {
     double depth = 1;
     for (int i = 0; i < n->in[0]->rank; i++) {
-        bool sums = tci_scores_sums(n, tci_contract_labels(n, 0)[i]);
+        bool sums = tci_contract_sums_axis(n, 0, i);
         depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
     return depth;
@@ -324,11 +318,9 @@ static void tci_scores_levels(const tci_scores *p, tci_scores_set *set, int32_t 
 static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end *end)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
-    const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
-    const int64_t *out = tci_contract_labels(n, 2);
     int64_t width = 1;
     for (int i = 0; i < n->rank; i++) {
-        bool own = tci_build_label(labels, pair->rank, out[i]) < 0;
+        bool own = tci_contract_place(n, 2, i, n->in[1] == pair) < 0;
         width *= own ? TCI_MAX(tci_dim_hint(n->shape[i]), 1) : 1;
     }
     return width;
@@ -605,8 +597,8 @@ static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_score
                                             const tci_scores_end *end, bool cut)
 {
     const tci_node *n = end->node, *pair = set->pairs[end->pair];
-    const int64_t *labels = tci_contract_labels(n, n->in[1] == pair);
-    const int64_t *out = tci_contract_labels(n, 2);
+    const tci_contract_form f = tci_contract_form_of(n);
+    const int64_t *labels = f.labels[n->in[1] == pair], *out = f.labels[2];
     const int most = n->rank + pair->rank;
     tci_scores_lines l = {.labels = TCI_NEW_ARRAY(p->a->s, int64_t, most),
                           .shape = TCI_NEW_ARRAY(p->a->s, tci_dim, most),
@@ -647,26 +639,20 @@ static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *s
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
-    const int n_in = (int)(n->attr[0] + n->attr[1]);
     tci_scores_lines l = tci_scores_lines_of(
         p, set, end, tci_table_has(&p->refused->lines, tci_scores_origin(p, set->pairs[0])));
-    int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
         return NULL;
     }
-    for (int i = 0; i < 3 + n_in; i++) {
-        attr[i] = n->attr[i];
-    }
-    attr[2] = l.rank;
-    for (int i = 0; i < l.rank; i++) {
-        attr[3 + n_in + i] = l.labels[i];
-    }
-    tci_node *of[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
+    tci_contract_form f = tci_contract_form_of(n);
+    f.labels[2] = l.labels;
+    f.rank[2] = l.rank;
+    f.in[0] = tci_table_get(now, n->in[0]);
+    f.in[1] = tci_table_get(now, n->in[1]);
     bool widens = l.n_more > 0 && tci_dtype_is_half((tc_dtype)n->dtype);
     tc_dtype t = widens ? TC_F32 : (tc_dtype)n->dtype;
-    tci_node *lines = tci_graph_node(g, TCI_OP_CONTRACT, t, l.rank, l.shape, 2, of,
-                                     3 + n_in + l.rank, attr);
+    tci_node *lines = tci_contract_make(p->a->s, g, &f, t, l.shape);
     if (l.n_more > 0) {
         const tc_axes more = {l.more, l.n_more, false};
         lines = tci_build_cast(g, tci_build_reduce(g, TCI_OP_SUM, lines, more, false),

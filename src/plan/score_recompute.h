@@ -71,7 +71,5 @@ TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);
 /* The end that node n is in some set that fits, which it names; NULL: it is none. */
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
                                                const tci_scores_set **set);
-/* True if contraction n sums that label of its operand. */
-TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label);
 
 #endif
