@@ -1229,6 +1229,28 @@ static void alone_network(tc_ctx *ctx, network *m)
     }
 }
 
+/* Linear layers over the channels of an image of 14 x 14, whose rows are not aligned, as in a
+ * ConvNeXt block; and all gradients. */
+static void channel_mlp_network(tc_ctx *ctx, network *m)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2, 64, 14, 14), gradients[NETWORK_INPUTS];
+    tc_tensor up = tc_input(ctx, "up", TC_BF16, 64, 136);
+    tc_tensor down = tc_input(ctx, "down", TC_BF16, 136, 64);
+    tc_tensor scale = tc_input(ctx, "scale", TC_BF16, 64, 1, 1);
+    m->inputs[m->n_inputs++] = x;
+    m->inputs[m->n_inputs++] = up;
+    m->inputs[m->n_inputs++] = down;
+    m->inputs[m->n_inputs++] = scale;
+    tc_tensor y = tc_matmul(tc_gelu(tc_matmul(tc_permute(x, 0, 2, 3, 1), up)), down);
+    y = tc_add(tc_mul(tc_permute(y, 0, 3, 1, 2), scale), x);
+    y = tc_mean(tc_square(tc_cast(y, TC_F32)), TC_ALL, false);
+    m->outputs[m->n_outputs++] = y;
+    CHECK(tc_grad(y, m->inputs, m->n_inputs, gradients) == TC_OK);
+    for (int i = 0; i < m->n_inputs; i++) {
+        m->outputs[m->n_outputs++] = tc_cast(gradients[i], TC_F32);
+    }
+}
+
 typedef void make_network(tc_ctx *, network *);
 
 /* bf16 numbers about 0, of a filter so small that its sums are about 1; heap. */
@@ -1361,6 +1383,15 @@ TEST(channels_stay_last_where_filters_of_one_channel_learn)
         SKIP("there is no C++ compiler");
     }
     check_network(alone_network, 56, 1, 2);
+}
+
+/* Two products and their four gradients, over copies of images as matrices. */
+TEST(images_with_odd_rows_are_copied_as_matrices)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(channel_mlp_network, 13, 0, 6);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)
