@@ -986,7 +986,14 @@ static const image_case image_cases[] = {
     {17, 32, 6, 6, 64, 1, {.padding = {0, 0}}, 0, false, false},
     {2, 48, 13, 11, 64, 2, {.padding = {0, 1}}, 3, true, true},
     {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
+    {2, 72, 9, 16, 72, 3, {.padding = {1, 1}, .groups = 3}, 2, false, false}, /* 24 of 64 */
+    {3, 32, 16, 24, 48, 2, {.stride = {2, 2}}, 2, false, false}, /* no overlap */
 };
+
+static int64_t image_channels(const image_case *c)
+{
+    return c->channels / (c->how.groups ? c->how.groups : 1);
+}
 
 /* All values of the convolution and of its gradients, one behind the other; heap. */
 static float *convolve(const char *backend, const image_case *c, const uint16_t *const in[3],
@@ -996,7 +1003,7 @@ static float *convolve(const char *backend, const image_case *c, const uint16_t 
     tc_dtype t = c->half ? TC_F16 : TC_BF16;
     int64_t high = 0, wide = 0;
     tc_tensor x = tc_input(ctx, "x", t, c->images, c->channels, c->height, c->width);
-    tc_tensor w = tc_input(ctx, "w", t, c->filters, c->channels, c->kernel, c->kernel);
+    tc_tensor w = tc_input(ctx, "w", t, c->filters, image_channels(c), c->kernel, c->kernel);
     tc_tensor a = c->wide ? tc_cast(x, TC_F32) : x, b = c->wide ? tc_cast(w, TC_F32) : w;
     tc_tensor y = tc_conv2d(a, b, TC_NONE, &c->how), grads[2];
     high = tc_size(y, 2);
@@ -1034,7 +1041,7 @@ static void check_image_case(int number)
     const image_case *c = &image_cases[number];
     char text[20000] = "", ignored[20000];
     int64_t n[3] = {c->images * c->channels * c->height * c->width,
-                    c->filters * c->channels * c->kernel * c->kernel, 0};
+                    c->filters * image_channels(c) * c->kernel * c->kernel, 0};
     n[2] = c->images * c->filters * (c->height + 8) * (c->width + 8);
     uint16_t *in[3];
     for (int i = 0; i < 3; i++) {
