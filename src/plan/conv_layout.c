@@ -120,8 +120,7 @@ static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a, bo
     const tci_node *x = m->n->in[which], *source = m->source[which];
     int64_t size = tci_dim_known(x->shape[a]);
     bool whole = size >= TCI_CONV_LAYOUT_LEAST && tci_plan_image_axis(x, source, a) >= 0;
-    bool group = summed && size >= TCI_CONV_LAYOUT_GROUP &&
-                 tci_conv_layout_axis(x, source, a) >= 0;
+    bool group = summed && size >= TCI_CONV_LAYOUT_GROUP && tci_conv_layout_axis(x, source, a) >= 0;
     return (whole || group) && size % tci_matrix_align(source->dtype) == 0;
 }
 

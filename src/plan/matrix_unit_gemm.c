@@ -3,9 +3,9 @@
  *
  * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
  * with longer rows where rows of an operand are not aligned; on a GPU over a copy as a matrix where
- * such an operand is an image, whose rows or K are several axes of memory, as of a linear layer over
- * the channels of NCHW values, or of channels-last images that are flattened. As far as the graph
- * tells; kernel/matrix_unit.c, which sees the kernel, decides. */
+ * such an operand is an image, whose rows or K are several axes of memory, as of a linear layer
+ * over the channels of NCHW values, or of channels-last images that are flattened. As far as the
+ * graph tells; kernel/matrix_unit.c, which sees the kernel, decides. */
 #include "../kernel/matrix_unit.h"
 #include "contraction_route.h"
 
@@ -89,8 +89,8 @@ static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, in
     }
     bool moves = true, merges = false;
     for (const tci_node *n = x; n != source; n = n->in[0]) {
-        moves = moves && (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_RESHAPE ||
-                          n->op == TCI_OP_CAST);
+        moves = moves &&
+                (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_RESHAPE || n->op == TCI_OP_CAST);
         merges = merges || n->op == TCI_OP_RESHAPE;
     }
     int axes[TCI_AXES_COUNT] = {0};
@@ -186,10 +186,10 @@ static bool tci_route_unit_fits(tci_offer *o)
     bool lies[2] = {tci_route_can_pitch(n->in[0], x, m, rows),
                     tci_route_can_pitch(n->in[1], y, m, rows)};
     for (int i = 0; i < 2; i++) {
-        lies[i] = lies[i] || tci_route_image(o->a, c, i);
+        lies[i] = lies[i] || tci_route_image(o->a, c, i) != NULL;
     }
-    return lies[0] && lies[1] && rows >= TCI_MATRIX_FEW && columns >= TCI_MATRIX_COLUMNS && depth >= TCI_MATRIX_DEPTH &&
-           flops >= TCI_MATRIX_FLOPS;
+    return lies[0] && lies[1] && rows >= TCI_MATRIX_FEW && columns >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 
 /* A processor packs the operand with the columns in each run. */

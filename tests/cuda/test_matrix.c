@@ -987,7 +987,7 @@ static const image_case image_cases[] = {
     {2, 48, 13, 11, 64, 2, {.padding = {0, 1}}, 3, true, true},
     {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
     {2, 72, 9, 16, 72, 3, {.padding = {1, 1}, .groups = 3}, 2, false, false}, /* 24 of 64 */
-    {3, 32, 16, 24, 48, 2, {.stride = {2, 2}}, 2, false, false}, /* no overlap */
+    {3, 32, 16, 24, 48, 2, {.stride = {2, 2}}, 2, false, false},              /* no overlap */
 };
 
 static int64_t image_channels(const image_case *c)
