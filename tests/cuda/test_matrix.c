@@ -1237,7 +1237,8 @@ static void alone_network(tc_ctx *ctx, network *m)
 }
 
 /* Linear layers over the channels of an image of 14 x 14, whose rows are not aligned, as in a
- * ConvNeXt block; and all gradients. */
+ * ConvNeXt block; and all gradients. And one over channels-last images, flattened as if the
+ * channels came first. */
 static void channel_mlp_network(tc_ctx *ctx, network *m)
 {
     tc_tensor x = tc_input(ctx, "x", TC_BF16, 2, 64, 14, 14), gradients[NETWORK_INPUTS];
@@ -1256,6 +1257,12 @@ static void channel_mlp_network(tc_ctx *ctx, network *m)
     for (int i = 0; i < m->n_inputs; i++) {
         m->outputs[m->n_outputs++] = tc_cast(gradients[i], TC_F32);
     }
+    tc_tensor last = tc_input(ctx, "last", TC_BF16, 64, 7, 7, 24);
+    tc_tensor w = tc_input(ctx, "w", TC_BF16, 24 * 7 * 7, 64);
+    m->inputs[m->n_inputs++] = last;
+    m->inputs[m->n_inputs++] = w;
+    y = tc_matmul(tc_reshape(tc_permute(last, 0, 3, 1, 2), 64, 24 * 7 * 7), w);
+    m->outputs[m->n_outputs++] = tc_cast(y, TC_F32);
 }
 
 typedef void make_network(tc_ctx *, network *);
@@ -1392,13 +1399,14 @@ TEST(channels_stay_last_where_filters_of_one_channel_learn)
     check_network(alone_network, 56, 1, 2);
 }
 
-/* Two products and their four gradients, over copies of images as matrices. */
+/* Two products and their four gradients, and the one of flattened images, over copies of images as
+ * matrices. */
 TEST(images_with_odd_rows_are_copied_as_matrices)
 {
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
     }
-    check_network(channel_mlp_network, 13, 0, 6);
+    check_network(channel_mlp_network, 15, 0, 7);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)
