@@ -979,10 +979,27 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* True if the set is attention or part of its gradient: exponentials of scores, and a taker of them
- * with an operand other than those of the first scores. There must also be enough rows to keep a
- * GPU busy. */
-static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
+/* True if scores are normalized by their own folds, as the weights of a softmax are. A hidden
+ * layer behind gelu or silu has exponentials and sums (its bias's gradient), but reads none of the
+ * sums. */
+static bool tci_scores_are_normalized(const tci_scores *p, const tci_scores_set *set)
+{
+    bool reads = false;
+    for (int i = 0; i < set->n_pairs; i++) {
+        const tci_node *pair = set->pairs[i];
+        for (int j = 0; j < pair->n_in && pair->op != TCI_OP_CONTRACT && !reads; j++) {
+            bool own = tci_scores_of(p, pair->in[j])->set == set->number;
+            reads = !own && tci_scores_is_row(p, pair->in[j], 0);
+        }
+    }
+    return reads;
+}
+
+/* True if the set is attention or part of its gradient: exponentials of scores, which are
+ * normalized, and a taker of them with an operand other than those of the first scores. There must
+ * also be enough rows to keep a GPU busy. */
+static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *set,
+                                    tci_machine machine)
 {
     const tci_node *first = set->pairs[0];
     bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
@@ -997,7 +1014,7 @@ static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machi
         busy = tci_scores_rows(pair, set->ends[e].summed) >=
                (double)TCI_SCORES_BUSY * machine.facts.processors;
     }
-    return powers && other && busy;
+    return powers && other && busy && tci_scores_are_normalized(p, set);
 }
 
 /* Attention alone in short heads: by threads it takes no longer than products of halves do, which
@@ -1034,7 +1051,7 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
     for (int i = 0; i < p.n_sets; i++) {
         const tci_scores_set *set = &p.sets[i];
         bool by_halves = machine.is_fast && machine.matrix_units > 0;
-        bool whole = set->fits && tci_scores_is_attention(set, machine) &&
+        bool whole = set->fits && tci_scores_is_attention(&p, set, machine) &&
                      (!by_halves || tci_scores_is_short(set));
         for (int e = 0; e < set->n_ends && whole; e++) {
             if (!set->ends[e].folds) {
