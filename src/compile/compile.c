@@ -795,8 +795,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             continue;
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
-                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine &&
-                    !job->request->anew;
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine && !job->request->anew;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);

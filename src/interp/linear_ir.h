@@ -230,9 +230,9 @@ struct tci_interp {
     int64_t *sizes; /* of the axes */
     int32_t *walk;  /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;          /* lanes that there is memory for */
-    int most;           /* of a block */
-    int64_t chunk;      /* of the axis walked last: so many of its points, for all other axes, come
+    int block;     /* lanes that there is memory for */
+    int most;      /* of a block */
+    int64_t chunk; /* of the axis walked last: so many of its points, for all other axes, come
                          * before the next ones */
     bool has_panels;
     int64_t *operand_n; /* elements of each operand */

@@ -206,7 +206,7 @@ struct tc_program {
     uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
     uint32_t cc;      /* options.cc and options.machine, the same way */
     uint32_t machine;
-    size_t key_graph; /* as in the request */
+    size_t key_graph;                       /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
     int n_slots;             /* operand pointers of all steps */

@@ -618,18 +618,16 @@ TEST(matmul_of_floats_and_bytes)
     }
 }
 
-/* x[m, k] w[n, k], both with k contiguous: lanes are along n, so w is strided. True if the steps read
- * w from panels. */
+/* x[m, k] w[n, k], both with k contiguous: lanes are along n, so w is strided. True if the steps
+ * read w from panels. */
 static bool tk_rows_times_rows(int m, int n, int k)
 {
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int i = tk_axis(t, m, false), j = tk_axis(t, n, false), l = tk_axis(t, k, true);
     int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, l, -1),
         map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int a = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, m * k),
-                    tk_at(t, i, k, tk_ax(t, l)));
-    int b = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, n * k),
-                    tk_at(t, j, k, tk_ax(t, l)));
+    int a = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, m * k), tk_at(t, i, k, tk_ax(t, l)));
+    int b = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, n * k), tk_at(t, j, k, tk_ax(t, l)));
     int dot = tk_red(t, TCI_RED_DOT, TC_F32, reduce, a, b);
     tk_store(t, map, tci_kernel_operand(t->k, TC_F32, true, m * n), tk_at(t, i, n, tk_ax(t, j)),
              dot);
