@@ -1,6 +1,6 @@
-/* api/debug.h - regions, and what shows a program from inside: explain, profile, check.
+/* api/debug.h - debugging and profiling: regions, tc_explain, profiles, checks.
  *
- * All of it is off until it is asked for and then costs nothing. With TC_NO_DEBUG defined where
+ * All of it is off by default and then costs nothing. With TC_NO_DEBUG defined where
  * TC_IMPLEMENTATION is, the code is left out: regions and marks do nothing, and the other calls
  * return TC_ERR_UNSUPPORTED. */
 #ifndef TC_API_DEBUG_H

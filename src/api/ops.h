@@ -19,13 +19,13 @@
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* How the elements of a loss become its result. */
+/* Reduction of a loss over its elements. */
 typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_reduction;
 
 #include "ops.gen.h"

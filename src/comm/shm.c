@@ -176,7 +176,7 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
     return broken != 0;
 }
 
-/* Does a rank's process hold its lock? */
+/* True if a rank's process still holds its lock. */
 static bool tci_shm_lives(const tci_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
@@ -207,7 +207,7 @@ static void tci_shm_pause(tci_shm_waiter *w)
     }
 }
 
-/* What a rank was last known to do. */
+/* Text of the last known operation of a rank. */
 static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_WHAT])
 {
     const tci_shm_slot *slot = tci_shm_slot_of(s, rank);

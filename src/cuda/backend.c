@@ -1,7 +1,7 @@
-/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
+/* cuda/backend.c - implements the "cuda" backend: CUDA source by NVRTC; one backend per GPU.
  *
- * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
- * modules. Out: the backend of each device, and what users call (api/cuda.h). */
+ * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
+ * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
 #include "../compile/backend.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* debug/profile.h - records of what ran, in memory: rings of threads, programs, and what is made of
- * them. Off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
+ * read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 
@@ -63,7 +63,7 @@ TCI_FN bool tci_profile_times_devices(void); /* the profile that records wants t
 TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns);
 /* TC_LOG=kernels: a step ran. */
 TCI_FN void tci_profile_log(const struct tc_program *f, int step, int64_t ns);
-/* What the calling thread is for, in names of tracks: static text, and a number (0: none). */
+/* Role of the calling thread for track names: static text, and a number (0: none). */
 TCI_FN void tci_profile_role(const char *role, int number);
 /* TC_TRACE, and TC_LOG=kernels. False: the file cannot be written. */
 TCI_FN bool tci_profile_trace(const char *path);

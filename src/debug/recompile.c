@@ -1,11 +1,13 @@
-/* debug/recompile.c - which part of a program's signature made it another program.
+/* debug/recompile.c - explains a recompile: which part of a program's signature differs from an
+ * earlier program.
  *
- * In: the graph's text of each program that no memory cache had. Out: a line to the log, the
- * report by line of the user's program, the text of TC_ERR_FROZEN. The one idea: that text has a
- * line for each node and the same for the same graph, so the nearest earlier program is the one
- * with the most equal lines, and the first that differs is the cause: a size, a dtype, an op, a
- * constant. The newest programs are remembered, in a ring; their texts up to a number of bytes
- * in all. */
+ * In: the text of the graph of each program that was not in the memory cache. Out: a line for the
+ * log, the report by line of the user's program, the text of TC_ERR_FROZEN.
+ *
+ * Design: the text has one line per node and is the same for the same graph. The nearest earlier
+ * program is the one with the most equal lines, and the first line that differs is the cause: a
+ * size, a dtype, an op, a constant. The newest programs are kept in a ring, and their texts up to a
+ * total number of bytes. */
 #include "recompile.h"
 
 #include <stdlib.h>
@@ -68,7 +70,7 @@ static void tci_recompile_unlock(void)
 
 /* ---- comparing ---- */
 
-/* How many lines of two texts are equal, and where the first others begin. */
+/* Number of equal lines of two texts, and the position of the first difference. */
 typedef struct tci_recompile_match {
     int equal, lines;
     bool as_long;             /* as many lines: likely the same ops */
@@ -396,7 +398,7 @@ typedef struct tci_recompile_place {
     int64_t ns, hits;
 } tci_recompile_place;
 
-/* Those of the report, oldest first. */
+/* Entries of the report, oldest first. */
 typedef struct tci_recompile_report {
     tci_str *out;
     bool json;
@@ -577,7 +579,7 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
     tci_str_add(r->out, r->json ? "]}" : "");
 }
 
-/* How many programs the calls that want a value have made of the graph. */
+/* Prints how many programs the evaluating calls have made of the graph. */
 static void tci_recompile_print_cuts(const tci_recompile_report *r)
 {
     int places = 0, programs = 0, again = 0;

@@ -1,11 +1,11 @@
-/* debug/timeline.c - what a profile shows: a table of kernels, and a timeline for Perfetto.
+/* debug/timeline.c - output of a profile: a table of kernels, and a timeline for Perfetto.
  *
  * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
- * for each thread; process 2 the devices, with a track for each queue (stream). A recorded run is a
- * span there; in the first ones of a program its kernels are drawn by their shares of unrecorded
- * runs (in all of them a long trace would be gigabytes). */
+ * for each thread; process 2 the devices, with a track for each queue (stream). A captured graph
+ * replay is one span; in the first replays of a program its kernels are drawn by their shares of
+ * uncaptured runs (in all of them a long trace would take gigabytes). */
 #include "profile.h"
 
 #include <errno.h>

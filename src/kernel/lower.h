@@ -1,9 +1,9 @@
-/* kernel/lower.h - lowering: graph nodes to kernel IR.
+/* kernel/lower.h - declares the lowering of graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
- * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to
- * this kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's
- * decision. */
+ * instruction. Layout ops only change the index; elementwise ops become prims; the caller decides
+ * what a node is to this kernel: a buffer to load, a reduction of this kernel, or a value to
+ * inline. */
 #ifndef TCI_KERNEL_LOWER_H
 #define TCI_KERNEL_LOWER_H
 

@@ -1,4 +1,4 @@
-/* kernel/simplify.h - canonicalization of a freshly lowered kernel: axes, operands, dead code. */
+/* kernel/simplify.h - declares kernel canonicalization: axes, operands, dead code. */
 #ifndef TCI_KERNEL_SIMPLIFY_H
 #define TCI_KERNEL_SIMPLIFY_H
 

@@ -1,10 +1,10 @@
-/* kernel/value_range.c - value-range analysis of a kernel's instructions, for guards and
+/* kernel/value_range.c - analyses the value ranges of a kernel's instructions, for guards and
  * narrowing.
  *
- * In: a kernel being made. Out: whether an index needs a check; which sign a float has. The one
- * idea: operands come before what is made of them, so one walk gives each integer a range; where a
- * sum may leave its dtype, or nothing is known, that is all that the dtype holds. A float has signs
- * that follow from those of a few operands before it. */
+ * In: a kernel being made. Out: whether an index needs a check; the possible signs of a float.
+ * Design: operands precede their users, so one walk gives each integer a range; if a sum may
+ * overflow its dtype, or nothing is known, the range is that of the dtype. The signs of a float
+ * follow from those of a few operands before it. */
 #include "value_range.h"
 
 typedef struct tci_range {

@@ -1,4 +1,5 @@
-/* onnx/onnx.h - models of other frameworks: ONNX files in and out. The public half of tc_onnx.h. */
+/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
+ * tc_onnx.h. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 

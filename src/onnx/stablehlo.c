@@ -1,12 +1,12 @@
-/* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
+/* onnx/stablehlo.c - tc_export_stablehlo: writes a graph as the text of a StableHLO module.
  *
- * In: tensors, as tc_compile_fn takes them, and what symbolic sizes are. Out: the text of a module
- * with one function, @main, as XLA's PJRT plugins compile it.
+ * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
+ * module with one function, @main, as XLA's PJRT plugins compile it.
  *
- * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
- * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
- * meaning; composites as their expansion, which XLA's own passes fuse. */
+ * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
+ * casts and random bits become the scalar operations of their kernel form (stablehlo_scalar.c);
+ * movement, reductions, contractions, sorts and repetitions the StableHLO op of the same meaning;
+ * composites their expansion, which XLA's own passes fuse. */
 #include "stablehlo.h"
 #include "../graph/contraction.h"
 
@@ -436,7 +436,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
-#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CONV_TRANSPOSE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */
 static const char *tci_hlo_way_of(int op)

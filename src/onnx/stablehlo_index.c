@@ -1,9 +1,8 @@
-/* onnx/stablehlo_index.c - gathers, scatters, sorts and running reductions as StableHLO.
+/* onnx/stablehlo_index.c - exports gathers, scatters, sorts and running reductions as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
- * log2(n) shifted copies that are joined (Hillis and Steele, "Data parallel algorithms", 1986).
- *
- * An index that is EXPANDed along an axis names whole slices there, as rows of an embedding. */
+ * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
+ * An index that is EXPANDed along an axis selects whole slices there, like rows of an embedding. */
 #include "stablehlo.h"
 
 /* How the axes of an index tensor are read. */

@@ -1,15 +1,16 @@
-/* ops/math_helpers.c - the scalar helpers of the math library: slow paths of recipes.
+/* ops/math_helpers.c - scalar helper functions of the math library: slow paths of the expansions.
  *
- * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
- * the interpreter and generated code run the same operations in the same order.
- * The one idea: TCI_HELPER compiles its argument and keeps it as a string. A text therefore holds
- * no comment, no #, no libm call, and every fused multiply-add is spelled TC_FMA_F64; contraction
- * is off wherever it is compiled, so the bits agree. What a helper does is said in the comment
- * above it.
- * Words used below: "hi + lo" is an unevaluated sum of two doubles; the "magic" number 1.5 * 2^52
- * added and taken away rounds to the nearest integer. Coefficients are minimax fits (Remez, in 50
- * digits, then rounded to double); the largest relative error of each is named.
- * Invariant: one static function a text, and texts stay below 4096 characters (the C11 minimum). */
+ * In: the arguments only. Out: tci_helper_get: the compiled function and its own C text, so the
+ * interpreter and generated code execute the same operations in the same order.
+ *
+ * Design: TCI_HELPER compiles its argument and keeps it as a string. A text therefore has no
+ * comment, no #, no libm call, and every fused multiply-add is written as TC_FMA_F64; contraction
+ * is off wherever it is compiled, so the bits agree. The comment above a helper describes it.
+ *
+ * Terms: "hi + lo" is an unevaluated sum of two doubles; adding and subtracting the "magic" number
+ * 1.5 * 2^52 rounds to the nearest integer. Coefficients are minimax fits (Remez, in 50 digits,
+ * then rounded to double); the largest relative error of each is stated. Invariant: one static
+ * function per text, and texts stay below 4096 characters (the C11 minimum). */
 #include <math.h>
 
 #include "math.h"

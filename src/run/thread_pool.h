@@ -2,9 +2,9 @@
  *
  * Created at the first parallel run, joined when the last context and program are gone (or at
  * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run
- * that finds the workers busy does its tasks alone. The threads of an OpenMP runtime that the
- * process has are used instead (run/openmp_threads.h). The host's own parallel_for (tc_options)
- * replaces both. */
+ * that finds the workers busy executes its tasks alone. The threads of an OpenMP runtime in the
+ * process are used instead if there is one (run/openmp_threads.h). The host's own parallel_for
+ * (tc_options) replaces both. */
 #ifndef TCI_RUN_THREAD_POOL_H
 #define TCI_RUN_THREAD_POOL_H
 
