@@ -191,8 +191,8 @@ static double net_far(const net *n, int i, const float *got, const float *want, 
 }
 
 /* How far the worst output is, after a check that all are within the bound: of each its difference
- * over its largest element, or over a hundredth of the largest of all, which is where gradients that
- * are 0 but for rounding stand. */
+ * over its largest element, or over a hundredth of the largest of all outputs, which bounds
+ * gradients that are 0 except for rounding. */
 static double net_check(const net *n, const char *by, float *const *got, float *const *want,
                         bool train)
 {

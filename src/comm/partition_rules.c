@@ -14,7 +14,7 @@
 #include "../ops/composite.h"
 #include "partition.h"
 
-/* What a rule finds. */
+/* Result of a rule. */
 typedef struct tci_part_plan {
     int8_t *out;
     int8_t **in;       /* of each operand */

@@ -1,16 +1,15 @@
-/* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
- * columns of patches.
+/* grad/transpose.c - ops that are transposes of other ops: transposed convolution, and col2im.
  *
- * In: what the other op would give. Out: what its gradient takes from that.
- * The one idea: a WINDOW, or a contraction over one, is linear, so its rule in rules.c needs the
- * shape of its operand and none of its values: zeros stand for them, and no kernel ever reads
- * them. */
+ * In: the shape that the other op takes. Out: the gradient of that op with respect to its operand.
+ *
+ * WINDOW and contractions over it are linear, so their rules in rules.c read only the shape of the
+ * operand. Zeros stand for its values, and no kernel reads them. */
 #include "../ops/window.h"
 #include "grad.h"
 
 #include <string.h>
 
-/* What operand 0 of `n` takes from `grad`; NULL: the graph tells why. */
+/* The gradient of operand 0 of `n` for `grad`; NULL: the graph has the error. */
 static tci_node *tci_transpose_of(tci_graph *g, tci_node *n, tci_node *grad,
                                   tci_node *(*rule)(const tci_vjp *v))
 {
@@ -181,7 +180,7 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
 
 /* ---- x with other elements in a slice ---- */
 
-/* What a slice takes its elements from: `true` where it does, and elsewhere the elements of src. */
+/* Elements that a slice reads: `true` there, and elsewhere the elements of src. */
 static tci_node *tci_transpose_put(tci_graph *g, tci_node *x, tci_node *slice, tci_node *src)
 {
     tci_node *yes = tci_graph_const(g, TC_BOOL, (tci_value){.i = 1});

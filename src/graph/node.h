@@ -98,7 +98,8 @@
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
 typedef struct tci_param tci_param;   /* run/param.c */
-/* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
+/* Owner of borrowed memory: its deleter is called, on any thread, when the last reference is gone.
+ */
 typedef struct tci_owner {
     void (*release)(struct tci_owner *owner);
 } tci_owner;
@@ -144,7 +145,7 @@ typedef struct tci_node {
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
 
-/* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
+/* True for a permanent value: a leaf with memory, or evaluated and independent of parameters. */
 TCI_INLINE bool tci_node_is_value(const tci_node *n)
 {
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
@@ -197,7 +198,7 @@ typedef struct tci_graph {
     char message[512];
 } tci_graph;
 
-/* What new nodes are stamped with. */
+/* Source location and region that new nodes get. */
 typedef struct tci_stamp {
     tc_site site;
     const char *call;

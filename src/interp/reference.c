@@ -1,10 +1,10 @@
-/* interp/reference.c - reference evaluator (test oracle): evaluates a graph node by node, without
- * fusion.
+/* interp/reference.c - evaluates a graph node by node, without fusion: the reference evaluator
+ * (test oracle).
  *
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
- * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
- * output and says which input element it comes from. No fusion, no index algebra, no sharing with
- * the kernel path but the scalar prims and the dtype conversions.
+ * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
+ * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
+ * with the kernel path except the scalar prims and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
  * Composites are direct formulas in double in both modes, as their promise is an error bound and
@@ -121,7 +121,7 @@ typedef struct tci_ref_scalar {
     bool wide;
 } tci_ref_scalar;
 
-/* What libm has not, or not for threads. */
+/* Functions that libm lacks, or has only without thread safety. */
 static double tci_ref_own(tci_prim p, double a)
 {
     const tci_value args[3] = {tci_ref_float(a)};
@@ -344,7 +344,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* ---- movement: which input element does an output element come from? ---- */
+/* ---- layout ops: which input element does an output element come from? ---- */
 
 /* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
 static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int64_t *to)
@@ -1051,7 +1051,8 @@ static tci_value **tci_ref_slot(tci_ref *r, const tci_node *n)
     return tci_table_at(&r->values, n);
 }
 
-/* What a BOUND node is given has no value outside of a step; so has nothing that needs it. */
+/* False for BOUND nodes and all nodes that depend on one, since they have no value outside of a
+ * step. */
 static bool tci_ref_has_value(tci_ref *r, const tci_node *n)
 {
     bool has = n->op != TCI_OP_BOUND || *tci_ref_slot(r, n);
@@ -1076,7 +1077,7 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
     }
 }
 
-/* Where the elements of a REPEAT's results lie: one after the other. */
+/* The elements of a REPEAT's results, consecutive in memory. */
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
     int64_t at = 0, length = tci_dim_known(p->length);

@@ -20,7 +20,7 @@ static bool tci_ox_windows_fit(const tci_ox_sliding *w)
     return fit;
 }
 
-/* What Conv and pools would find behind the last window, and drop, may be cut. */
+/* Elements after the last window, which Conv and pools ignore, may be cut. */
 static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);

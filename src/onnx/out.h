@@ -1,4 +1,4 @@
-/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+/* onnx/out.h - state of an ONNX export, shared by its source files. */
 #ifndef TCI_ONNX_OUT_H
 #define TCI_ONNX_OUT_H
 

@@ -1,5 +1,5 @@
-/* ops/composite.h - short ways to make the nodes that composites are made of. As builders: NULL in,
- * NULL out. */
+/* ops/composite.h - short forms of the node constructors for composites. A NULL operand gives NULL.
+ */
 #ifndef TCI_OPS_COMPOSITE_H
 #define TCI_OPS_COMPOSITE_H
 

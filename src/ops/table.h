@@ -592,9 +592,9 @@
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
-/* What a value does to the element that it is stored to, or to the running value of a SCAN: SET
- * replaces it; a row combines the two, the element first. X(ID, its word in a kernel's text, the
- * reduction of many that it is, the elementwise op of two) */
+/* How a stored value combines with the stored element, or with the running value of a SCAN: SET
+ * replaces it; a row combines the two, the element first. X(ID, word in a kernel's text, the
+ * corresponding reduction, the corresponding elementwise op) */
 #define TCI_COMBINE_MODES(X)                                                                       \
     X(ADD, "+=", SUM, ADD)                                                                         \
     X(MIN, "min=", MIN, MINIMUM)                                                                   \
@@ -654,14 +654,14 @@ typedef enum tci_op {
 #undef TCI_ROW
 } tci_op;
 
-/* What a reduction of a kernel does: a combine row. */
+/* Reduction of a kernel: a combine row. */
 typedef enum tci_red_op {
 #define TCI_ROW(id, ...) TCI_RED_##id,
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 } tci_red_op;
 
-/* What a call builds. */
+/* Kind of a built call. */
 typedef enum tci_built {
 #define TCI_ROW(id, ...) TCI_BUILT_##id,
     TCI_BUILT_OPS(TCI_ROW)
