@@ -6,6 +6,12 @@
 #include "api/manual.h"
 #include "api/types.h"
 #include "api/context.h"
+#include "api/ops_elementwise.h"
+#include "api/ops_reduce.h"
+#include "api/ops_shape.h"
+#include "api/ops_linalg.h"
+#include "api/ops_nn.h"
+#include "api/ops_training.h"
 #include "api/ops.h"
 #include "api/operators.h"
 #ifndef TC_NO_NAMES

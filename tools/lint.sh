@@ -94,7 +94,15 @@ in_circles=$?
 tail -n 1 "$work/drawn"
 [ "$in_circles" = 0 ] || cat "$work/drawn" >>"$found"
 
-# 6. the layout of .clang-format, whose options are those of version 19
+# 6. lines that decode the words of a CONTRACT, instead of asking graph/contraction.h: its constructor,
+#    its verifier, the judge, and those that only pass labels on
+DECODED=8
+grep -rnE 'tci_contract_labels\(|attr \+ 3\>' src --include='*.[ch]' |
+    grep -vE '^src/(loop|kernel)/|^src/graph/contraction' >"$work/decoded"
+[ "$(wc -l <"$work/decoded")" -le $DECODED ] ||
+    sed "s/:[^:]*$/: decodes a CONTRACT; ask graph\/contraction.h ($DECODED lines are allowed)/" "$work/decoded" >>"$found"
+
+# 7. the layout of .clang-format, whose options are those of version 19
 layout=
 for program in "${CLANG_FORMAT:-clang-format-19}" clang-format build/venv/bin/clang-format; do
     case "$layout$("$program" --version 2>/dev/null)" in *' 19.'*) layout=$program ;; esac

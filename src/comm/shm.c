@@ -580,8 +580,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-/* Executes the first job, or one of the sends and receives at the front, and drops it; the lock is
- * held but for the time that it takes, in which nobody else takes jobs away. */
+/* Executes the first job, or one of the sends and receives at the front, and drops it. The lock is
+ * held except during the execution, in which no other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];

@@ -204,6 +204,8 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
                                    bool sinks);
 /* x by an op whose operands and value are behind barriers. */
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
+/* Running log(sum(exp(x))) along the axis. */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
@@ -303,9 +305,7 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
 
-/* ---- ops/order_statistics.c: running log(sum(exp(x))); values, or the places where they stand
- * ---- */
-TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
+/* ---- ops/order_statistics.c: values, or their indices ---- */
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
 TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);

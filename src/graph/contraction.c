@@ -75,17 +75,62 @@ TCI_FN tci_node *tci_contract_of(tci_graph *g, const tci_node *n, tc_dtype t, tc
     return tci_graph_node(g, TCI_OP_CONTRACT, t, n->rank, n->shape, 2, in, n->n_attr, n->attr);
 }
 
+TCI_FN tci_contract_form tci_contract_form_of(const tci_node *n)
+{
+    tci_contract_form f = {.in = {n->in[0], n->in[1]}};
+    for (int which = 0; which < 3; which++) {
+        f.labels[which] = tci_contract_labels(n, which);
+        f.rank[which] = (int)n->attr[which];
+    }
+    return f;
+}
+
+TCI_FN void tci_contract_turn(tci_scratch *s, tci_contract_form *f, int which, const int64_t *order)
+{
+    int64_t *labels = TCI_NEW_ARRAY(s, int64_t, f->rank[which] + 1);
+    for (int i = 0; i < f->rank[which]; i++) {
+        labels[i] = f->labels[which][order[i]];
+    }
+    f->labels[which] = labels;
+}
+
+TCI_FN void tci_contract_lead(tci_scratch *s, tci_contract_form *f, int which, int64_t label)
+{
+    int64_t *labels = TCI_NEW_ARRAY(s, int64_t, f->rank[which] + 1);
+    labels[0] = label;
+    for (int i = 0; i < f->rank[which]; i++) {
+        labels[i + 1] = f->labels[which][i];
+    }
+    f->labels[which] = labels;
+    f->rank[which]++;
+}
+
+TCI_FN tci_node *tci_contract_make(tci_scratch *s, tci_graph *g, const tci_contract_form *f,
+                                   tc_dtype t, const tci_dim *shape)
+{
+    int n = 3;
+    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 3 + f->rank[0] + f->rank[1] + f->rank[2]);
+    for (int which = 0; which < 3; which++) {
+        attr[which] = f->rank[which];
+        for (int i = 0; i < f->rank[which]; i++) {
+            attr[n++] = f->labels[which][i];
+        }
+    }
+    return tci_graph_node(g, TCI_OP_CONTRACT, t, f->rank[2], shape, 2, f->in, n, attr);
+}
+
 TCI_FN tci_node *tci_contract_in_order(tci_scratch *s, tci_graph *g, const tci_node *n,
                                        tci_node *const *in, const int64_t *order)
 {
-    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_contract_form f = tci_contract_form_of(n);
+    f.in[0] = in[0];
+    f.in[1] = in[1];
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
     for (int i = 0; i < n->rank; i++) {
-        attr[n->n_attr - n->rank + i] = tci_contract_labels(n, 2)[order[i]];
         shape[i] = n->shape[order[i]];
     }
-    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, shape, 2, in, n->n_attr,
-                          attr);
+    tci_contract_turn(s, &f, 2, order);
+    return tci_contract_make(s, g, &f, (tc_dtype)n->dtype, shape);
 }
 
 /* ---- the descriptor ---- */

@@ -47,6 +47,19 @@ static inline bool tci_contract_sums(const tci_node *n, int64_t label)
     return !tci_contract_has(n, 2, label);
 }
 
+/* The axis of `to` (an operand, or 2: the result) that is axis `axis` of `from`; -1: `to` lacks
+ * it. */
+static inline int tci_contract_place(const tci_node *n, int from, int axis, int to)
+{
+    return tci_contract_axis(n, to, tci_contract_labels(n, from)[axis]);
+}
+
+/* True if that axis of operand `which` is summed. */
+static inline bool tci_contract_sums_axis(const tci_node *n, int which, int axis)
+{
+    return tci_contract_place(n, which, axis, 2) < 0;
+}
+
 /* A label that no axis has. */
 TCI_FN int64_t tci_contract_fresh(const tci_node *n);
 /* The CONTRACT of dtype t with those operands, which have the axes of n's operands in the same
@@ -55,6 +68,23 @@ TCI_FN tci_node *tci_contract_of(tci_graph *g, const tci_node *n, tc_dtype t, tc
 /* n with the axes of its result in that order: axis i is axis order[i] of n. */
 TCI_FN tci_node *tci_contract_in_order(tci_scratch *s, tci_graph *g, const tci_node *n,
                                        tci_node *const *in, const int64_t *order);
+
+/* A CONTRACT to be made: its operands, and the labels of their axes and of the result's. */
+typedef struct tci_contract_form {
+    tci_node *in[2];
+    const int64_t *labels[3];
+    int rank[3];
+} tci_contract_form;
+
+TCI_FN tci_contract_form tci_contract_form_of(const tci_node *n);
+/* The labels of operand or result `which` in that order: label i is what label order[i] was. */
+TCI_FN void tci_contract_turn(tci_scratch *s, tci_contract_form *f, int which,
+                              const int64_t *order);
+/* Another axis in front of those of `which`. */
+TCI_FN void tci_contract_lead(tci_scratch *s, tci_contract_form *f, int which, int64_t label);
+/* The node, of that dtype and shape. */
+TCI_FN tci_node *tci_contract_make(tci_scratch *s, tci_graph *g, const tci_contract_form *f,
+                                   tc_dtype t, const tci_dim *shape);
 
 /* ---- values below movement ---- */
 

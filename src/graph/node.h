@@ -145,7 +145,7 @@ typedef struct tci_node {
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
 
-/* True if the value is permanent: a leaf with memory, or evaluated and independent of parameters. */
+/* True for a permanent value: a leaf with memory, or evaluated and independent of parameters. */
 TCI_INLINE bool tci_node_is_value(const tci_node *n)
 {
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);

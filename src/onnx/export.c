@@ -274,11 +274,12 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
 static bool tci_ox_is_matmul(const tci_node *n)
 {
     int r = n->rank;
-    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *y = b + n->attr[1];
-    bool is = r >= 2 && n->attr[0] == r && n->attr[1] == r && a[r - 1] == b[r - 2] &&
-              a[r - 2] == y[r - 2] && b[r - 1] == y[r - 1] && a[r - 2] != b[r - 1];
+    bool is = r >= 2 && n->in[0]->rank == r && n->in[1]->rank == r &&
+              tci_contract_place(n, 0, r - 1, 1) == r - 2 &&
+              tci_contract_place(n, 2, r - 2, 0) == r - 2 &&
+              tci_contract_place(n, 2, r - 1, 1) == r - 1;
     for (int i = 0; i < r - 2 && is; i++) {
-        is = a[i] == y[i] && b[i] == y[i];
+        is = tci_contract_place(n, 2, i, 0) == i && tci_contract_place(n, 2, i, 1) == i;
     }
     return is;
 }

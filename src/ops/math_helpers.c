@@ -395,41 +395,25 @@ TCI_HELPER(
         return base2 ? y * 0x1.71547652b82fep+0 : y;
     })
 
-TCI_HELPER(
-    log1pexp_hi_f32,
-    static float tc_h_log1pexp_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, 0); })
-
-TCI_HELPER(
-    log1pexp_lo_f32, static float tc_h_log1pexp_lo_f32(float d) {
-        double y = tc_h_log1pexp_f32(d, 0);
-        return (float)(y - (double)(float)y);
-    })
-
-TCI_HELPER(
-    log1pexp_hi_f64,
-    static double tc_h_log1pexp_hi_f64(double d) { return tc_h_log1pexp(d, 0, 0); })
-
-TCI_HELPER(
-    log1pexp_lo_f64,
-    static double tc_h_log1pexp_lo_f64(double d) { return tc_h_log1pexp(d, 0, 1); })
-
-TCI_HELPER(
-    log1pexp2_hi_f32,
-    static float tc_h_log1pexp2_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, 1); })
-
-TCI_HELPER(
-    log1pexp2_lo_f32, static float tc_h_log1pexp2_lo_f32(float d) {
-        double y = tc_h_log1pexp_f32(d, 1);
-        return (float)(y - (double)(float)y);
-    })
-
-TCI_HELPER(
-    log1pexp2_hi_f64,
-    static double tc_h_log1pexp2_hi_f64(double d) { return tc_h_log1pexp(d, 1, 0); })
-
-TCI_HELPER(
-    log1pexp2_lo_f64,
-    static double tc_h_log1pexp2_lo_f64(double d) { return tc_h_log1pexp(d, 1, 1); })
+/* log(1 + exp(d)), by base 2 where `base2`, as the sum of two numbers of the dtype. */
+#define TCI_LOG1PEXP_HELPERS(name, base2)                                                          \
+    TCI_HELPER(                                                                                    \
+        name##_hi_f32,                                                                             \
+        static float tc_h_##name##_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, base2); }) \
+    TCI_HELPER(                                                                                    \
+        name##_lo_f32, static float tc_h_##name##_lo_f32(float d) {                                \
+            double y = tc_h_log1pexp_f32(d, base2);                                                \
+            return (float)(y - (double)(float)y);                                                  \
+        })                                                                                         \
+    TCI_HELPER(                                                                                    \
+        name##_hi_f64,                                                                             \
+        static double tc_h_##name##_hi_f64(double d) { return tc_h_log1pexp(d, base2, 0); })       \
+    TCI_HELPER(                                                                                    \
+        name##_lo_f64,                                                                             \
+        static double tc_h_##name##_lo_f64(double d) { return tc_h_log1pexp(d, base2, 1); })
+TCI_LOG1PEXP_HELPERS(log1pexp, 0)
+TCI_LOG1PEXP_HELPERS(log1pexp2, 1)
+#undef TCI_LOG1PEXP_HELPERS
 
 TCI_QUICK_END
 /* clang-format on */

@@ -8,34 +8,6 @@
 
 enum { TCI_SETS_SORTED = 64 }; /* elements of an axis that is sorted for one of them, at most */
 
-/* ---- running values ---- */
-
-/* Each step takes in what stands 1, 2, 4, ... elements before, as far as that is made. Elements
- * with nothing so far before them stay, and -0 becomes 0 as in a sum. */
-TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis)
-{
-    int at;
-    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
-        return NULL;
-    }
-    tc_dtype t = tci_dtype_real(g->promotion, (tc_dtype)x->dtype);
-    if (!x->rank) {
-        return tci_build_cast(g, x, t);
-    }
-    const tci_dim n = x->shape[at];
-    tci_node *r = tci_build_cast(g, tci_build_cast(g, x, t), (tc_dtype)tci_dtype_get(t)->compute);
-    for (int64_t h = 1; r && h < tci_dim_most(n); h *= 2) {
-        tci_node *none = tci_composite_lowest(g, (tc_dtype)r->dtype);
-        tci_node *before = tci_build_pad(g, r, at, h, -h, none);
-        tci_node *zero = tci_composite_number(g, (tc_dtype)r->dtype, 0);
-        tci_node *some = tci_composite_binary(g, TCI_OP_GE, tci_composite_ramp(g, n, x->rank, at),
-                                              tci_composite_whole(g, h));
-        r = tci_build_where(g, some, tci_composite_binary(g, TCI_OP_LOGADDEXP, before, r),
-                            tci_composite_binary(g, TCI_OP_ADD, r, zero));
-    }
-    return tci_build_cast(g, r, t);
-}
-
 /* ---- the k-th in order ---- */
 
 /* x at one place along an axis, [..., 1, ...], or without the axis. */

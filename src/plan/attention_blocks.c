@@ -82,8 +82,7 @@ static int tci_attn_blocks_axis(const tci_scores_set *set, int kernel)
         for (int i = 0; i < set->n_pairs && fits; i++) {
             const tci_node *n = set->pairs[i];
             if (n->op == TCI_OP_CONTRACT) {
-                int64_t label = tci_contract_labels(n, 2)[a];
-                fits = !tci_contract_has(n, 0, label) || !tci_contract_has(n, 1, label);
+                fits = tci_contract_place(n, 2, a, 0) < 0 || tci_contract_place(n, 2, a, 1) < 0;
             }
         }
         bool longer = longest < 0 ||
@@ -293,7 +292,7 @@ static int tci_attn_blocks_in(const tci_node *n, int which, int axis)
         return -1;
     }
     if (n->op == TCI_OP_CONTRACT) {
-        return tci_contract_axis(n, which, tci_contract_labels(n, 2)[axis]);
+        return tci_contract_place(n, 2, axis, which);
     }
     if (tci_op_is_reduce(n->op)) {
         for (int i = 0; i < n->n_attr; i++) {
@@ -428,7 +427,7 @@ static int tci_attn_blocks_out(const tci_attn_blocks_loop *l, const tci_scores_e
     const tci_node *n = end->node, *pair = l->set->pairs[end->pair];
     int axis = l->axis;
     if (!end->folds) {
-        return tci_contract_axis(n, 2, tci_contract_labels(n, n->in[1] == pair)[axis]);
+        return tci_contract_place(n, n->in[1] == pair, axis, 2);
     }
     for (int i = n->n_attr - 1; i >= 0; i--) {
         axis -= n->attr[i] < l->axis;
@@ -563,7 +562,8 @@ static int tci_attn_blocks_choose(tci_attn_blocks *b, const tci_plan *p)
 
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs)
 {
-    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
+    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool)),
+                               tci_table_in(a->s, sizeof(bool))};
     tci_attn_blocks b = {.a = a, .p = {.a = a, .refused = &none, .bands = true}};
     if (a->machine.apart) {
         return false;

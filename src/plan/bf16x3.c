@@ -62,7 +62,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the movement on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -90,24 +90,6 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The labels of both factors with a new one in front of each. */
-static int64_t *tci_bf16x3_labels(const tci_bf16x3 *h)
-{
-    const tci_node *n = h->n;
-    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
-    int to = 3;
-    for (int which = 0; which < 3; which++) {
-        attr[which] = n->attr[which] + (which < 2);
-        if (which < 2) {
-            attr[to++] = tci_contract_fresh(n);
-        }
-        for (int i = 0; i < n->attr[which]; i++) {
-            attr[to++] = tci_contract_labels(n, which)[i];
-        }
-    }
-    return attr;
-}
-
 /* The contraction of halves, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
@@ -118,13 +100,13 @@ static bool tci_bf16x3_fits(tci_offer *o)
         !tci_bf16x3_pay(&h, o->c)) {
         return false;
     }
-    tci_node *in[2];
+    tci_contract_form f = tci_contract_form_of(h.n);
     for (int k = 0; k < 2; k++) {
-        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
+        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k), *x = h.n->in[k];
+        f.in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, x, h.source[k], stack), TC_F32);
+        tci_contract_lead(o->a->s, &f, k, tci_contract_fresh(h.n));
     }
-    tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
-                                    h.n->n_attr + 2, tci_bf16x3_labels(&h));
+    tci_node *made = tci_contract_make(o->a->s, h.g, &f, TC_F32, h.n->shape);
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
     *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;

@@ -12,7 +12,7 @@
 #ifndef TCI_PLAN_CONTRACTION_ROUTE_H
 #define TCI_PLAN_CONTRACTION_ROUTE_H
 
-#include "relayout.h"
+#include "rfactor.h"
 
 /* Association classes of contractions, the preferred ones first. On a processor a result depends on
  * nothing else. */

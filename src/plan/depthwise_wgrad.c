@@ -21,10 +21,9 @@ enum {
 typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
-    int image;                   /* which operand has the windows */
-    const int64_t *labels, *out; /* of the windows, and of the result */
-    int rank;                    /* of the windows, */
-    int first;                   /* of which the elements are the last axes, from here on */
+    int image; /* which operand has the windows */
+    int rank;  /* of the windows, */
+    int first; /* of which the elements are the last axes, from here on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -36,11 +35,10 @@ typedef struct tci_dwgrad {
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
-    const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
     int channels = 0, taken = 0;
     for (int i = 0; i < p->rank; i++) {
-        bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
-        bool there = tci_build_label(others, g->rank, p->labels[i]) >= 0, one = x->shape[i] == 1;
+        bool kept = !tci_contract_sums_axis(p->n, p->image, i), one = x->shape[i] == 1;
+        bool there = tci_contract_place(p->n, p->image, i, 1 - p->image) >= 0;
         if (i >= p->first ? !kept || there : !one && !there) {
             return false;
         }
@@ -49,7 +47,8 @@ static bool tci_dwgrad_fits(tci_dwgrad *p)
         channels += channel;
     }
     for (int i = 0; i < g->rank; i++) {
-        taken += g->shape[i] != 1 && tci_build_label(p->labels, p->first, others[i]) < 0;
+        int at = tci_contract_place(p->n, 1 - p->image, i, p->image);
+        taken += g->shape[i] != 1 && (at < 0 || at >= p->first);
     }
     return channels == 1 && taken == 0 &&
            tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
@@ -68,8 +67,6 @@ static bool tci_dwgrad_look(tci_dwgrad *p)
     if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_DWGRAD_AXES) {
         return false;
     }
-    p->labels = tci_contract_labels(n, p->image);
-    p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
     return tci_dwgrad_fits(p);
@@ -79,7 +76,7 @@ static bool tci_dwgrad_look(tci_dwgrad *p)
 static int tci_dwgrad_axis(const tci_dwgrad *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
-    int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
+    int at = tci_contract_place(p->n, p->image, p->channel, which);
     *image = tci_plan_image(p->a, x);
     return *image ? tci_plan_image_axis(x, *image, at) : -1;
 }
@@ -147,35 +144,12 @@ static void tci_dwgrad_cut(tci_dwgrad *p)
     }
 }
 
-/* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
- * `labels` follow, those of the parts from `fresh` on. */
-static tci_node *tci_dwgrad_operand(const tci_dwgrad *p, int which, int64_t fresh, int64_t *labels,
-                                    int *rank)
-{
-    tci_node *x = p->n->in[which];
-    const int64_t *from = tci_contract_labels(p->n, which);
-    tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
-    *rank = 0;
-    for (int i = 0; i < x->rank; i++) {
-        int at = tci_build_label(p->labels, p->first, from[i]);
-        int64_t size = tci_dim_known(x->shape[i]), places = at < 0 ? size : p->places[at];
-        if (places < size) {
-            labels[*rank] = fresh + at;
-            shape[(*rank)++] = size / places;
-        }
-        labels[*rank] = from[i];
-        shape[(*rank)++] = TCI_MIN(places, size);
-    }
-    x = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, *rank, shape, 1, &x, 0, NULL);
-    return tci_build_cast(p->a->g, x, TC_F32);
-}
-
 /* The axes of n with the channels behind the others: order[i] is the i-th of them. */
 static void tci_dwgrad_order(const tci_dwgrad *p, int64_t *order)
 {
     int rank = p->n->rank, at = 0;
     for (int i = 0; i < rank; i++) {
-        bool channel = p->out[i] == p->labels[p->channel];
+        bool channel = tci_contract_place(p->n, 2, i, p->image) == p->channel;
         order[channel ? rank - 1 : at++] = i;
     }
 }
@@ -201,41 +175,31 @@ static tci_node *tci_dwgrad_build(const tci_offer *o)
     tci_node *n = o->n;
     tci_dwgrad p = *(const tci_dwgrad *)o->found;
     tci_dwgrad_cut(&p);
-    int64_t fresh = tci_contract_fresh(n), axes[TCI_DWGRAD_AXES];
-    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t fresh = tci_contract_fresh(n);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
-    tci_node *in[2];
-    int at = 3, n_parts = 0, rank;
-    for (int i = 0; i < 2; i++) {
-        in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
-        attr[i] = rank;
-        at += rank;
-    }
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
+    tci_rfactor_label cuts[TCI_DWGRAD_AXES];
+    tci_contract_form f = tci_contract_form_of(n);
+    int n_cuts = 0;
     for (int i = 0; i < p.first; i++) {
-        int64_t size = tci_dim_known(n->in[p.image]->shape[i]);
-        if (p.places[i] < size) {
-            axes[n_parts] = n_parts;
-            shape[n_parts++] = size / p.places[i];
-            attr[at++] = fresh + i;
+        int64_t size = tci_dim_known(n->in[p.image]->shape[i]), places = p.places[i];
+        if (places < size) {
+            cuts[n_cuts++] = (tci_rfactor_label){f.labels[p.image][i], fresh + i, 0, size / places,
+                                                 places};
         }
     }
     tci_dwgrad_order(&p, order);
     for (int i = 0; i < n->rank; i++) {
-        shape[n_parts + i] = n->shape[order[i]];
-        attr[at++] = p.out[order[i]];
+        shape[i] = n->shape[order[i]];
         back[order[i]] = i;
     }
-    attr[2] = n_parts + n->rank;
-    tci_node *sum = tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n_parts + n->rank, shape, 2, in,
-                                   at, attr);
-    if (n_parts > 0) {
-        sum = tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, shape + n_parts, 1, &sum, n_parts,
-                             axes);
-        tci_node *cut = tci_plan_split(a, sum);
-        sum = cut ? cut : sum;
-    }
+    tci_contract_turn(a->s, &f, 2, order);
+    f.in[0] = tci_build_cast(a->g, n->in[0], TC_F32);
+    f.in[1] = tci_build_cast(a->g, n->in[1], TC_F32);
+    tci_node *sum = tci_rfactor_contract(a, &f, TC_F32, shape, cuts, n_cuts);
+    tci_node *cut = n_cuts > 0 ? tci_plan_split(a, sum) : NULL;
+    sum = cut ? cut : sum;
     return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
 }
 

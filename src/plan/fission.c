@@ -181,7 +181,7 @@ static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* Edges at movement in the group: its operands and its results. */
+/* Edges at layout ops in the group: its operands and its results. */
 static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];

@@ -26,23 +26,25 @@
  * The axes of a read name an axis of the reader's domain for each axis of the value read; the
  * reader's outer_of follows from them and from that value's outer_of.
  *
- * Invariants (plan/verify.c): - every root is in one group; a group has at most
- * TCI_GROUP_MAX_ROOTS of them, in topological
+ * Invariants (plan/verify.c):
+ *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- * - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
+ *  - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
  *    orders before it, and `order` runs those first
- * - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
+ *  - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
  *    roots alone; values read by another group, and results of a SCAN, have buffers
- * - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
+ *  - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
  *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
- * - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
+ *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
  *    memory and in another group
- * - the roots of a group are all computed once, or all in each run (plan/init_section.c) - a group
- * with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
+ *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)
+ *  - the kernel of a group with a CONTRACT has the order of a matrix unit if the CONTRACT by itself
+ *    has it (tci_plan_unit_of)
+ *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
  *    SCATTER, or a SCAN of linked parts, no other root
- * - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them -
- * the two sides of a refusal are roots of two groups */
+ *  - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them
+ *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -161,6 +163,7 @@ typedef struct tci_scores_kernel {
     tci_node *product;   /* a contraction of them, */
     const tci_node *set; /* the first pair of the graph before, */
     uint64_t summed;     /* and the axes of pairs that the kernel sums */
+    bool alone;          /* the kernel takes no other nodes, and its operands are in memory */
 } tci_scores_kernel;
 typedef struct tci_scores_kernels {
     tci_table of; /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
@@ -168,7 +171,7 @@ typedef struct tci_scores_kernels {
     int n, cap;
 } tci_scores_kernels;
 
-/* Reads along one axis of a value, through movement and elementwise ops. */
+/* Reads along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
     bool joined;  /* everything walks it and the axis before it as one */
@@ -255,6 +258,12 @@ TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
     return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
+/* True if kernel number `kernel` of pairs, 0: none, takes no other nodes. */
+static inline bool tci_group_is_alone(const tci_fusion *f, int kernel)
+{
+    return kernel > 0 && f->pairs->items[kernel - 1].alone;
+}
+
 /* True if the node has its own memory under every plan. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
@@ -319,10 +328,10 @@ TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
 /* plan/decompose.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
-/* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
- * are, and at all. */
+/* Sets of pairs, each by its first one, for whose kernels there was no form: with other nodes in
+ * them, with takers as they are, and at all. */
 typedef struct tci_scores_refused {
-    tci_table lines, whole;
+    tci_table alone, lines, whole;
 } tci_scores_refused;
 /* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
  * whole are left as they are. */
@@ -354,12 +363,6 @@ TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
  * the gradient of filters of one channel each; -1: n is none. */
 TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
                                      tci_node **image);
-/* plan/rfactor.c: what takes the place of reduction n; n as one of chunks, NULL: it stays
- * whole. */
-TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
-TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
-/* True if reduction n is cut in chunks. */
-TCI_FN bool tci_rfactor_cuts(const tci_algo *a, const tci_node *n);
 /* plan/broadcast_source.c: the value that x is, spread along axes and with its axes moved; at[i]:
  * which of its axes axis i of x is, -1: none of several elements. */
 TCI_FN const tci_node *tci_broadcast_source(tci_scratch *s, const tci_node *x, int *at);
@@ -376,9 +379,6 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
-/* plan/rfactor.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
- * below its double; 0: there is none. */
-TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
 /* On a GPU: are so many rows better cut than gone through line by line? */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
@@ -571,6 +571,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
  * decides. */
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
+/* True unless kernel k of group g gives its contraction another order than that. */
+TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k);
 /* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
  * lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,

@@ -10,7 +10,7 @@
  * such factors outside, all sums are over the same values, which are read once, and the gradients
  * to the scale and to the normalized values share a sum. A difference from a broadcast value, such
  * as x - mean, stays whole: its sum is small and would be lost between two large ones. */
-#include "group.h"
+#include "rfactor.h"
 
 enum { TCI_FACTORED_DEPTH = 8, TCI_FACTORED_MOST = 16 };
 

@@ -36,17 +36,16 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
 static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
                                  bool is_same)
 {
-    const int64_t *labels = tci_contract_labels(n, which), *out = tci_contract_labels(n, 2);
     int all = x->rank, rank = 0, n_axes = 0;
     int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
-    int64_t *left = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
+    int64_t *left = TCI_NEW_ARRAY(a->s, int64_t, all + 1); /* axes of x */
     tci_dim *kept = TCI_NEW_ARRAY(a->s, tci_dim, all + 1);
     tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + 1);
     for (int i = 0; i < all; i++) {
-        if (tci_contract_sums(n, labels[i])) {
+        if (tci_contract_sums_axis(n, which, i)) {
             axes[n_axes++] = i;
         } else {
-            left[rank] = labels[i];
+            left[rank] = i;
             kept[rank++] = x->shape[i];
         }
     }
@@ -55,7 +54,7 @@ static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, rank + 1);
     tci_dim *turned = TCI_NEW_ARRAY(a->s, tci_dim, rank + 1);
     for (int i = 0, at = 0; i < n->rank; i++) {
-        int axis = tci_build_label(left, rank, out[i]);
+        int axis = tci_build_label(left, rank, tci_contract_place(n, 2, i, which));
         shape[i] = axis < 0 ? 1 : kept[axis];
         if (axis >= 0) {
             turned[at] = kept[axis];
@@ -122,7 +121,7 @@ static tci_node *tci_int8_part(const tci_algo *a, const tci_node *n, int which, 
         return NULL;
     }
     for (int i = 0; i < x->rank; i++) {
-        bool summed = tci_contract_sums(n, tci_contract_labels(n, which)[i]);
+        bool summed = tci_contract_sums_axis(n, which, i);
         if (summed && !tci_int8_is_same(z, turned ? (int)turned->attr[i] : i)) {
             return NULL;
         }

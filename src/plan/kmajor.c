@@ -132,32 +132,28 @@ static double tci_kmajor_cost(const tci_offer *o)
 
 /* ---- the copies ---- */
 
-/* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
-static tci_node *tci_kmajor_operand(const tci_kmajor *m, int which, int64_t *labels)
+/* Operand `which` of f with that axis contiguous: as it is in memory, or a copy. */
+static void tci_kmajor_operand(const tci_kmajor *m, int which, tci_contract_form *f)
 {
     tci_node *x = m->in[which];
     if (m->lies[which]) {
         tci_algo_force(m->a, m->source[which]);
-        return m->n->in[which];
+        return;
     }
     int64_t *order = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
     tci_relayout_last(x, m->along->at[which], order);
-    for (int i = 0; i < x->rank; i++) {
-        labels[i] = m->c->in[which].labels[order[i]];
-    }
+    tci_contract_turn(m->a->s, f, which, order);
     x = tci_relayout_pitch(m->a, x, order, tci_matrix_align(x->dtype));
-    return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
+    f->in[which] = tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
 static tci_node *tci_kmajor_build(const tci_offer *o)
 {
     const tci_kmajor *m = o->found;
-    tci_node *n = o->n;
-    int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_node *in[2] = {tci_kmajor_operand(m, 0, attr + 3),
-                       tci_kmajor_operand(m, 1, attr + 3 + attr[0])};
-    return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
-                          n->n_attr, attr);
+    tci_contract_form f = tci_contract_form_of(o->n);
+    tci_kmajor_operand(m, 0, &f);
+    tci_kmajor_operand(m, 1, &f);
+    return tci_contract_make(o->a->s, o->a->g, &f, (tc_dtype)o->n->dtype, o->n->shape);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)

@@ -160,11 +160,10 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
         tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
         tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
         for (int a = 0; a < n->rank && source; a++) {
-            const int64_t label = tci_contract_labels(n, 2)[a];
-            const int at = tci_contract_axis(n, i, label);
+            const int at = tci_contract_place(n, 2, a, i);
             const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
-            if (axis >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
-                axis == tci_layout_lies(l, source)) {
+            if (axis >= 0 && tci_contract_place(n, 2, a, 1 - i) >= 0 &&
+                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_lies(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -210,22 +209,13 @@ static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t
     return tci_algo_permute(l->a, x, back);
 }
 
-/* Operand x in memory with the axis of that label last; its labels follow. */
-static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *labels,
-                                    int64_t label)
+/* Operand `which` of f in memory with that axis last. */
+static void tci_layout_operand(const tci_layout *l, tci_contract_form *f, int which, int axis)
 {
-    int axis = 0;
-    while (axis < x->rank - 1 && labels[axis] != label) {
-        axis++;
-    }
+    tci_node *x = f->in[which];
     const int64_t *perm = tci_layout_order(l, x->rank, axis, x->rank - 1);
-    const int64_t *old = tci_scratch_copy(l->s, labels, sizeof(int64_t) * (size_t)x->rank);
-    for (int i = 0; i < x->rank; i++) {
-        labels[i] = old[perm[i]];
-    }
-    x = tci_algo_permute(l->a, x, perm);
-    tci_algo_force(l->a, x);
-    return x;
+    tci_contract_turn(l->s, f, which, perm);
+    f->in[which] = tci_relayout(l->a, x, (tci_relayout_to){.order = perm, .is_turned = true});
 }
 
 /* True if sums over several axes are so short that threads compute them in vectors of filters
@@ -234,7 +224,7 @@ static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
     for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
-        bool summed = tci_contract_sums(n, tci_contract_labels(n, 0)[i]);
+        bool summed = tci_contract_sums_axis(n, 0, i);
         axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
         products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
@@ -246,17 +236,16 @@ static bool tci_layout_has_few(const tci_node *n)
 static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
 {
     tci_node *r = tci_contract_in_order(l->s, l->a->g, n, n->in, perm);
-    int64_t *attr = tci_scratch_copy(l->s, r->attr, sizeof(int64_t) * (size_t)r->n_attr);
-    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, last = r->attr[r->n_attr - 1];
-    tci_node *in[2] = {n->in[0], n->in[1]};
-    bool both = tci_contract_has(n, 0, last) && tci_contract_has(n, 1, last);
+    tci_contract_form f = tci_contract_form_of(r);
+    const int last[2] = {tci_contract_place(r, 2, r->rank - 1, 0),
+                         tci_contract_place(r, 2, r->rank - 1, 1)};
+    bool both = last[0] >= 0 && last[1] >= 0;
     for (int i = 0; i < 2 && (both || tci_layout_has_few(n)); i++) {
-        if (in[i]->op != TCI_OP_WINDOW && tci_contract_has(n, i, last)) {
-            in[i] = tci_layout_operand(l, in[i], labels[i], last);
+        if (f.in[i]->op != TCI_OP_WINDOW && last[i] >= 0) {
+            tci_layout_operand(l, &f, i, last[i]);
         }
     }
-    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, r->shape, 2, in,
-                          n->n_attr, attr);
+    return tci_contract_make(l->s, l->a->g, &f, (tc_dtype)n->dtype, r->shape);
 }
 
 /* n, made element by element, likewise. */
@@ -345,10 +334,9 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
         const tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
-        const int64_t *labels = tci_contract_labels(n, i);
-        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums(n, labels[x->rank - 1]);
+        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums_axis(n, i, x->rank - 1);
         tci_layout_want want = tci_layout_of(l, n->in[i]);
-        if (elements && want.set && tci_contract_has(n, 1 - i, labels[want.axis])) {
+        if (elements && want.set && tci_contract_place(n, i, want.axis, 1 - i) >= 0) {
             return !tci_layout_is_alone(l, n);
         }
     }

@@ -32,31 +32,29 @@ static double tci_route_reads(const tci_node *n, int which, bool blocks)
 {
     double times = 1;
     for (int i = 0; i < n->rank; i++) {
-        bool own = blocks ? i == n->rank - 1
-                          : tci_contract_has(n, which, tci_contract_labels(n, 2)[i]);
+        bool own = blocks ? i == n->rank - 1 : tci_contract_place(n, 2, i, which) >= 0;
         times *= own ? 1 : (double)tci_dim_hint(n->shape[i]);
     }
     return times;
 }
 
-/* Operand `which` with its vector axis (the last axis of the result) contiguous, as a stored
- * permutation; the labels follow. Unchanged where it is so, or is read too few times. */
-static tci_node *tci_route_operand_order(const tci_algo *a, const tci_node *n, int which,
-                                         int64_t *labels)
+/* Operand `which` of f, n's form, with its vector axis (the last axis of the result) contiguous, as
+ * a stored permutation. Unchanged where it is so, or is read too few times. */
+static void tci_route_operand_order(const tci_algo *a, const tci_node *n, int which,
+                                    tci_contract_form *f)
 {
     tci_node *x = n->in[which];
-    int at = n->rank > 0 ? tci_contract_axis(n, which, n->attr[n->n_attr - 1]) : -1;
+    int at = n->rank > 0 ? tci_contract_place(n, 2, n->rank - 1, which) : -1;
     if (at < 0 || at == tci_fastest_axis(x) || x->op == TCI_OP_WINDOW || x->op == TCI_OP_EXPAND ||
         n->shape[n->rank - 1] == 1 ||
         tci_route_reads(n, which, a->machine.block_threads > 0) < TCI_ROUTE_REUSE) {
-        return x;
+        return;
     }
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, x->rank);
     tci_relayout_last(x, at, order);
-    for (int i = 0; i < x->rank; i++) {
-        labels[i] = tci_contract_labels(n, which)[order[i]];
-    }
-    return tci_relayout(a, x, (tci_relayout_to){.order = order, .is_turned = true, .is_own = true});
+    tci_contract_turn(a->s, f, which, order);
+    f->in[which] = tci_relayout(
+        a, x, (tci_relayout_to){.order = order, .is_turned = true, .is_own = true});
 }
 
 /* True if operand n is read backwards, as the filters are for the gradient to an image. */
@@ -77,7 +75,7 @@ static tci_node *tci_route_rows_forward(const tci_algo *a, const tci_node *n, in
 {
     tci_node *x = n->in[which];
     tci_node *from = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_plan_narrow(a, x);
-    if (!from || tci_contract_has(n, which, n->attr[n->n_attr - 1]) ||
+    if (!from || tci_contract_place(n, 2, n->rank - 1, which) >= 0 ||
         tci_route_reads(n, which, false) < TCI_ROUTE_BACK ||
         !tci_build_is_known(x->rank, x->shape) || !tci_route_goes_back(a, x)) {
         return x;
@@ -86,7 +84,7 @@ static tci_node *tci_route_rows_forward(const tci_algo *a, const tci_node *n, in
     int at = 0;
     for (int summed = 0; summed < 2; summed++) {
         for (int i = 0; i < x->rank; i++) {
-            if (tci_contract_sums(n, tci_contract_labels(n, which)[i]) == (summed > 0)) {
+            if (tci_contract_sums_axis(n, which, i) == (summed > 0)) {
                 order[at++] = i;
             }
         }
@@ -118,9 +116,8 @@ TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n)
     if (gathers || (packs && tci_dim_is_known(n->shape[n->rank - 1]))) { /* of known columns */
         return n;
     }
-    int64_t *attr = tci_scratch_copy(a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    in[0] = tci_route_operand_order(a, n, 0, attr + 3);
-    in[1] = tci_route_operand_order(a, n, 1, attr + 3 + attr[0]);
-    return tci_graph_node(a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
-                          n->n_attr, attr);
+    tci_contract_form f = tci_contract_form_of(n);
+    tci_route_operand_order(a, n, 0, &f);
+    tci_route_operand_order(a, n, 1, &f);
+    return tci_contract_make(a->s, a->g, &f, (tc_dtype)n->dtype, n->shape);
 }

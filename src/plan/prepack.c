@@ -107,49 +107,6 @@ static bool tci_prepack_pay(tci_prepack *p)
            tci_dim_known(x->shape[1]) >= TCI_PREPACK_LEAST;
 }
 
-/* ---- the copy and the view ---- */
-
-/* Panels [columns / width, width, k] as the copy has them, and back; of several points
- * [columns / width, width, k / points, points]. */
-static tci_node *tci_prepack_turn(const tci_prepack *p, tci_node *y)
-{
-    const int cut[4] = {0, 2, 1, 3};
-    y = y->dtype == TC_BF16 && p->points > 1 ? tci_build_flip(p->a->g, y, 3) : y;
-    return tci_build_permute(p->a->g, y, y->rank, cut);
-}
-
-static tci_node *tci_prepack_fill(const tci_prepack *p, tci_node *y, int axis, int64_t size)
-{
-    tci_value zero = {.u = 0};
-    int64_t more = size - tci_dim_known(y->shape[axis]);
-    return more == 0 ? y
-                     : tci_build_pad(p->a->g, y, axis, 0, more,
-                                     tci_graph_const(p->a->g, (tc_dtype)y->dtype, zero));
-}
-
-static tci_node *tci_prepack_view(const tci_prepack *p, tci_node *x)
-{
-    const tci_algo *a = p->a;
-    tci_graph *g = a->g;
-    const int turn[2] = {1, 0};
-    int64_t columns = tci_dim_known(x->shape[p->axis]);
-    int64_t depth = tci_dim_known(x->shape[1 - p->axis]);
-    int64_t panels = (columns + p->width - 1) / p->width, all = panels * p->width;
-    int64_t words = (depth + p->points - 1) / p->points, whole = words * p->points;
-    const tci_dim flat[3] = {panels, p->width, whole};
-    const tci_dim several[4] = {panels, p->width, words, p->points};
-    tci_node *y = p->axis == 0 ? x : tci_build_permute(g, x, 2, turn);
-    y = tci_prepack_fill(p, tci_prepack_fill(p, y, 0, all), 1, whole);
-    y = tci_build_reshape(g, y, p->points > 1 ? 4 : 3, p->points > 1 ? several : flat);
-    tci_node *copy = tci_prepack_turn(p, y);
-    tci_algo_force(a, copy);
-    *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p->width;
-    y = tci_build_reshape(g, tci_prepack_turn(p, copy), 2, (const tci_dim[]){all, whole});
-    y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
-    y = whole > depth ? tci_build_slice(g, y, 1, 0, depth, 1) : y;
-    return p->axis == 0 ? y : tci_build_permute(g, y, 2, turn);
-}
-
 /* ---- the routes ---- */
 
 /* several: only where an element of a panel holds several points. */
@@ -183,7 +140,8 @@ static bool tci_prepack_find(tci_prepack *p, bool several)
 static tci_node *tci_prepack_contract(const tci_prepack *p)
 {
     tci_node *in[2] = {p->n->in[0], p->n->in[1]};
-    tci_node *view = tci_prepack_view(p, p->factor);
+    const tci_relayout_panel panel = {p->axis, p->width, p->points};
+    tci_node *view = tci_relayout_panels(p->a, p->factor, panel);
     in[p->which] = p->is_narrow ? tci_build_cast(p->a->g, view, TC_I32) : view;
     return tci_contract_of(p->a->g, p->n, (tc_dtype)p->n->dtype, in);
 }

@@ -69,7 +69,7 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine)
     bool known = true;
     for (int i = 0; i < n->in[0]->rank; i++) {
         int64_t size = TCI_MAX(tci_dim_most(n->in[0]->shape[i]), 1);
-        if (size == 1 || !tci_contract_sums(n, tci_contract_labels(n, 0)[i])) {
+        if (size == 1 || !tci_contract_sums_axis(n, 0, i)) {
             continue;
         }
         known = known && (first == 0 || tci_dim_is_known(n->in[0]->shape[i]));

@@ -113,6 +113,49 @@ TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_
     return tci_relayout(a, x, (tci_relayout_to){order, axis, size, true, false});
 }
 
+/* ---- panels ---- */
+
+/* Panels [columns / width, width, k] as the copy has them, and back; of several points
+ * [columns / width, width, k / points, points]. */
+static tci_node *tci_relayout_panel_turned(const tci_algo *a, tci_node *y, int points)
+{
+    const int cut[4] = {0, 2, 1, 3};
+    y = y->dtype == TC_BF16 && points > 1 ? tci_build_flip(a->g, y, 3) : y;
+    return tci_build_permute(a->g, y, y->rank, cut);
+}
+
+static tci_node *tci_relayout_filled(const tci_algo *a, tci_node *y, int axis, int64_t size)
+{
+    tci_value zero = {.u = 0};
+    int64_t more = size - tci_dim_known(y->shape[axis]);
+    return more == 0 ? y
+                     : tci_build_pad(a->g, y, axis, 0, more,
+                                     tci_graph_const(a->g, (tc_dtype)y->dtype, zero));
+}
+
+TCI_FN tci_node *tci_relayout_panels(const tci_algo *a, tci_node *x, tci_relayout_panel p)
+{
+    tci_graph *g = a->g;
+    const int turn[2] = {1, 0};
+    int64_t columns = tci_dim_known(x->shape[p.axis]);
+    int64_t depth = tci_dim_known(x->shape[1 - p.axis]);
+    int64_t panels = (columns + p.width - 1) / p.width, all = panels * p.width;
+    int64_t words = (depth + p.points - 1) / p.points, whole = words * p.points;
+    const tci_dim flat[3] = {panels, p.width, whole};
+    const tci_dim several[4] = {panels, p.width, words, p.points};
+    tci_node *y = p.axis == 0 ? x : tci_build_permute(g, x, 2, turn);
+    y = tci_relayout_filled(a, tci_relayout_filled(a, y, 0, all), 1, whole);
+    y = tci_build_reshape(g, y, p.points > 1 ? 4 : 3, p.points > 1 ? several : flat);
+    tci_node *copy = tci_relayout_panel_turned(a, y, p.points);
+    tci_algo_force(a, copy);
+    *(int32_t *)tci_table_at(a->panels, copy) = (int32_t)p.width;
+    y = tci_relayout_panel_turned(a, copy, p.points);
+    y = tci_build_reshape(g, y, 2, (const tci_dim[]){all, whole});
+    y = all > columns ? tci_build_slice(g, y, 0, 0, columns, 1) : y;
+    y = whole > depth ? tci_build_slice(g, y, 1, 0, depth, 1) : y;
+    return p.axis == 0 ? y : tci_build_permute(g, y, 2, turn);
+}
+
 /* ---- layout ops over other values ---- */
 
 TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_node *source,

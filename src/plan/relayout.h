@@ -23,6 +23,15 @@ TCI_FN tci_node *tci_relayout(const tci_algo *a, tci_node *x, tci_relayout_to to
 /* The same with rows of a multiple of `align` elements. */
 TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_t *order,
                                     int align);
+/* Panels of a matrix x: `width` neighbours along `axis`, and all of the other axis, of which an
+ * element holds `points` (plan/prepack.c draws them). */
+typedef struct tci_relayout_panel {
+    int axis;
+    int64_t width;
+    int points;
+} tci_relayout_panel;
+/* x over a copy in panels, whose width is noted in a->panels. */
+TCI_FN tci_node *tci_relayout_panels(const tci_algo *a, tci_node *x, tci_relayout_panel panel);
 /* Writes the order of x's axes in which `axis` comes last. */
 TCI_FN void tci_relayout_last(const tci_node *x, int axis, int64_t *order);
 /* Operand x with `now` in the place of `source`, a value that it moves, pads or converts: what

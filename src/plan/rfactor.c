@@ -5,8 +5,10 @@
  * axis (on GPUs, for columns, also along those before it), and a second reduction combines their
  * results. This gives parallel work and an order that the shape and the kind of machine fix. A
  * partial result has what its op needs to be combined: for a sum of exp(x - max) each chunk has
- * its own max, for squared deviations a mean, for ARGMAX an index. */
-#include "relayout.h"
+ * its own max, for squared deviations a mean, for ARGMAX an index.
+ * Contractions (plan/split_k.c, plan/depthwise_wgrad.c) and scans (plan/scan.c) choose the length
+ * of their parts by rules of their own; this file builds the nodes. */
+#include "rfactor.h"
 
 enum {
     TCI_RFACTOR_FEW = 64,           /* results up to which a reduction is cut */
@@ -168,6 +170,18 @@ static bool tci_rfactor_hands_on(const tci_algo *a)
     return a->associations && a->machine.block_threads == 0;
 }
 
+TCI_FN tci_node *tci_rfactor_axis(const tci_algo *a, tci_node *x, int axis, int64_t length)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
+    for (int i = 0; i <= x->rank; i++) {
+        shape[i] = i == axis       ? tci_dim_div(x->shape[axis], length)
+                   : i == axis + 1 ? length
+                                   : x->shape[i - (i > axis)];
+    }
+    return tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank + 1, shape, 1, &x, 0,
+                          NULL);
+}
+
 /* False: n is better left alone. */
 static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_chunks *c)
 {
@@ -197,11 +211,7 @@ static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_ch
         tci_node *fill = tci_graph_const(a->g, t, tci_op_identity(n->op, t));
         x = tci_algo_pad_axis(a, x, axis, size, fill);
     }
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    for (int i = 0; i <= x->rank; i++) {
-        shape[i] = i == axis ? size / chunk : i == axis + 1 ? chunk : x->shape[i - (i > axis)];
-    }
-    c->x = tci_graph_node(a->g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
+    c->x = tci_rfactor_axis(a, x, axis, chunk);
     c->n_axes = n->n_attr - cut.before;
     c->n_kept = c->n_parts = 0;
     c->axes = TCI_NEW_ARRAY(a->s, int64_t, c->n_axes);
@@ -215,7 +225,7 @@ static bool tci_rfactor_cut(const tci_algo *a, const tci_node *n, tci_rfactor_ch
             c->parts[c->n_parts++] = c->n_kept;
         }
         if (tci_build_label(c->axes, c->n_axes, i) < 0) {
-            c->kept[c->n_kept++] = shape[i];
+            c->kept[c->n_kept++] = c->x->shape[i];
         }
     }
     return true;
@@ -506,6 +516,79 @@ static tci_node *tci_rfactor_devsq(const tci_algo *a, tci_node *n)
     sum = tci_rfactor_sum_like(a, n, tci_rfactor_deviations(a, x, mean, n->n_attr, n->attr));
     return tci_build_cast(a->g, tci_rfactor(a, sum), (tc_dtype)n->dtype);
 }
+
+/* ---- contractions ---- */
+
+/* The cut of that label; NULL: it has no parts of several elements. */
+static const tci_rfactor_label *tci_rfactor_find(const tci_rfactor_label *cuts, int n,
+                                                 int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (cuts[i].label == label && cuts[i].of_parts != label) {
+            return &cuts[i];
+        }
+    }
+    return NULL;
+}
+
+/* Operand `which` of f with the stretch of each axis that a cut names, and several parts of it as
+ * an axis before that of their elements. */
+static void tci_rfactor_operand(const tci_algo *a, tci_contract_form *f, int which,
+                                const tci_rfactor_label *cuts, int n_cuts)
+{
+    tci_node *x = f->in[which];
+    int rank = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + n_cuts);
+    int64_t *labels = TCI_NEW_ARRAY(a->s, int64_t, x->rank + n_cuts);
+    for (int i = 0, whole = x->rank; i < whole; i++) {
+        const tci_rfactor_label *cut = tci_rfactor_find(cuts, n_cuts, f->labels[which][i]);
+        if (cut && cut->parts * cut->length != x->shape[i]) {
+            x = tci_build_slice(a->g, x, i, cut->start, cut->start + cut->parts * cut->length, 1);
+        }
+        if (cut && cut->parts > 1) {
+            labels[rank] = cut->of_parts;
+            shape[rank++] = cut->parts;
+        }
+        labels[rank] = f->labels[which][i];
+        shape[rank++] = cut ? cut->length : x->shape[i];
+    }
+    f->in[which] = rank == x->rank ? x
+                                   : tci_graph_node(a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank,
+                                                    shape, 1, &x, 0, NULL);
+    f->labels[which] = labels;
+    f->rank[which] = rank;
+}
+
+TCI_FN tci_node *tci_rfactor_contract(const tci_algo *a, const tci_contract_form *form, tc_dtype t,
+                                      const tci_dim *shape, const tci_rfactor_label *cuts,
+                                      int n_cuts)
+{
+    tci_contract_form f = *form;
+    int rank = form->rank[2], n = 0;
+    tci_dim *whole = TCI_NEW_ARRAY(a->s, tci_dim, rank + n_cuts + 1);
+    int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, n_cuts + 1);
+    int64_t *labels = TCI_NEW_ARRAY(a->s, int64_t, rank + n_cuts + 1);
+    for (int i = 0; i < n_cuts; i++) {
+        if (cuts[i].parts > 1 || cuts[i].of_parts == cuts[i].label) {
+            labels[n] = cuts[i].of_parts;
+            whole[n] = cuts[i].parts;
+            axes[n] = n;
+            n++;
+        }
+    }
+    for (int i = 0; i < rank; i++) {
+        labels[n + i] = form->labels[2][i];
+        whole[n + i] = shape[i];
+    }
+    f.labels[2] = labels;
+    f.rank[2] = n + rank;
+    tci_rfactor_operand(a, &f, 0, cuts, n_cuts);
+    tci_rfactor_operand(a, &f, 1, cuts, n_cuts);
+    tci_node *parts = tci_contract_make(a->s, a->g, &f, t, whole);
+    return n == 0 ? parts : tci_graph_node(a->g, TCI_OP_SUM, t, rank, shape, 1, &parts, n, axes);
+}
+
+/* ---- the pass ---- */
 
 /* n, a reduction, in the place of it: one of partial results where it is cut, else n itself. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)

@@ -20,8 +20,7 @@
  * equal, so an axis without a divisor near the wanted length is padded with the identity, and a
  * copy crops the result; a CPU leaves it whole. Running products of floats stay whole: a part may
  * overflow where no prefix does. */
-#include "../graph/build.h"
-#include "group.h"
+#include "rfactor.h"
 
 enum {
     TCI_SCAN_FEW = 16,           /* rows of a processor up to which they are cut */
@@ -104,14 +103,9 @@ static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node 
 {
     tci_graph *g = a->g;
     int axis = (int)tci_dim_known(n->attr[0]), inner = axis + 1;
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, x->rank + 1);
-    tci_dim parts = tci_dim_div(x->shape[axis], length);
-    for (int i = 0; i <= x->rank; i++) {
-        shape[i] = i == axis ? parts : i == inner ? length : x->shape[i - (i > axis)];
-    }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
     tci_node *y = tci_scan_built(a, tci_build_cast(g, x, t));
-    y = tci_scan_built(a, tci_build_reshape(g, y, x->rank + 1, shape));
+    y = tci_rfactor_axis(a, y, axis, length);
     tc_axes axes = {&inner, 1, false};
     return tci_scan_built(a,
                           tci_build_reduce(g, tci_mode_fold((tci_mode)n->attr[2]), y, axes, false));

@@ -12,10 +12,11 @@ enum {
 
 /* Data of a node of the list. */
 typedef struct tci_scores_fact {
-    int32_t at;    /* in the list */
-    int32_t set;   /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index; /* among the pairs of that set */
-    bool is_made;  /* a contraction, or pointwise over such a value of its shape */
+    int32_t at;      /* in the list */
+    int32_t set;     /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;   /* among the pairs of that set */
+    bool is_made;    /* a contraction, or pointwise over such a value of its shape; */
+    bool has_powers; /* so of an exponential of such a value */
     bool is_output;
 } tci_scores_fact;
 
@@ -54,6 +55,7 @@ typedef struct tci_scores {
     tci_scores_set *sets;
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
+    tci_table *origins;      /* of a node the one that it was before (const tci_node *), or NULL */
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
@@ -69,7 +71,5 @@ TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);
 /* The end that node n is in some set that fits, which it names; NULL: it is none. */
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
                                                const tci_scores_set **set);
-/* True if contraction n sums that label of its operand. */
-TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label);
 
 #endif

@@ -143,22 +143,15 @@ static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tc
 {
     const tci_node *n = r->n;
     const int64_t order[6] = {0, 2, 3, 4, 5, 1};
-    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
-    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
-    for (int i = 0; i < 6; i++) {
-        to[i] = r->labels[order[i]];
-    }
-    for (int i = 0; i < 4; i++) {
-        beside[i] = other_labels[i];
-    }
-    for (int i = 0; i < rank; i++) {
-        attr[13 + i] = out[i];
-    }
-    tci_node *in[2];
-    in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
-                                  (tc_dtype)n->in[r->image]->dtype);
-    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
-    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+    tci_contract_form f = tci_contract_form_of(n);
+    tci_contract_turn(r->a->s, &f, r->image, order);
+    f.labels[1 - r->image] = other_labels;
+    f.labels[2] = out;
+    f.rank[2] = rank;
+    f.in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
+                                    (tc_dtype)n->in[r->image]->dtype);
+    f.in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
+    return tci_contract_make(r->a->s, r->a->g, &f, t, shape);
 }
 
 static tci_node *tci_small_conv_forward(const tci_small_conv *r)
@@ -197,8 +190,8 @@ static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
         shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
         back[from] = i;
     }
-    tci_node *other = tci_algo_permute(r->a, r->other, perm);
-    tci_algo_force(r->a, other);
+    const tci_relayout_to filters_last = {.order = perm, .is_turned = true};
+    tci_node *other = tci_relayout(r->a, r->other, filters_last);
     tci_node *n = tci_small_conv_contract(r, TC_F32, other, labels, 5, shape, out);
     n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
     shape[4] = r->channels;

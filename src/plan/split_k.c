@@ -347,80 +347,18 @@ static bool tci_split_k_choose_of_blocks(tci_split_k *p)
 
 /* ---- nodes ---- */
 
-/* Operand k with the piece's stretch of summed[at], and that as axes of parts and length; the
- * labels follow. An axis of one part is none. */
-static tci_node *tci_split_k_operand(const tci_split_k *p, int k, tci_split_k_piece c,
-                                     int64_t *labels)
-{
-    tci_node *x = p->in[k];
-    int axis = tci_build_label(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
-    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
-    if (c.parts * c.length != x->shape[axis]) {
-        int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
-        for (int i = 0; i < x->rank; i++) {
-            shape[i] = i == axis ? c.parts * c.length : x->shape[i];
-            attr[2 * i] = i == axis ? c.start : 0;
-            attr[2 * i + 1] = 1;
-        }
-        x = tci_graph_node(p->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
-                           2 * x->rank, attr);
-    }
-    for (int i = 0; i < x->rank; i++) {
-        if (i == axis && c.parts > 1) {
-            labels[rank] = p->fresh;
-            shape[rank++] = c.parts;
-        }
-        labels[rank] = p->labels[k][i];
-        shape[rank++] = i == axis ? c.length : x->shape[i];
-    }
-    return rank == x->rank ? x
-                           : tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape,
-                                            1, &x, 0, NULL);
-}
-
-/* Appends an axis of the partial sums, which the sum of parts takes away. */
-static void tci_split_k_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
-                             int64_t size, int64_t label)
-{
-    axes[(*n_axes)++] = *rank;
-    shape[*rank] = size;
-    labels[(*rank)++] = label;
-}
-
-/* The sums of one piece. */
+/* The sums of one piece: those of summed axes before `at` are parts as they are. */
 static tci_node *tci_split_k_sum(const tci_split_k *p, tci_split_k_piece c)
 {
-    const tci_node *n = p->n;
-    int most = p->in[0]->rank + p->in[1]->rank + n->rank + 8, rank = 0, n_axes = 0;
-    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, most);
-    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, most);
-    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, most);
-    int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * most);
+    const tci_contract_form f = {.in = {p->in[0], p->in[1]},
+                                 .labels = {p->labels[0], p->labels[1], p->out},
+                                 .rank = {p->in[0]->rank, p->in[1]->rank, p->n->rank}};
+    tci_rfactor_label *cuts = TCI_NEW_ARRAY(p->s, tci_rfactor_label, p->at + 1);
     for (int i = 0; i < p->at; i++) {
-        tci_split_k_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
+        cuts[i] = (tci_rfactor_label){p->summed[i], p->summed[i], 0, p->sizes[i], 1};
     }
-    if (c.parts > 1) {
-        tci_split_k_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
-    }
-    for (int i = 0; i < n->rank; i++) {
-        shape[rank] = n->shape[i];
-        labels[rank++] = p->out[i];
-    }
-    tci_node *in[2];
-    int at = 3;
-    for (int k = 0; k < 2; k++) {
-        in[k] = tci_split_k_operand(p, k, c, attr + at);
-        attr[k] = in[k]->rank;
-        at += in[k]->rank;
-    }
-    attr[2] = rank;
-    for (int i = 0; i < rank; i++) {
-        attr[at++] = labels[i];
-    }
-    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, p->sum, rank, shape, 2, in, at, attr);
-    return n_axes == 0
-               ? sum
-               : tci_graph_node(p->g, TCI_OP_SUM, p->sum, n->rank, n->shape, 1, &sum, n_axes, axes);
+    cuts[p->at] = (tci_rfactor_label){p->summed[p->at], p->fresh, c.start, c.parts, c.length};
+    return tci_rfactor_contract(p->a, &f, p->sum, p->n->shape, cuts, p->at + 1);
 }
 
 /* Adds the sums of a piece, unless it is empty, to those before it. */
@@ -553,7 +491,7 @@ static bool tci_split_k_order(const tci_node *n, int64_t *order)
     bool moves = false;
     for (int rows = 0; rows < 2; rows++) {
         for (int i = 0; i < n->rank; i++) {
-            bool lacks = !tci_contract_has(n, 1 - small, tci_contract_labels(n, 2)[i]);
+            bool lacks = tci_contract_place(n, 2, i, 1 - small) < 0;
             if ((lacks && tci_dim_lt(1, n->shape[i])) == (rows == 1)) {
                 moves = moves || at != i;
                 order[at++] = i;

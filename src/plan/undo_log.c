@@ -8,15 +8,15 @@
  * from the graph and from the values materialized so far, and nothing later is part of that. Those
  * placed after it are undone, the last one first.
  *
- * Invariants (tests/unit/test_plan.c): - roots are in the order of their nodes, each with a mark
- * of the same number: how many groups,
+ * Invariants (tests/unit/test_plan.c):
+ *  - roots are in the order of their nodes, each with a mark of the same number: how many groups,
  *    refusals and node changes there were before it was placed
- * - a root is put into one group. If that existed, the mark has its old state. Lists of a group
+ *  - a root is put into one group. If that existed, the mark has its old state. Lists of a group
  *    only grow: entries past their old end are ignored. `outer` is never written to; if it was
  *    another one, rows were transposed (plan/group.c), and every axis of the members was outer
- * - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
- * - stamps only grow: no walk has an old one - materialized values stay so, and an undone root
- * keeps what its probe found
+ *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
+ *  - stamps only grow: no walk has an old one
+ *  - materialized values stay so, and an undone root keeps what its probe found
  *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
  *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
 #include "group.h"

@@ -45,9 +45,9 @@ typedef struct tci_winograd {
     const tci_node *n;
     tci_node *image, *filter;
     /* axes of the image (its number, height, width, channels) and of the filter (height, width,
-     * channels, number); labels of the result's (number, height, width, filters) */
+     * channels, number), and of the result (number, height, width, filters) */
     int image_axes[4], filter_axes[4];
-    int64_t labels[4];
+    int64_t places[4];
     int64_t images, channels, filters, sizes[2];
     int m, tile;
     int64_t tiles[2];
@@ -75,20 +75,17 @@ static bool tci_winograd_has_windows(const tci_node *x)
 }
 
 /* True if the image axes without window are one that is kept and one that is summed. */
-static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const int64_t *labels,
-                                    const int64_t *filter_labels)
+static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, int windows)
 {
     const tci_node *n = w->n;
-    const int64_t *out = tci_contract_labels(n, 2);
     w->image_axes[1] = (int)tci_dim_known(x->attr[0]);
     w->image_axes[2] = (int)tci_dim_known(x->attr[4]);
     w->image_axes[0] = w->image_axes[3] = -1;
     for (int i = 0; i < 6; i++) {
-        bool kept = tci_build_label(out, n->rank, labels[i]) >= 0;
-        bool shared = tci_build_label(filter_labels, w->filter->rank, labels[i]) >= 0;
+        bool kept = tci_contract_place(n, windows, i, 2) >= 0;
+        bool shared = tci_contract_place(n, windows, i, 1 - windows) >= 0;
         bool place = i == w->image_axes[1] || i == w->image_axes[2];
-        if (kept == shared || (place && !kept) || (i >= 4 && kept) ||
-            tci_build_label(labels, i, labels[i]) >= 0) {
+        if (kept == shared || (place && !kept) || (i >= 4 && kept)) {
             return false;
         }
         if (i < 4 && !place) {
@@ -96,24 +93,21 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
         }
     }
     for (int i = 0; i < 3 && w->image_axes[0] >= 0; i++) {
-        w->labels[i] = labels[w->image_axes[i]];
+        w->places[i] = tci_contract_place(n, windows, w->image_axes[i], 2);
     }
     return w->image_axes[0] >= 0 && w->image_axes[3] >= 0;
 }
 
 /* True if the filter has the kernel-window axes, the channels and one axis of its own; other axes
  * have size 1. */
-static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
-                                     const int64_t *filter_labels)
+static bool tci_winograd_filter_axes(tci_winograd *w, int windows)
 {
     const tci_node *n = w->n, *f = w->filter;
-    const int64_t *out = tci_contract_labels(n, 2);
-    const int64_t summed[3] = {labels[4], labels[5], labels[w->image_axes[3]]};
+    const int64_t summed[3] = {4, 5, w->image_axes[3]};
     bool fits = true;
     int own = -1;
     for (int i = 0; i < f->rank; i++) {
-        int of = tci_build_label(summed, 3, filter_labels[i]);
-        fits = fits && tci_build_label(filter_labels, i, filter_labels[i]) < 0;
+        int of = tci_build_label(summed, 3, tci_contract_place(n, 1 - windows, i, windows));
         if (of >= 0) {
             w->filter_axes[of] = i;
         } else if (own < 0 || f->shape[i] != 1) {
@@ -121,21 +115,17 @@ static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
             own = i;
         }
     }
-    fits = fits && own >= 0 && tci_build_label(out, n->rank, filter_labels[own]) >= 0;
     w->filter_axes[3] = own;
-    w->labels[3] = fits ? filter_labels[own] : 0;
-    return fits;
+    w->places[3] = own >= 0 ? tci_contract_place(n, 1 - windows, own, 2) : -1;
+    return fits && w->places[3] >= 0;
 }
 
 static bool tci_winograd_is_conv(tci_winograd *w, int windows)
 {
     const tci_node *n = w->n, *x = n->in[windows];
-    const int64_t *labels = tci_contract_labels(n, windows);
-    const int64_t *filter_labels = tci_contract_labels(n, 1 - windows);
     w->filter = n->in[1 - windows];
     if (!tci_winograd_has_windows(x) || !tci_winograd_is_known(x) || !tci_winograd_is_known(n) ||
-        !tci_winograd_image_axes(w, x, labels, filter_labels) ||
-        !tci_winograd_filter_axes(w, labels, filter_labels)) {
+        !tci_winograd_image_axes(w, x, windows) || !tci_winograd_filter_axes(w, windows)) {
         return false;
     }
     w->image = x->in[0];
@@ -344,9 +334,9 @@ static tci_node *tci_winograd_image(const tci_winograd *w)
     x = x->op == TCI_OP_PAD
             ? tci_graph_node(w->g, TCI_OP_PAD, TC_F32, 4, shape, 2, x->in, 4, x->attr)
             : tci_build_pad_axes(w->g, x, none, after, zero);
-    x = tci_build_permute(w->g, x, 4, w->image_axes);
-    tci_algo_force(w->a, x);
-    return x;
+    const int64_t order[4] = {w->image_axes[0], w->image_axes[1], w->image_axes[2],
+                              w->image_axes[3]};
+    return tci_relayout(w->a, x, (tci_relayout_to){.order = order, .is_turned = true});
 }
 
 static tci_node *tci_winograd_parts(const tci_winograd *w)
@@ -372,7 +362,8 @@ static int64_t tci_winograd_columns(const tci_winograd *w)
 static tci_node *tci_winograd_filters(const tci_winograd *w)
 {
     enum { n = TCI_WINOGRAD_ELEMENTS };
-    int *order = TCI_NEW_ARRAY(w->a->s, int, w->filter->rank), at = 4;
+    int64_t *order = TCI_NEW_ARRAY(w->a->s, int64_t, w->filter->rank);
+    int at = 4;
     tci_node *f = w->filter, *d[n * n], *parts[TCI_WINOGRAD_MOST * TCI_WINOGRAD_MOST];
     const int64_t columns = tci_winograd_columns(w), panels = w->filters / columns;
     const tci_dim shape[5] = {n, n, w->channels, panels, columns};
@@ -389,8 +380,7 @@ static tci_node *tci_winograd_filters(const tci_winograd *w)
     for (int j = 0; j < 4; j++) {
         order[j] = w->filter_axes[j];
     }
-    f = tci_build_permute(w->g, f, f->rank, order);
-    tci_algo_force(w->a, f);
+    f = tci_relayout(w->a, f, (tci_relayout_to){.order = order, .is_turned = true});
     f = tci_build_reshape(w->g, f, 5, shape);
     for (int i = 0; i < n * n; i++) {
         tci_node *row = tci_build_slice(w->g, f, 0, i / n, i / n + 1, 1);
@@ -423,13 +413,12 @@ static tci_node *tci_winograd_results(const tci_winograd *w, tci_node *products)
 static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
 {
     const tci_node *n = w->n;
-    const int64_t *out = tci_contract_labels(n, 2);
     const int start[4] = {0};
     const tci_dim count[4] = {w->images, w->sizes[0], w->sizes[1], w->filters};
     int order[4], at = 0;
     y = tci_winograd_slice(w, y, start, count, 1);
     for (int i = 0; i < n->rank; i++) { /* the others have size 1 */
-        int axis = tci_build_label(w->labels, 4, out[i]);
+        int axis = tci_build_label(w->places, 4, i);
         if (axis >= 0) {
             order[at++] = axis;
         }

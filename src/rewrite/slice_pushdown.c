@@ -258,7 +258,7 @@ static tci_node *tci_pushdown_contract(tci_pushdown *c, tci_node *x, tci_pushdow
     for (int which = 0; which < 2; which++) {
         tci_pushdown_part own = tci_pushdown_whole(c->s, x->in[which]);
         for (int o = 0; o < x->rank; o++) {
-            int i = tci_contract_axis(x, which, tci_contract_labels(x, 2)[o]);
+            int i = tci_contract_place(x, 2, o, which);
             if (i >= 0) {
                 own.start[i] = part.start[o];
                 own.size[i] = part.size[o];

@@ -1,5 +1,5 @@
-/* tests/cuda/test_profile.c - profiles where there is a GPU: what test_driver.c asks of the calls,
- * here of the machine's clocks. */
+/* tests/cuda/test_profile.c - profiles where there is a GPU: what test_driver_queues.c asks of the
+ * calls, here of the machine's clocks. */
 #define TC_CUDA
 #include "inside.h"
 

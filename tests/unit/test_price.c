@@ -308,6 +308,24 @@ TEST(a_plan_tells_the_cuts_that_it_tried_in_vain)
     end();
 }
 
+/* One group is cut, and trials cut attention in vain at the same time: these leave nothing in
+ * memory in the plan that is made for the cut. */
+TEST(values_that_a_refused_trial_stores_do_not_bind_the_next_plan)
+{
+    begin();
+    tc_tensor q = INPUT(2, 4, 256, 32), k = INPUT(2, 4, 256, 32), v = INPUT(2, 4, 256, 32);
+    tc_tensor y[2] = {tc_scaled_dot_product_attention(q, k, v, TC_NONE, false, 0),
+                      tc_softmax(tc_tanh(INPUT(64, 512)), 0)};
+    y[0] = tc_materialize(tc_reshape(y[0], 2 * 4 * 256 * 32));
+    y[1] = tc_materialize(tc_reshape(y[1], 64 * 512));
+    tci_plan *p = plan_for(tc_cat(TC_TENSORS(y[0], y[1]), 0), processor);
+    REQUIRE(p);
+    CHECK(says(p, " gets memory: one kernel would take "));
+    CHECK_HAS(tci_str_text(&p->tried), " values tried");
+    CHECK_EQ_INT(contractions(p), 2);
+    end();
+}
+
 /* Ops that are kept apart are not priced. */
 TEST(ops_that_are_kept_apart_are_left_alone)
 {
