@@ -16,7 +16,8 @@ typedef struct tci_scores_fact {
     int32_t set;   /* number of the set that has it as a pair, from 1 on; 0: none */
     int32_t index; /* among the pairs of that set */
     bool is_made;  /* a contraction, or pointwise over such a value of its shape; */
-    bool has_powers; /* so of an exponential of such a value */
+    bool has_powers;  /* so of an exponential of such a value, */
+    bool has_changes; /* or of a contraction that is in no exponential */
     bool is_output;
 } tci_scores_fact;
 
@@ -39,6 +40,7 @@ typedef struct tci_scores_set {
     struct {
         uint64_t summed;
         int32_t level;
+        bool takes;     /* has a taker */
         uint64_t needs; /* pairs */
         tci_node **own; /* per pair: its node in this kernel */
     } kernels[TCI_SCORES_KERNELS];
@@ -59,7 +61,9 @@ typedef struct tci_scores {
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
-    tci_table *copies;       /* of a contraction of scores: how many copies there are (int32_t) */
+    tci_table *copies;       /* per set: of a node its copy (tci_node *), */
+    const tci_table *bare;   /* set of takers that may be in no kernel, before the rules; or NULL */
+    tci_table *own;          /* and the set of contractions that are copies; or NULL */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)
