@@ -57,7 +57,7 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 
 /* ---- data parallel training ---- */
 
-/* How gradients travel: several as one operation. */
+/* Grouping of gradients into collective operations. */
 typedef struct tc_buckets {
     int64_t bytes; /* of a bucket, about; 0: 25 MiB */
     bool sum;      /* of all ranks, in the place of the mean */
@@ -172,10 +172,10 @@ typedef struct tc_simulation {
     int collectives;
 } tc_simulation;
 
-/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they
- * have; scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken
- * to join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure
- * found, or assumed ones, and one node.
+/* Predicts the time of a run of f if communicator `scaled` has so many ranks and all other
+ * communicators keep theirs; scaled NULL: all communicators. Each rank computes what it computes in
+ * f. An all_gather is assumed to join the same whole from more and smaller parts. machine NULL: the
+ * links that tc_comm_measure found, or assumed ones, and one node.
  *
  *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
  *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {
@@ -200,23 +200,23 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 /* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
  * warnings, POSIX. Closed by base/impl_end.h.
  *
- * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
- * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
- * made text of.
+ * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
+ * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
- * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
- * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
- * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
- * of the user's types is moved by memcpy.
+ * Bit-identical results need strict floating point under all flags. GCC: the region has its own
+ * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
+ * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
+ * memory of the user's types is moved by memcpy.
  *
- * The library is compiled again with each edit of the user's file, so that has to be quick, and its
- * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
- * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
- * elements and gets more. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * The library is compiled again with each edit of the user's file, so compile time matters, and its
+ * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
+ * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
+ * on elements and is optimised further. System headers (base/posix.h) come before the change of
+ * options, so that their inline functions keep the user's options and can still be inlined into the
+ * user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -434,7 +434,8 @@ TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const v
 
 typedef struct tci_shm tci_shm;
 
-/* Who the ranks are: `group` is a text that all of them, and no others at this time, give. */
+/* Identity of the ranks: `group` is a text that all of them, and no other processes at this time,
+ * pass. */
 typedef struct tci_shm_group {
     const char *group;
     int rank, size;
@@ -596,7 +597,7 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
     return broken != 0;
 }
 
-/* Does a rank's process hold its lock? */
+/* True if a rank's process still holds its lock. */
 static bool tci_shm_lives(const tci_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
@@ -627,7 +628,7 @@ static void tci_shm_pause(tci_shm_waiter *w)
     }
 }
 
-/* What a rank was last known to do. */
+/* Text of the last known operation of a rank. */
 static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_WHAT])
 {
     const tci_shm_slot *slot = tci_shm_slot_of(s, rank);
@@ -839,7 +840,8 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-/* How far a send or receive is: bytes, in job->engine_data. Returns whether anything was done. */
+/* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
+ * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
     bool sends = j->verb == TC_COMM_SEND;
@@ -921,8 +923,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-/* Does the first job and drops it; the lock is held but for the time that it takes, in which nobody
- * else takes jobs away. */
+/* Executes the first job and drops it. The lock is held except during the execution, in which no
+ * other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];
@@ -3039,7 +3041,7 @@ TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
     return status ? status : tci_grads_judge(shard_grads, n);
 }
 
-/* What the effects assign to a parameter. TC_NONE: nothing. */
+/* The value that the effects assign to a parameter. TC_NONE: none does. */
 static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, int n, tc_site here)
 {
     const tci_node *p = tci_handle_node(param);
@@ -3249,7 +3251,7 @@ TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *spl
 
 /* ---- collectives ---- */
 
-/* What a public call gave. */
+/* The node of a public call's result. */
 static tci_node *tci_part_taken(tci_part *v, tc_tensor made)
 {
     char text[512];
@@ -3724,7 +3726,7 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
 #include <string.h>
 
 
-/* What a rule finds. */
+/* Result of a rule. */
 typedef struct tci_part_plan {
     int8_t *out;
     int8_t **in;       /* of each operand */
@@ -4292,6 +4294,7 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
     case TCI_OP_MEAN:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY: tci_part_composite(v, n); break;
+    case TCI_OP_CONV_TRANSPOSE: tci_part_as(v, n, tci_expand_composite(v->g, n)); break;
     case TCI_OP_SHARD: tci_part_mark(v, n); break;
     case TCI_OP_ASSIGN: tci_part_assign(v, n); break;
     case TCI_OP_BARRIER: tci_part_barrier(v, n); break;
@@ -4738,8 +4741,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 }
 
 /* ---- src/base/impl_end.h ---- */
-/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
- * back. */
+/* base/impl_end.h - closes the region that base/impl_begin.h opened: restores the user's compiler
+ * options and warnings. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

@@ -2,21 +2,21 @@
 /* ---- src/tc_cpu.h ---- */
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
 /* ---- src/cpu/target.c ---- */
-/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
+/* cpu/target.c - detects the CPU features of this process, and derives the compiler flags from
+ * them.
  *
- * In: the vector width that was asked for. Out: a tci_target.
- * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
- * state that the operating system saves (XCR0), so the answer is right under valgrind and
- * emulators, where -march=native would name what the machine has and the process may not use. A
- * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
- * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
- * unit_bytes, has_pairs, int_points), never of the model. */
+ * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
+ * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
+ * (XCR0), so the answer is right under valgrind and emulators, where -march=native would name
+ * features that the process may not use. A host without that builtin, or on an unknown processor,
+ * gets scalar code in plain C. Invariant: flags and features are a function of (arch,
+ * vector_bytes, has_fma, matrix_units, unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
-/* cpu/cc.h - the system's C compiler, and the processor it compiles for. */
+/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
@@ -37,7 +37,7 @@ TCI_FN void tci_cpu_machine(tc_machine *m);
 
 /* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
-/* Told from the name and what it links to; nothing is run. */
+/* Decided by the name and the libraries it links to; nothing is run. */
 TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
 /* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
  * address sanitizer. */
@@ -104,8 +104,8 @@ static bool tci_cpu_takes_pairs(void)
     return (a & TCI_CPU_PAIRS) != 0;
 }
 
-/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
- * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if this process may use products of bf16 pairs where they pay: with AMX they are slower than
+ * f32 products (0.4 of them, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
     unsigned a, c, d;
@@ -144,8 +144,8 @@ static int tci_cpu_int_points(int vector_bytes)
 #endif
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__TINYC__)
-/* May this process use the matrix unit (AMX, bf16)? The processor has it, the system keeps its
- * registers, and has been asked for leave to use them, as Linux wants. */
+/* True if this process may use the matrix unit (AMX, bf16): the processor has it, the system saves
+ * its registers, and has granted permission to use them, as Linux requires. */
 static bool tci_cpu_has_tiles(void)
 {
     enum {
@@ -163,7 +163,7 @@ static bool tci_cpu_has_tiles(void)
            syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
 
-/* Does the unit take bytes too (AMX, int8)? */
+/* True if the matrix unit takes bytes too (AMX, int8). */
 static bool tci_cpu_has_byte_tiles(void)
 {
     unsigned a, c, d;
@@ -324,11 +324,11 @@ TCI_FN bool tci_target_runs(const char *features)
     return mine.has_fma && mine.vector_bytes == vector_bytes;
 }
 /* ---- src/cpu/machine.c ---- */
-/* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
+/* cpu/machine.c - detects the processor: its caches, and how many of its cores the process may
+ * use.
  *
- * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
- * to a power of two, so that processors of one make, whatever part of a cache they are given, have
- * equal keys. Of a shared cache no more is counted on than others are likely to leave. */
+ * In: /sys, the affinity mask. Out: a tc_machine, 0 where unknown. Sizes are rounded to a power of
+ * two, so that processors of one model have equal keys. Shared caches count in part. */
 #include <fcntl.h>
 #include <string.h>
 
@@ -390,27 +390,27 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
 /* cpu/cc.c - finds and runs the system's C compiler.
  *
  * In: source texts and the paths of the objects wanted. Out: shared objects, or a status with the
- * command and what the compiler said. No shell is involved: every argument is an element of a
+ * command and the compiler's messages. No shell is involved: every argument is an element of a
  * vector.
  *
- * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no
- * errno. gcc works at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a sixth faster
- * than -O2 and gives the same speed on code that is explicit about vectors. Of these,
- * -fexpensive-optimizations is what fuses multiply-adds of tiles, and without -fcaller-saves the
- * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
- * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may
- * not move what a loop leaves alone before it: it does so whether or not registers are left, and
- * spills sums of a tile then (a convolution with a bias took twice as long). A quick build is
- * -Og: of 40 kernels it takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
+ * Flags. Those that decide results are fixed: no contraction, wrapping integers, no strict
+ * aliasing, no errno. gcc runs at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a
+ * sixth faster than -O2 and gives the same speed on code that is explicitly vectorized. Of these,
+ * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare
+ * call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2; its
+ * loops must not become calls of memset and memcpy. On x86 with 16 vector registers gcc may not
+ * hoist loop invariants: it does so whether or not registers are left, and then spills sums of a
+ * tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
+ * takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
- * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out
- * unless the user debugs. tcc ignores vector types without a word, so its sources are scalar
+ * Nothing unwinds through a kernel: unwind tables, a fortieth of the time, are omitted unless the
+ * user debugs. tcc silently ignores vector types, so its sources are scalar
  * (tc_backend_compiler.vector_bytes).
  *
- * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
- * own kind: overruns inside kernels are then reported too. The features that are part of every key
- * say so, as the loader of any other process would end it at such an object. */
+ * A host built with the address sanitizer gets instrumented kernels if the compiler is of the same
+ * kind: overruns inside kernels are then reported too. This is one of the features in every key,
+ * since the loader of any other process would abort at such an object. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -634,8 +634,8 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.cancel = build->cancel;
 }
 
-/* The other processes run beside the first, each from a thread that lives as long as it does; one
- * that has no thread runs when the first has ended. */
+/* The other processes run in parallel with the first, each from a thread that lives as long as it
+ * does; one without a thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -717,10 +717,10 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
 #undef TCI_CC_HOST_ASAN
 #undef TCI_CC_HOST_KIND
 /* ---- src/cpu/backend.c ---- */
-/* cpu/backend.c - the "cpu" backend: C source by the system's compiler, run by the host's threads.
+/* cpu/backend.c - implements the "cpu" backend: the system's C compiler and host threads.
  *
- * The first user of the seam in api/backend.h. Kernels are plain host functions, so there is no
- * launch, no device memory and nothing to wait for. */
+ * It is the first backend behind the interface of api/backend.h. Kernels are plain host functions,
+ * so there is no launch, no device memory and nothing to wait for. */
 
 #include <string.h>
 

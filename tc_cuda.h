@@ -6,16 +6,16 @@
 /* ---- src/tc_blocks.h ---- */
 /* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
  * Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
-/* ---- src/kernel/mma_sync.c ---- */
-/* kernel/mma_sync.c - M, N and K axes of a GEMM kernel, and whether the tensor cores of warps
- * (mma.sync) can run it.
+/* ---- src/kernel/match_mma_sync.c ---- */
+/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
+ * cores (mma.sync) can run it.
  *
- * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the matrix units
- * that every warp of newer cards has take it. These read factors from memory that a block shares
- * and fills with whatever the factors' expressions are, so nothing is asked of how operands lie:
- * only that the values have the unit's dtype, or are bytes that were widened. A function of shape,
- * dtype and the kind of machine, as plan/reduction_order.c wants it; loop/mma_gemm.c can schedule
- * all that it says yes to. */
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the tensor
+ * cores of each warp, on GPUs from sm_75 on, can compute it. Operands are read from shared memory
+ * that the block fills by evaluating their expressions, so any layout of operands is accepted:
+ * only the values must have the unit's dtype, or be widened bytes. The answer is a function of
+ * shape, dtype and the kind of machine, as plan/reduction_order.c requires; loop/mma_gemm.c can
+ * schedule every kernel that matches. */
 
 static bool tci_gemm_kernel_has_form(const tci_kernel *k)
 {
@@ -70,8 +70,8 @@ TCI_FN bool tci_gemm_kernel_find(const tci_kernel *k, tci_gemm_kernel_sides *p)
 
 /* ---- the units of warps ---- */
 
-/* Is the value of an instruction sure to be one of that dtype of halves, as `is` tells of those
- * before it? */
+/* True if the value of an instruction is certain to be one of that 16-bit dtype; `is` has the
+ * answers for those before it. */
 static bool tci_gemm_kernel_is_half(const tci_kernel *k, int inst, tc_dtype t, const bool *is)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -114,8 +114,9 @@ static tc_dtype tci_gemm_kernel_dtype(const tci_kernel *k, const tci_gemm_kernel
 
 enum { TCI_PRODUCT_SIGNED = 1, TCI_PRODUCT_UNSIGNED = 2 };
 
-/* Which bytes have all values of an instruction of integers, as `fits` tells of those before it. A
- * cast to unsigned keeps no number below zero, but, where sums are so as well, their last bits. */
+/* The bytes that hold all values of an instruction of integers; `fits` has the answers for those
+ * before it. A cast to unsigned keeps no number below zero, but, where sums are so as well, their
+ * last bits. */
 static int tci_gemm_kernel_byte_of(const tci_kernel *k, int inst, const uint8_t *fits)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -170,7 +171,7 @@ static void tci_gemm_kernel_is_of_floats(const tci_kernel *k, const tci_gemm_ker
     unit->is_exact = false;
 }
 
-/* The unit that it asks for, a bit of tc_warp_unit; 0: there is none. */
+/* The unit that it needs, a bit of tc_warp_unit; 0: there is none. */
 static int tci_mma_sync_unit_of(const tci_kernel *k, const tci_machine *machine,
                                 const tci_gemm_kernel_sides *p, tci_mma_sync_unit *unit)
 {
@@ -203,23 +204,22 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
            p.depth >= TCI_GATHER_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 /* ---- src/kernel/tma_boxes.c ---- */
-/* kernel/tma_boxes.c - TMA boxes: windows of an image as the tensor memory accelerator reads
- * them.
+/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
+ * accelerator reads.
  *
- * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
- * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
- * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
- * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
- * takes outside of the array with zeros itself; so windows of a padded image are boxes of the image
- * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
- * are axes of the array themselves.
+ * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
+ * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the
+ * axes of its array, and the step of each kernel axis along them. Design: a guard lo <= x <= hi is
+ * an axis of the array with coordinate x - lo, and the hardware fills the part of a box outside of
+ * the array with zeros; so windows of a padded image are boxes of the image at the window's
+ * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
- * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
- * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
- * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
- * zeros there, so that no element that does not exist is multiplied by one that does; where no such
- * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
- * places of an image: a tile then has whole rows of it. */
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
+ * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
+ * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
+ * that no missing element is multiplied by an existing one; where no such block is large enough it
+ * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
+ * image: a tile then has whole rows of it. */
 
 #include <string.h>
 
@@ -355,8 +355,8 @@ static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int a
 
 /* ---- rows, columns, batch ---- */
 
-/* Does all that is read and written behind the sums go on along the last axis where `above` takes
- * its next step? */
+/* True if everything read and written after the sums continues along the last axis where `above`
+ * takes its next step. */
 static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
@@ -377,8 +377,9 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
- * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+ * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
+ * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
@@ -400,7 +401,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
            high >= -corner && high < corner && beside < 2 * corner;
 }
 
-/* Are the rows all places of images whose channels lie fastest? */
+/* True if the rows are all positions of images whose channels are contiguous. */
 static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];
@@ -491,7 +492,7 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
 }
 
 /* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
- * whole parts of the axes are; the axes in the order in which both arrays lie. */
+ * whole parts of the axes are; the axes in the order of both arrays' layout. */
 static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
@@ -501,7 +502,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
     for (int done = 0; done < x->n_k; done++) {
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
-        for (int i = 0; i < x->n_k; i++) { /* the next one as A lies */
+        for (int i = 0; i < x->n_k; i++) { /* the next one in A's layout */
             int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
             if (d > before[0] && (next < 0 || d < dim)) {
                 next = i;
@@ -528,7 +529,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
         }
         left /= x->k_block[next];
     }
-    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
+    if (whole && left > 1 && last >= 0) { /* the rest is outside, in both */
         x->k_block[last] *= left;
         left = 1;
     }
@@ -595,8 +596,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     return true;
 }
 
-/* Is what the boxes of a side hold side by side what lies fastest, and do they hold one axis of the
- * kernel for each of the array? */
+/* True if the boxes of a side are contiguous along the contiguous axis, and hold one axis of the
+ * kernel for each of the array. */
 static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
@@ -655,9 +656,9 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
-/* ---- src/kernel/attention.c ---- */
-/* kernel/attention.c - recognizer of attention kernels for GPUs: two contractions with rows
- * between them.
+/* ---- src/kernel/match_attention.c ---- */
+/* kernel/match_attention.c - matches fused attention kernels for GPUs: two contractions with row
+ * operations between them.
  *
  * In: a kernel, the machine. Out: whether it is
  *
@@ -668,10 +669,10 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as a matrix unit sees them. A unit takes halves that lie as
- * kernel/matrix_unit.h says; threads alone take f32 and halves, however they lie. Like
- * kernel/matrix_unit.c this is a function of shape, layout, dtype and the kind of machine, and
- * loop/ can schedule whatever it says yes to. */
+ * and its two products as a matrix unit takes them. A matrix unit takes 16-bit operands in the
+ * layouts of kernel/match_matrix_unit.h; SIMT threads take f32, f16 and bf16 in any layout. The
+ * answer is a function of shape, layout, dtype and the kind of machine, and loop/ can schedule
+ * every kernel that matches. */
 
 #include <string.h>
 
@@ -787,7 +788,7 @@ TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
     return in ? in->args[0] : inst;
 }
 
-/* Is it made of no other reductions than those of the set? */
+/* True if the value depends on no other reductions than those of the set. */
 static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
     const tci_kinst *in = &k->insts[inst];
@@ -816,7 +817,7 @@ static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
     return fits;
 }
 
-/* Scores, powers and stores as above; sets x->score and *power. */
+/* Scores, exponentials and stores as above; sets x->score and *power. */
 static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
 {
     x->score = k->reds[TCI_ATTENTION_MOST].in[0];
@@ -831,8 +832,8 @@ static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int 
     return fits && tci_attention_has_stores(k, x);
 }
 
-/* Is `inst`, a factor of the second product, the weights of the powers, rounded to t there or where
- * they are kept? */
+/* True if `inst`, an operand of the second product, is the weights made of the exponentials,
+ * rounded to t there or where they are kept. */
 static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
 {
     const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
@@ -862,7 +863,7 @@ TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
     return x->m_axis >= 0;
 }
 
-/* For a unit queries, keys and values lie along d, d and their own axis. */
+/* For a unit queries, keys and values are contiguous along d, d and their own axis. */
 static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
                                 int8_t t, tci_attention *x)
 {
@@ -986,7 +987,7 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
     return found;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
@@ -1044,10 +1045,10 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
     }
     return steps && !on_unit;
 }
-/* ---- src/kernel/attention_backward.c ---- */
-/* kernel/attention_backward.c - recognizer of attention gradient kernels, for GPUs.
+/* ---- src/kernel/match_attention_backward.c ---- */
+/* kernel/match_attention_backward.c - matches the kernels of attention gradients, for GPUs.
  *
- * In: a kernel, the machine. Out: whether it is, in stages whose order is free,
+ * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *
  *     s   = DOT of rows and steps over d, keeping the steps
  *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
@@ -1058,14 +1059,14 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
  *
- * or without g, c and o, and its products as a matrix unit sees them; of f32 nothing is rounded.
- * Where the steps are keys this is the gradient to queries, else the one to keys, and to values, or
- * of wide heads to one of these. A function of shape, layout, dtype and the kind of machine, and
- * loop/ can schedule whatever it says yes to. */
+ * or without g, c and o; and its products as a matrix unit takes them (f32 is not rounded). If the
+ * steps are keys this is the gradient to queries, else the one to keys and values, or, in wide
+ * heads, to one of these. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
 
 #include <string.h>
 
-/* What is found on the way. Reductions by number, -1: none yet. */
+/* State of the match. Reductions by number, -1: none yet. */
 typedef struct tci_attn_grad_search {
     const tci_kernel *k;
     int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
@@ -1135,8 +1136,8 @@ static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
 
 /* ---- the values ---- */
 
-/* The value that an element of kept reduction r is, without a rounding to t, which *rounds tells,
- * and through what is kept before it. */
+/* The value of an element of kept reduction r, without a rounding to t, which *rounds reports, and
+ * without the reductions that keep it before. */
 static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
 {
     const tci_kernel *k = f->k;
@@ -1155,7 +1156,7 @@ static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds
     }
 }
 
-/* Does value i depend on a query alone, the axis `query` of it? */
+/* True if value i depends on a query alone, along its axis `query`. */
 static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
 {
     uint64_t own = (uint64_t)1 << query;
@@ -1191,7 +1192,8 @@ static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
     return x->weight >= 0;
 }
 
-/* Which product takes what; out[0] is that of the changes of scores, if there are any. */
+/* Finds the operand of each product; out[0] is the product with the gradients of scores, if there
+ * are any. */
 static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
@@ -1276,7 +1278,7 @@ static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, t
     return w;
 }
 
-/* Which of the first products makes the scores. */
+/* Orders the first products so that the one that computes the scores comes first. */
 static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
@@ -1332,7 +1334,8 @@ static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 
 /* ---- the products ---- */
 
-/* The side of the last product i out of the loaded steps: these, as they lie for the first one. */
+/* The side of the last product i out of the loaded steps: these, in their layout for the first
+ * one. */
 static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
 {
     const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];
@@ -1351,8 +1354,9 @@ static int tci_attn_grad_step_load(const tci_kernel *k, int r)
     return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
 }
 
-/* What first product i loads: of its rows (n = 0), which do not walk the steps, or of these. Where
- * it is not made its steps are those of what takes weights; -1: it has no rows. */
+/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps. If
+ * the product is absent, its steps are those of the product that reads the weights; -1: it has no
+ * rows. */
 static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
 {
     const tci_kernel *k = f->k;
@@ -1472,7 +1476,7 @@ static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
     return columns;
 }
 
-/* Does a matrix unit of the machine take what was found? */
+/* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
@@ -1489,10 +1493,10 @@ TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
     }
     const tci_matrix *s = &x.in[0], *g = &x.in[1];
     bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
-                machine.matrix_units > 0; /* by threads, beside products of pairs there */
+                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
+           tci_attention_is_work(s, (double)(s->k + g->k));
 }
 
 TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
@@ -1510,16 +1514,16 @@ TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
     }
 }
 /* ---- src/loop/wgmma_gemm.c ---- */
-/* loop/wgmma_gemm.c - GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline stages,
- * clusters, cost.
+/* loop/wgmma_gemm.c - schedules GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline
+ * stages, clusters, cost.
  *
- * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/wgmma_gemm.h) whose hole
- * is the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
- * chain is built like any other.
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a kernel template (loop/wgmma_gemm.h)
+ * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the sums are a value kept
+ * in shared memory, so the epilogue is built like any other stage.
  *
- * The tile follows from a model of its time: the slower of multiplying and loading for each step of
- * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
- * the last one. */
+ * The tile is the fastest under a time model: for each step of k the slower of multiplying and
+ * loading, or the epilogue if that takes longer, times the number of waves over the SMs; plus the
+ * epilogue of the last tile. */
 
 #include <string.h>
 
@@ -1532,9 +1536,9 @@ enum {
     TCI_MATRIX_SUMS = 256,       /* columns of all its rows that a thread holds, */
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
-    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
     TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_TURN = 4000,      /* of the hole's warps between two tiles */
+    TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
@@ -1542,12 +1546,12 @@ enum {
     TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
-/* How much longer it takes to load rows that lie in two lines each. */
+/* Slowdown of loading rows that span two cache lines each. */
 #define TCI_MATRIX_APART 1.6
 
 /* ---- the tile ---- */
 
-/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+/* Of B in a stage: where k is not contiguous, whole boxes of 64. */
 static int64_t tci_matrix_held_columns(const tci_matrix *x)
 {
     int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
@@ -1591,8 +1595,8 @@ static double tci_matrix_asked_bytes(const tci_matrix *x)
     return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) * TCI_MATRIX_LINE;
 }
 
-/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
- * and four warps alone wait for their own. */
+/* The fraction of the unit's rate that a tile reaches: fewer columns read more of A for each
+ * product, and four warps alone wait for their own. */
 static double tci_matrix_part_of_rate(const tci_matrix *x)
 {
     double columns = x->columns < 64    ? 0.36
@@ -1602,7 +1606,7 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
     return columns * (x->consumers == 1 ? 0.85 : 1.0);
 }
 
-/* Does each row of a side's boxes lie in one line of the caches? */
+/* True if each row of a side's boxes is within one cache line. */
 static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
     const int line = tci_matrix_depth(x);
@@ -1618,10 +1622,9 @@ static bool tci_matrix_are_in_lines(const tci_matrix *x)
     return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
 }
 
-/* Cycles of one step of k: to multiply (f32 takes twice as long as halves and bytes half as long,
- * and half or twice as many elements are a step), to load as fast as the memory beside all units
- * gives, and to wait for a load that is asked for when its stage is free, all stages but one ahead.
- */
+/* Cycles of one step of k: to multiply (f32 takes twice as long as 16-bit operands and bytes half
+ * as long, and half or twice as many elements are a step), to load as fast as memory serves all
+ * SMs, and to wait for a load that is issued when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
@@ -1646,10 +1649,10 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
                                  (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
 }
 
-/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
- * lanes of so many threads, or the largest power of two that divides them, and those that there are
- * where one tile has them all. Where they are places of an image they are whole rows of it, as many
- * for every tile as can be. False: not even one. */
+/* The columns of a tile, `most` at most, and how many the epilogue takes at once: all, as the lanes
+ * of so many threads, or the largest power of two that divides them, and all existing ones if one
+ * tile has them. Columns that are positions of an image are whole rows of it, evenly spread over
+ * the tiles. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
     x->columns = x->own_columns = most;
@@ -1678,7 +1681,7 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     return true;
 }
 
-/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+/* True if these numbers are a tile of the kernel template. A thread of a consumer has a sum for
  * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
@@ -1768,7 +1771,7 @@ TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
     }
 }
 
-/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+/* The product with that tile; false: it does not fit, or the template does not support it. */
 static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                             tci_matrix *x)
 {
@@ -1799,8 +1802,9 @@ static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, i
     return n;
 }
 
-/* The candidates with that many columns beside `n` of them; returns how many. shares: blocks share
- * the larger side; of less than two rounds of tiles too much time goes by while they begin. */
+/* The candidates with that many columns in addition to `n` of them; returns how many. shares:
+ * blocks share the larger side; with less than two waves of tiles too much time passes while they
+ * start. */
 static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
                             int64_t columns, bool shares, int64_t tiles[][TCI_FORM_NUMBERS],
                             double *costs, int n)
@@ -1852,7 +1856,7 @@ TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, con
     return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
 }
 
-/* ---- the hole ---- */
+/* ---- the epilogue slot ---- */
 
 TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
@@ -1877,7 +1881,7 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
-/* Is a store one of this product's columns? Of several each has an axis of its own. */
+/* True if a store writes columns of this product. Among several products each has its own axis. */
 static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
 {
     const tci_kstage *st = &k->stages[k->stores[store].stage];
@@ -1911,7 +1915,7 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
     }
 }
 
-/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+/* The part for chunks whose first column is in [lo, hi]; n: columns that exist, -1 all. */
 static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
 {
     tci_lopen open;
@@ -1966,26 +1970,26 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     launch->n_tasks = TCI_MIN(x->tiles, x->shares ? units - units % 2 : units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
-/* ---- src/loop/attention.c ---- */
-/* loop/attention.c - fused attention on tensor cores: tiles, pipeline stages, cost.
+/* ---- src/loop/wgmma_attention.c ---- */
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores: tiles, pipeline stages,
+ * cost.
  *
- * In: a kernel of class STEPS, the machine. Out: a skeleton (loop/attention.h) with two holes as
- * loop IR: the value of one score, and the chain behind the second product, which is that of any
- * product (loop/wgmma_gemm.c). */
-/* ---- src/loop/attention.h ---- */
-/* loop/attention.h - fused attention on WGMMA: parameters of the kernel template (tiles,
- * consumer warps, pipeline stages).
+ * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
+ * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
+/* ---- src/loop/wgmma_attention.h ---- */
+/* loop/wgmma_attention.h - declares fused attention on WGMMA: parameters of the kernel template
+ * (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
- * of four more warps loads the queries of a tile, and then, step by step, keys and values into
- * rings. A consumer multiplies queries and keys into registers, takes each score through the
- * kernel's value (the hole for scores), and turns the step's scores into powers of what is the
- * row's largest so far, which are at once, rounded, the first factor of the product with the
- * values. The sums of a step are made while the powers of the next one are. Behind the last step
- * they are divided and left in shared memory as loop/wgmma_gemm.h says, where the same warps take
- * their rows through the rest of the kernel. */
-#ifndef TCI_LOOP_ATTENTION_H
-#define TCI_LOOP_ATTENTION_H
+ * of four more warps loads the queries of a tile and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, passes each score through the
+ * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
+ * row's maximum so far; rounded, these are directly the first operand of the product with the
+ * values. The sums of a step are computed while the exponentials of the next one are. After the
+ * last step the sums are divided and left in shared memory as in loop/wgmma_gemm.h, where the same
+ * warps run the rest of the kernel on their rows. */
+#ifndef TCI_LOOP_WGMMA_ATTENTION_H
+#define TCI_LOOP_WGMMA_ATTENTION_H
 
 
 enum { TCI_ATTENTION_TILES = 6 };
@@ -2011,27 +2015,27 @@ TCI_FN void tci_attention_columns(tci_matrix *x);
 TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,
                                     int n_makes);
-/* the blocks for scores, the values of a row, and the hole. */
+/* the blocks for scores, the values of a row, and the epilogue slot. */
 TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
 /* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
  * turns); -1: it does not fit. */
 TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 
 #endif
 
 
-/* ---- src/loop/attention.c, continued ---- */
+/* ---- src/loop/wgmma_attention.c, continued ---- */
 enum {
     TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
     TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2,      /* of queries, where there is room for those of the next tile */
+    TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and powers */
+    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and exponentials */
     TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
     TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
     TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
@@ -2073,7 +2077,7 @@ TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
     }
 }
 
-/* What both products have of the tile. */
+/* Tile shape that both products share. */
 static void tci_attention_shape(tci_matrix *x, int consumers)
 {
     x->consumers = x->buffers = consumers;
@@ -2126,8 +2130,8 @@ static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, 
     return true;
 }
 
-/* Cycles of a step. Of two consumers one multiplies while the other has powers; turns keep them so,
- * but cost more than they give where all products are short. */
+/* Cycles of a step. Of two consumers one multiplies while the other computes exponentials; turns
+ * keep them so, but cost more than they give if all products are short. */
 static double tci_attention_step(const tci_attention *x, double multiply, double powers)
 {
     bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
@@ -2151,7 +2155,7 @@ TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, 
     return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
-/* ---- the holes of a point ---- */
+/* ---- the slots of a point ---- */
 
 TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,
@@ -2257,52 +2261,52 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
-/* ---- src/loop/attention_backward.c ---- */
-/* loop/attention_backward.c - gradients of fused attention on tensor cores: tiles, pipeline
- * stages, cost.
+/* ---- src/loop/wgmma_attention_backward.c ---- */
+/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores:
+ * tiles, pipeline stages, cost.
  *
- * In: a kernel that kernel/attention_backward.c recognises, the machine. Out: a skeleton
- * (loop/attention_backward.h) with its holes as loop IR. */
-/* ---- src/loop/attention_backward.h ---- */
-/* loop/attention_backward.h - gradients of fused attention on WGMMA: parameters of the kernel
- * template (tiles, consumer warps, pipeline stages).
+ * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
+ * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
+/* ---- src/loop/wgmma_attention_backward.h ---- */
+/* loop/wgmma_attention_backward.h - declares the gradients of fused attention on WGMMA: parameters
+ * of the kernel template (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
- * four more warps loads both factors of a tile's rows, and then, step by step, both of the steps,
- * into a ring. A consumer multiplies them into registers, two products, and makes of these the
- * weights, and the changes of scores, which are at once, rounded, the first factors of the products
- * with the steps. Where weights alone are taken one product is made, and the other factor has steps
- * only. What is a query's alone is evaluated once for each: of rows by the consumers, of steps by
- * another of the four warps, which leaves it beside the step. Behind the last step the sums are
- * left in shared memory, one product after the other, as loop/wgmma_gemm.h says, where the same
- * warps take their rows through the rest of the kernel: of two consumers in turns, where there is
- * no room for the sums of both.
+ * four more warps loads both operands of a tile's rows and then, step by step, both of the steps,
+ * into a ring. A consumer multiplies them into registers, two products, and computes from these
+ * the weights and the gradients of scores; rounded, these are directly the first operands of the
+ * products with the steps. If only weights are needed, there is one product, and only the steps
+ * have the other operand. Values of a query alone are evaluated once: of rows by the consumers, of
+ * steps by another of the four warps, which stores them next to the step. After the last step the
+ * sums are left in shared memory, one product after the other, as in loop/wgmma_gemm.h, where the
+ * same warps run the rest of the kernel on their rows; two consumers take turns if there is no
+ * memory for the sums of both.
  *
- * Blocks (tci_loop.scores): values of a query; where keys are cut off, the score of these; the
- * score of any key; where keys are cut off, of one that is seen; unless weights alone are taken,
- * the change of a score; and, where there are two last products, the rows of the second. The rows
- * of the first are the hole. */
-#ifndef TCI_LOOP_ATTENTION_BACKWARD_H
-#define TCI_LOOP_ATTENTION_BACKWARD_H
+ * Blocks (tci_loop.scores): values of a query; if keys are cut off, their score; the score of any
+ * key; if keys are cut off, of a visible one; unless only weights are needed, the gradient of a
+ * score; with two last products, the rows of the second. The rows of the first are the epilogue
+ * slot. */
+#ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
+#define TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
 
 
 enum { TCI_BACKWARD_TILES = 8 };
 
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
  * what is left of the sums, and of all with barriers and the rounding up of its start. The second
- * factors lie behind the first. */
+ * factors are behind the first. */
 TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* Do consumers leave their sums in turns? */
+/* True if consumers store their sums in turns. */
 static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
 }
-/* Parts that the form by threads shares: columns of the last products, and how their rows are
- * spread over threads; the blocks, and the hole. */
+/* Parts that the SIMT form shares: columns of the last products, and how their rows are spread over
+ * threads; the blocks, and the epilogue slot. */
 TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
 TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
 /* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
@@ -2310,18 +2314,18 @@ TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 /* The time of a kernel with such a tile; -1: it does not fit. */
 TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 
 #endif
 
 
-/* ---- src/loop/attention_backward.c, continued ---- */
+/* ---- src/loop/wgmma_attention_backward.c, continued ---- */
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
     TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
-    TCI_BACKWARD_SLOTS = 2,      /* of rows, where there is room for those of the next tile */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
     TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
     TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
@@ -2483,7 +2487,7 @@ TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, 
     return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
 }
 
-/* ---- the holes ---- */
+/* ---- the slots ---- */
 
 /* The rows of one of the last products, as a function of its own. */
 static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)
@@ -2552,20 +2556,20 @@ TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const i
     launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
 }
 /* ---- src/loop/simt_attention.c ---- */
-/* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
+/* loop/simt_attention.c - schedules attention and its gradients without tensor cores (SIMT).
  *
- * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/simt_attention.h),
- * whose blocks and hole are those of loop/attention.c and loop/attention_backward.c. */
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
+ * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
 /* ---- src/loop/simt_attention.h ---- */
-/* loop/simt_attention.h - fused attention and its gradients on SIMT threads: parameters of the
- * kernel templates.
+/* loop/simt_attention.h - declares fused attention and its gradients on SIMT threads: parameters
+ * of the kernel templates.
  *
- * What is on a matrix unit in loop/attention.h and loop/attention_backward.h, with the same blocks
- * and hole, for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS
- * threads has a tile of rows, and goes over the other side step by step, in shared memory, all as
- * f32. Half a warp has every eighth row, each of its lanes every 16th step of it; sums are one
- * chain. Pairs go from lane to lane through shared memory of their own, so nothing of rows by steps
- * is stored. */
+ * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
+ * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
+ * block of TCI_FLASH_THREADS threads has a tile of rows, and walks the other side step by step, in
+ * shared memory, all as f32. Half a warp has every eighth row, each of its lanes every 16th
+ * element of the step; sums are one chain. Scores pass between lanes through shared memory of
+ * their own, so no rows x steps array is stored. */
 #ifndef TCI_LOOP_SIMT_ATTENTION_H
 #define TCI_LOOP_SIMT_ATTENTION_H
 
@@ -2593,7 +2597,7 @@ TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
                                     const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
@@ -2607,7 +2611,7 @@ enum {
     TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
     TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
     TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which there is room for all else */
+    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
     TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
@@ -2630,7 +2634,7 @@ static bool tci_simt_attn_is_tile(const int64_t *tile)
     return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
 }
 
-/* What is left of the sums takes the place of what made them. */
+/* Bytes of the staged partial results, which reuse the memory of their operands. */
 static int64_t tci_simt_attn_left(const tci_matrix *x)
 {
     return (int64_t)x->rows * x->staged_pitch * 4;
@@ -2672,7 +2676,7 @@ TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x)
     return TCI_MAX(4 * floats, left);
 }
 
-/* Blocks that a processor has room for at once. */
+/* Blocks that an SM holds at once. */
 static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
 {
     int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
@@ -2729,8 +2733,8 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 
 /* ---- the cost ---- */
 
-/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
- * shares, and twice as long for each step. Many sums leave too few registers. */
+/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
+ * warp shares, and twice as long for each step. Many sums leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
@@ -2807,37 +2811,38 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
     launch->n_tasks = x->in[0].tiles;
     launch->task_ns = tci_simt_attn_back_ns(b->k, machine, tile);
 }
-/* ---- src/loop/row_block.c ---- */
-/* loop/row_block.c - register-resident rows: a row per block, warp or part of a warp, on GPUs.
+/* ---- src/loop/simt_row_block.c ---- */
+/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
+ * a warp.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
- * outer axes are bound. Out: the stages, written out vector by vector.
+ * outer axes are bound. Out: the stages, unrolled vector by vector.
  *
- * The one idea: stages along an axis use the same bindings of it, so whatever two of them need is
+ * Design: stages along an axis use the same bindings of it, so a value that two of them need is
  * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
  * before the first result is needed, and written once.
  *
- * The threads of a row are one vector of `vlanes` lanes, so a reduction has one accumulator; or of
- * fewer lanes, then it has one for each vector of the class, as far as the row has elements: an
- * accumulator without one changes none that it is joined to. The lanes are joined as kernel/ir.h
- * says: those of a thread that are neighbours first, then whole vectors, then lanes of different
- * warps, which meet in one array that every warp reads as a whole, so each of them gets the same
- * values and nobody has to be told the result; then the lanes of a warp. So fewer threads join the
- * same numbers with fewer shuffles, and what each thread does once is done for more elements.
+ * The threads of a row are one vector of `vlanes` lanes and a reduction has one accumulator; with
+ * fewer lanes it has one for each vector of the class, as far as the row has elements: an empty
+ * accumulator changes none that it is combined with. The lanes are combined as kernel/ir.h says:
+ * neighbours within a thread first, then whole vectors, then lanes of different warps, through one
+ * shared array that every warp reads whole, so that no broadcast is needed; then the lanes of a
+ * warp. Fewer threads then need fewer shuffles, and fixed work per thread serves more elements.
  *
- * A reduction of what is EARLIER (kernel/ir.h) has words in the step's own memory, which no run
- * clears: for each row one, whose tag counts the runs, and those of the totals of its parts and
- * groups, which get the next tag in a run. Each block reads the row's word, tells its total, and
- * awaits those before it, of which each thread reads a few; the block of the last part, whose wait
- * says that all others have read the row's word, makes that tag the row's. */
-/* ---- src/loop/row_block.h ---- */
-/* loop/row_block.h - register-resident rows: a row per block, warp or part of a warp, on GPUs. */
-#ifndef TCI_LOOP_ROW_BLOCK_H
-#define TCI_LOOP_ROW_BLOCK_H
+ * An EARLIER reduction (kernel/ir.h) has words in the step's own memory, which no run clears: one
+ * per row, whose tag counts the runs, and the totals of its parts and groups, which get the next
+ * tag in a run. Each block reads the row's word, publishes its total, and waits for the preceding
+ * ones, of which each thread reads a few; the block of the last part, whose wait implies that all
+ * others have read the row's word, stores the new tag there. */
+/* ---- src/loop/simt_row_block.h ---- */
+/* loop/simt_row_block.h - declares register-resident rows on GPUs: a row per block, warp or part
+ * of a warp. */
+#ifndef TCI_LOOP_SIMT_ROW_BLOCK_H
+#define TCI_LOOP_SIMT_ROW_BLOCK_H
 
 
-/* How many vectors the longest row takes, of l->lanes on l->threads, l->rows of them in a block; 0:
- * a stage walks several axes, or a row is too long, or cannot be held so. */
+/* Number of vectors of the longest row, with l->lanes on l->threads and l->rows of them in a block;
+ * 0: a stage has several inner axes, or a row is too long or cannot be kept in registers. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b);
@@ -2845,7 +2850,7 @@ TCI_FN void tci_row_emit(tci_build *b);
 #endif
 
 
-/* ---- src/loop/row_block.c, continued ---- */
+/* ---- src/loop/simt_row_block.c, continued ---- */
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */
 
 /* Loads that change along `axis`; of them those that several stages need. */
@@ -3105,7 +3110,7 @@ static void tci_row_tell(tci_build *b, const tci_row_told *t, tci_lin at, int va
     tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
 }
 
-/* What n totals from number `first` on come to. */
+/* Total of n published totals, from number `first` on; waits for them. */
 static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci_lin n)
 {
     tci_stage_tuple acc = tci_stage_accumulator(b, t->red, b->l->lanes);
@@ -3128,7 +3133,7 @@ static int tci_row_await(tci_build *b, const tci_row_told *t, tci_lin first, tci
     return tci_row_join(b, t->red, tci_stage_each(b, acc, tci_row_copy, 0));
 }
 
-/* Tells a value where `at` is `last`. */
+/* Publishes a value if `at` is `last`. */
 static void tci_row_tell_last(tci_build *b, const tci_row_told *t, tci_lin at, int64_t last,
                               tci_lin word, int value)
 {
@@ -3144,7 +3149,7 @@ static int tci_row_both(tci_build *b, const tci_row_told *t, int x, int y)
         .part[0];
 }
 
-/* What the totals of earlier parts come to, where that of this part is `total`. */
+/* Prefix total of the parts before this one, whose own total is `total`. */
 static int tci_row_earlier(tci_build *b, const tci_row_told *t, int total)
 {
     tci_lin mates = tci_lin_mul(b, t->number, t->group);
@@ -3243,36 +3248,36 @@ TCI_FN void tci_row_emit(tci_build *b)
     }
 }
 /* ---- src/loop/smem_transpose.c ---- */
-/* loop/smem_transpose.c - transpose through shared memory, with one padding column
+/* loop/smem_transpose.c - builds the transpose through shared memory, with one padding column
  * against bank conflicts.
  *
- * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
- * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and
+ * the one along which some loads are (row_axis). Out: the statements for one square tile.
  *
- * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
- * First along row_axis: the loads that run along it are read and kept in a shared array, one column
- * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ * Design: neighbouring threads must access neighbouring memory, so a tile is walked twice. First
+ * along row_axis: the loads contiguous along it are read into a shared array, one column of
+ * padding avoiding bank conflicts. Then, after a barrier, along vec_axis: everything else.
  *
- * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
- * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
- * squares at the edge test every element. */
+ * Threads are distinguished by TCI_LX_THREAD and every value is a scalar of its thread (the loop
+ * has one lane). Invariant: no element is computed twice, as an output may be stored over an
+ * input; edge tiles test every element. */
 /* ---- src/loop/smem_transpose.h ---- */
-/* loop/smem_transpose.h - transpose through shared memory, with one padding column against bank
- * conflicts. */
+/* loop/smem_transpose.h - declares the transpose through shared memory, padded by one column
+ * against bank conflicts. */
 #ifndef TCI_LOOP_SMEM_TRANSPOSE_H
 #define TCI_LOOP_SMEM_TRANSPOSE_H
 
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
-/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+/* A pointwise kernel walked in square tiles of `row_axis` x `vec_axis`. */
 typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
     int32_t *loads;
-    int n_loads; /* instructions that run along row_axis: turned */
+    int n_loads; /* instructions that run along row_axis: transposed */
 } tci_smem_transpose;
 
-/* False: nothing to turn, or too little to fill squares. */
+/* False: nothing to transpose, or too little to fill square tiles. */
 TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis,
                                     tci_smem_transpose *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */
@@ -3337,7 +3342,7 @@ typedef struct tci_smem_transpose_walk {
     int fast_axis, slow_axis;
     tci_lin fast, slow;       /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
-    bool edge;                /* elements may lie outside */
+    bool edge;                /* elements may be outside */
 } tci_smem_transpose_walk;
 
 static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)
@@ -3445,37 +3450,37 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
     tci_build_close(b, &open);
 }
 /* ---- src/loop/simt_gemm.c ---- */
-/* loop/simt_gemm.c - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block.
+/* loop/simt_gemm.c - builds the SIMT GEMM: shared-memory panels and register tiles, by the threads
+ * of a block.
  *
- * In: a kernel whose first stage is a DOT of two factors, and whose later stages are pointwise. The
- * outer axes that one factor alone has are the rows of the result, those of the other the columns,
+ * In: a kernel whose first stage is a DOT of two operands, and whose later stages are pointwise.
+ * The outer axes of only one operand are the rows of the result, those of the other the columns,
  * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
  * result.
  *
- * The one idea: a tile of the result lies in the registers of a block's threads, 4 x 4 to 8 x 8
- * points each, and every factor is read once for the whole tile: slab by slab of the contracted
- * axes, the block evaluates the factors' own expressions into two shared panels, from which each
- * thread takes what its points need. So windows of an image, its padding, transposes and cheap
- * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
- * worked on, the values of the next one are on their way into registers. Each point takes its
- * products in the order of the axes, one chain or, in class SPLIT, a chain for each so many slabs.
+ * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 points
+ * each, and every operand is read once per tile: slab by slab of the contracted axes, the block
+ * evaluates the operands' own expressions into two shared panels, from which each thread reads
+ * what its points need. So windows of an image, padding, transposes and cheap arithmetic cost no
+ * more than the index of an element, and nothing is copied beforehand. While a slab is multiplied,
+ * the next one is loaded into registers. Each point adds its products in the order of the axes, in
+ * one chain or, in class SPLIT, one chain per fixed number of slabs.
  *
- * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
- * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
- * apart, about ten operations on its index. Reading panels takes two cycles of a processor for each
- * warp and group of four neighbours, during which its four parts do eight multiply-adds of a warp:
- * with 4 x 4 points that is the limit, with 8 x 8 half of it.
+ * Cost: an f32 tile of 128 x 128 x 16 is, per thread, 1024 multiply-adds, 64 reads of four
+ * neighbours from the panels, and 16 elements to load, each one load and, if axes must be
+ * separated, about ten operations on its index. A panel read takes two cycles of an SM per warp
+ * and four neighbours, in which its four partitions do eight multiply-adds of a warp: with 4 x 4
+ * points that is the limit, with 8 x 8 half of it.
  *
- * As in loop/smem_transpose.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A
- * thread has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 4 (y + g places)
- * + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
- * each panel: one is filled while the other is read. Places outside the result are computed from
- * the last element inside, and not stored. */
+ * As in loop/smem_transpose.c the loop has one lane and threads are distinguished by
+ * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its points are
+ * rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads four
+ * neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
+ * double-buffered. Points outside the result are computed from the last element inside, and not
+ * stored. */
 /* ---- src/loop/simt_gemm.h ---- */
-/* loop/simt_gemm.h - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block. */
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+ * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 
@@ -3510,7 +3515,7 @@ TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void);
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles; it may have few rows
  * or few columns. */
 TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p);
-/* Has it rows and columns enough that tiles are faster than anything else? */
+/* True if M and N are so large that tiles are faster than any other schedule. */
 TCI_FN bool tci_simt_gemm_is_large_enough(const tci_simt_gemm *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
@@ -3518,7 +3523,7 @@ TCI_FN double tci_simt_gemm_ns(const tci_kernel *k, const tci_machine *machine, 
                                tci_simt_gemm *p);
 /* Its sides without a tile. False: it is no such kernel. */
 TCI_FN bool tci_simt_gemm_take_sides(const tci_kernel *k, tci_simt_gemm *p);
-/* Is the axis one of the rows' or the columns'? */
+/* True if the axis belongs to M or N. */
 TCI_FN bool tci_simt_gemm_has(const tci_simt_gemm *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_simt_gemm_emit(tci_build *b, const tci_simt_gemm *p, tci_lin row, tci_lin column);
@@ -3586,8 +3591,8 @@ static bool tci_simt_gemm_fits(const tci_kernel *k)
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
-/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
- * backwards. */
+/* Number of neighbouring elements that x visits along the axes, the last one fastest, in either
+ * direction. */
 static int64_t tci_simt_gemm_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
     int64_t run = 1, sign = 0;
@@ -4040,14 +4045,14 @@ static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_po
     return binds;
 }
 
-/* So many neighbouring points lie in the result together, or outside. */
+/* So many neighbouring points are in the result together, or outside. */
 static int tci_simt_gemm_group(const tci_simt_gemm_points *points)
 {
     bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
     return points->in_pairs && !odd ? 2 : 1;
 }
 
-/* Opens the branch for a group of points that may lie outside of the result, at the first of them;
+/* Opens the branch for a group of points that may be outside of the result, at the first of them;
  * each has bindings of its own: what is loaded there stays there. True: it has one. */
 static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points, int point,
                                const tci_bind **binds, tci_lopen *open)
@@ -4185,30 +4190,30 @@ TCI_FN double tci_products_least_ns(const tci_query *a)
     return least;
 }
 /* ---- src/loop/thread_per_point.c ---- */
-/* loop/thread_per_point.c - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements.
+/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, small copies.
  *
- * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
- * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
- * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
- * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
- * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
- * in common comes from the cache. A thread has several points along an axis that the factor with
- * the last axis lacks, so that what it reads of that factor serves all of them; or of a movement
- * all along a short axis that it stores together. Nothing changes a sum's order.
+ * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
+ * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one
+ * MAP stage with an axis shorter still. Out: the statements for one thread. Design: neighbouring
+ * threads take neighbouring points of the result, on whatever axes, and each runs the stages
+ * alone; data shared by neighbours comes from the cache. A thread has several points along an axis
+ * that the operand with the last axis lacks, so that one read of that operand serves all of them;
+ * for a copy, all points of a short axis that it stores together. The order of sums does not
+ * change.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
 /* ---- src/loop/thread_per_point.h ---- */
-/* loop/thread_per_point.h - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements. */
+/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, copies. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 
 
 enum { TCI_PER_POINT_THREADS = 256 };
 
-/* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
+/* Threads are numbered along all outer axes but one, counted as one in row-major order; each has
  * `rows` neighbours along that one. */
 typedef struct tci_per_point {
     int n_axes, *axes;
@@ -4238,8 +4243,8 @@ static bool tci_per_point_is_dot(const tci_kernel *k)
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
-/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
- * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+/* True if a vector along the last outer axis would be read lane by lane: a load of the first stage
+ * has a guard or, like windows of an image, a stride between neighbours. */
 static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;
@@ -4377,24 +4382,24 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
         tci_build_close(b, &open);
     }
 }
-/* ---- src/loop/short_reduction.c ---- */
-/* loop/short_reduction.c - GPU schedule for short reductions and short rows, in the vector
+/* ---- src/loop/simt_short_reduction.c ---- */
+/* loop/simt_short_reduction.c - schedules short reductions and short rows on GPUs, in the vector
  * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
  * few channels, norms (NHWC).
  *
- * In: a kernel whose first stage reduces few elements, or that is a map, of which every load runs
- * along the last outer axis or does not know it, and no guard does; its later stages are pointwise.
- * Out: the statements for one thread. The one idea: a thread has a vector along that axis, of 16
- * bytes where it can, and several neighbouring points along the axis before. The last reduced axis
- * is written out, so that what windows of neighbouring points have in common is read once, and what
- * none of them changes, as a filter or a norm's scale, once for all. Nothing changes a sum's order.
+ * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
+ * contiguous along the last outer axis or independent of it, and every guard independent; later
+ * stages are pointwise. Out: the statements for one thread. Design: a thread has a vector along
+ * that axis, of 16 bytes if possible, and several neighbouring points along the axis before it.
+ * The last reduced axis is unrolled, so that elements shared by neighbouring windows, and values
+ * common to all, such as a filter or a norm's scale, are read once. The order of sums is kept.
  *
- * Neighbouring threads take vectors that follow each other. */
-/* ---- src/loop/short_reduction.h ---- */
-/* loop/short_reduction.h - GPU schedule for short reductions (pooling) along a contiguous last
- * axis. */
-#ifndef TCI_LOOP_SHORT_REDUCTION_H
-#define TCI_LOOP_SHORT_REDUCTION_H
+ * Neighbouring threads take consecutive vectors. */
+/* ---- src/loop/simt_short_reduction.h ---- */
+/* loop/simt_short_reduction.h - declares the GPU schedule of short reductions (pooling) along a
+ * contiguous last axis. */
+#ifndef TCI_LOOP_SIMT_SHORT_REDUCTION_H
+#define TCI_LOOP_SIMT_SHORT_REDUCTION_H
 
 
 enum {
@@ -4416,7 +4421,7 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
 
 #endif
 
-/* ---- src/loop/short_reduction.c, continued ---- */
+/* ---- src/loop/simt_short_reduction.c, continued ---- */
 enum {
     TCI_WINDOW_MOST = 128,    /* elements that are reduced */
     TCI_WINDOW_WRITTEN = 16,  /* of the last axis of them */
@@ -4493,7 +4498,8 @@ static bool tci_short_reduction_runs(const tci_kernel *k, int x, int axis)
     return tci_build_coef(k, x, axis, &coef) && (coef == 1 || coef == 0);
 }
 
-/* Are all accesses vectors along the axis, or without it? *bytes: of the narrowest element read. */
+/* True if all accesses are vectors along the axis, or independent of it. *bytes: size of the
+ * narrowest element read. */
 static bool tci_short_reduction_is_along(const tci_kernel *k, int axis, int *bytes)
 {
     bool along = true;
@@ -4529,8 +4535,8 @@ static int tci_short_reduction_lanes(const tci_machine *machine, int64_t size, i
     return lanes;
 }
 
-/* Has each factor of a chain places of its own, so that a thread reads much of both, rather than
- * one being a filter that all threads share? */
+/* True if both operands of a chain vary with the position, so a thread reads much of both; false if
+ * one is a filter that all threads share. */
 static bool tci_short_reduction_reads_both(const tci_kernel *k, int row_axis)
 {
     bool both = tci_short_reduction_is_chain(k);
@@ -4646,21 +4652,21 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
     }
 }
 /* ---- src/loop/gpu_schedules.c ---- */
-/* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
+/* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction or short rows in vectors of a thread (loop/short_reduction.c)
+ *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
- *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
- *   attention  rows between two contractions on tensor cores (loop/attention.c)
- *   backward   the gradients of attention on tensor cores (loop/attention_backward.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
+ *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
  *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
- *   row        rows in the registers of a block or warp (loop/row_block.c)
- *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
+ *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
+ *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
  *
  * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
- * weighs next to those of processors. */
+ * compares with those of CPUs. */
 #include <string.h>
 
 
@@ -4681,7 +4687,7 @@ TCI_FN bool tci_blocks_are_joined(void)
     return true;
 }
 
-/* ---- products by blocks of threads ---- */
+/* ---- products on GPUs ---- */
 
 static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
@@ -4709,8 +4715,8 @@ static int tci_products_candidates(const tci_query *a,
     return TCI_PRODUCT_TILES;
 }
 
-/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
- * less to compute. */
+/* Arithmetic time if memory is not the bottleneck; among memory-bound schedules the one with less
+ * arithmetic is preferred. */
 static double tci_tile_with_memory(const tci_query *a, double ns)
 {
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
@@ -4812,8 +4818,8 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* What a contraction's threads with so many rows read: for each product neighbours of the factor
- * that has the last axis, and for each row one element of the other. */
+/* Time of the reads by the threads of a contraction with so many rows each: for each product
+ * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
@@ -4828,8 +4834,8 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-/* How many times as much memory a map's points meet as it has, where a load runs along another axis
- * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+/* Traffic relative to the useful bytes, where a load runs along another axis than the threads:
+ * neighbours then use one memory sector each, half of which is served to others from caches. */
 static double tci_per_point_apart(const tci_query *a)
 {
     tci_smem_transpose q;
@@ -5142,7 +5148,7 @@ static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const 
                    x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
 }
 
-/* ---- squares ---- */
+/* ---- square tiles ---- */
 
 static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
@@ -5202,7 +5208,7 @@ static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
                : 0;
 }
 
-/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+/* True if each warp is full of rows, or has none, since its threads exchange values by shuffles. */
 static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;
@@ -5225,8 +5231,9 @@ static bool tci_row_fits(const tci_query *a, const int64_t *n)
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Few threads do once what each of them does, and join less; but the row takes no more of their
- * registers than leave room for other rows, if it need not. */
+/* With few threads, work done once per thread is done less often, and fewer lanes are combined; but
+ * the row takes at most as many of their registers as leave space for other rows, unless it
+ * must. */
 static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;
@@ -5356,44 +5363,44 @@ TCI_FN const tci_form *const *tci_block_forms(void)
     return forms;
 }
 /* ---- src/loop/mma_gemm.c ---- */
-/* loop/mma_gemm.c - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps.
+/* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
+ * of warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have such units (kernel/mma_sync.h). Out: the statements for one tile of the
- * result.
+ * machine whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
+ * tile of the result.
  *
- * The one idea is that of loop/simt_gemm.c: slab by slab of the contracted axes the block evaluates
- * the factors' own expressions into two shared panels, so windows, padding, transposes and cheap
- * arithmetic cost no more than the index of an element, and the values of the next slab are on
- * their way while one is worked on. What differs is the inner step: each warp has a part of the
- * tile, takes 16 rows of 32 bytes (64 of f64) from a panel as one factor of its unit, and adds
- * products of 16 x 16 to sums in registers. The unit's dtype is what the panels hold.
+ * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions slab by slab
+ * of K into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
+ * than the index of an element, and the next slab is loaded while one is multiplied. The inner
+ * step differs: each warp has a part of the tile, takes 16 rows of 32 bytes (64 of f64) from a
+ * panel as one operand of mma.sync, and adds products of 16 x 16 to sums in registers. Panels hold
+ * the dtype of the instruction.
  *
- * Panels lie as the operand's memory does: [own][depth] where it runs along the contracted axes,
- * else [depth][own], which the unit's loads turn; of bytes and f64 they make pairs of neighbours
- * rows of two halves of a factor, so the sums' rows and columns lie likewise. Where neighbours of
- * 16 bytes lie together in
- * memory, be it over several axes, at multiples of 16 bytes, under guards that do not tell them
- * apart, they are moved as they are; else element by element. Elements behind the end of the
- * contracted axes are zeros; places behind the end of a side are computed from the last ones
- * inside, and not stored.
+ * A panel has the order of its operand's memory: [own][depth] if that is contiguous along K, else
+ * [depth][own], which the loads (ldmatrix) transpose; of bytes and f64 they make neighbours from
+ * rows of the two halves of an operand, and the rows and columns of the sums follow. Runs of 16
+ * contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards that do not
+ * separate them, are copied whole; everything else is copied element by element. Elements past the
+ * end of K are zeros; positions past the end of a side are computed from the last ones inside, and
+ * not stored.
  *
- * Banks: a read takes 8 rows of 16 bytes at once, which meet no bank twice if a row is an odd
- * number of 16 bytes long: 64 of a slab and 16, or 64 to 256 of a side and 16. A store of 16 bytes
- * is made by 8 threads at once, in two rows of a panel [own][depth], four apart, so that loads are
- * of few lines of memory, or in one row of the other. f32 is
- * turned by reads of 4 bytes, of 4 rows and 8 columns: rows of 8 words and a multiple of 32 meet no
- * bank twice. f64 is read 16 bytes at once, of 2 rows of 64 bytes, which lie without a gap, or of
- * every other one of 8 rows, 2 columns each.
+ * Bank conflicts: a read takes 8 rows of 16 bytes at once, which is conflict-free if a row is an
+ * odd number of 16 bytes long: 64 bytes of a slab and 16, or 64 to 256 of a side and 16. A 16-byte
+ * store is executed by 8 threads at once, in two rows of a panel [own][depth], four apart, so that
+ * loads touch few lines of memory, or in one row of the other order. f32 is transposed by reads of
+ * 4 bytes, of 4 rows and 8 columns: rows of 8 words plus a multiple of 32 are conflict-free. f64
+ * is read 16 bytes at once, of 2 contiguous rows of 64 bytes, or of every other one of 8 rows, 2
+ * columns each.
  *
- * Floor, of a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64 each,
- * halves, on a processor that makes 1024 multiply-adds in a cycle: 512 cycles of the unit; 4 warps
- * x 2 steps x 8 reads of 512 bytes and 16 KB of stores, 384 cycles of shared memory; 131
- * instructions of each warp as ptxas 12.9 has them (64 mma, 16 ldmatrix, 16 to move, 35 of
- * indices), 131 cycles of issuing, as four warps are. Element by element the slab's 8192 elements
- * take 12 instructions each, 770 cycles. */
+ * Floor, for a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64
+ * each, in half precision, on an SM with 1024 multiply-adds per cycle: 512 cycles of tensor cores;
+ * 4 warps x 2 steps x 8 reads of 512 bytes and 16 KB of stores, 384 cycles of shared memory; 131
+ * instructions per warp by ptxas 12.9 (64 mma, 16 ldmatrix, 16 moves, 35 of indices), 131 cycles
+ * of issue, as there are four warps. Element by element the slab's 8192 elements take 12
+ * instructions each, 770 cycles. */
 /* ---- src/loop/mma_gemm.h ---- */
-/* loop/mma_gemm.h - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps. */
+/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, sums in warp registers. */
 #ifndef TCI_LOOP_MMA_GEMM_H
 #define TCI_LOOP_MMA_GEMM_H
 
@@ -5454,14 +5461,14 @@ static int64_t tci_mma_step(const tci_mma *w)
     return w->bytes > 4 ? TCI_MMA_SLAB : TCI_MMA_STEP;
 }
 
-/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+/* True if elements 2 i and 2 i + 1 of the side are the rows i and i + 8 of a fragment. */
 static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
-/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
- * elements of memory at a multiple of n, all there or none? */
+/* True if groups of n neighbours along the contiguous axes, starting at multiples of n, are n
+ * elements of memory at a multiple of n, all of them valid or none. */
 static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
@@ -5769,7 +5776,7 @@ static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
     tci_mma_load(s, &s->panels[1], from, first);
 }
 
-/* What waits becomes the panels number `half`. */
+/* The waiting registers become the panels number `half`. */
 static void tci_mma_publish(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;
@@ -5971,37 +5978,36 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
     return forms;
 }
 /* ---- src/plan/scatter_sort.c ---- */
-/* plan/scatter_sort.c - scatter-add as a sort of its indices and a segmented reduction, on GPUs.
+/* plan/scatter_sort.c - rewrites scatter-add on GPUs as a sort of its indices and a segmented
+ * reduction.
  *
- * In: a SCATTER whose index is the same for all lines. Out: the SEGMENT that gives each element of
- * x what a stretch of src's order holds for it, in the order that SCATTER has (kernel/ir.h): the
- * same bits. A SCATTER goes along src one element after the other; here elements of x go side by
- * side, and src is read once, wherever the index sends it.
+ * In: a SCATTER whose index is the same for all lines. Out: a SEGMENT that gives each element of x
+ * the result of its segment of src in sorted order, in the order of SCATTER (kernel/ir.h): the
+ * same bits. A SCATTER walks src sequentially; here the elements of x are parallel, and src is
+ * read once, wherever the index points.
  *
- * The order is a sort of the index that keeps what is equal in its order, of words (index, place):
- * no two are equal, and they are i32 where that holds them. Its kernels are ordinary ones. There
- * are two ways, of which the one is taken that costs less:
+ * The order is a stable sort of the index: words (index, place), all different, i32 if that holds
+ * them. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
  *
  *   ranks    all words are compared with all, n * n comparisons, in three kernels:
  *     words    are made
- *     counts   for each word of the greater ones in each chunk of words
- *     words    to their places, which follow from the counts: stores that are apart
- *   digits   TCI_ORDER_BITS of the index at a time, least first, in five kernels for each of them:
- *     digits   of the words as they stand, which the first makes too
+ *     counts   for each word, of the greater ones in each chunk of words
+ *     words    move to the positions that follow from the counts, by disjoint stores
+ *   digits   TCI_ORDER_BITS of the index at a time, lowest first (radix sort), five kernels each:
+ *     digits   of the words in their present order; the first pass makes the words too
  *     counts   of each digit in each chunk, by comparing the chunk with every digit
- *     begins   of each digit in each chunk: running sums of the counts over digits and chunks
- *     ranks    how many equal digits come before in the chunk, by comparing again
- *     words    to their places, begin and rank
+ *     begins   of each digit in each chunk: prefix sums of the counts over digits and chunks
+ *     ranks    the number of equal digits before it in the chunk, by comparing again
+ *     words    move to their positions, begin + rank
  *
- * A small kernel is taken to be 2 us, and comparisons of i32 to be as fast as an H100 issues their
- * 2.5 instructions in two of three cycles: TCI_ORDER_COMPARED of them take as long. So ranks serve
- * for up to some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk of digits has so many
- * words that neither comparing nor running sums take long. Where the stretch of an element starts
- * is searched for in the sorted words, by halves. Equal nodes are one, so several SCATTERs over one
- * index share its order.
+ * The model takes 2 us for a small kernel, and TCI_ORDER_COMPARED i32 comparisons for as long, as
+ * an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to some 5000
+ * indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither comparisons nor
+ * prefix sums take long. The start of an element's segment is found by binary search in the sorted
+ * words. Equal nodes are one, so several SCATTERs over one index share its order.
  *
- * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
- * writes 82 MB at least; before it come 4 small kernels. */
+ * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
+ * MB; 4 small kernels precede it. */
 
 enum {
     TCI_ORDER_READS = 512,   /* least elements of src along the axis */
@@ -6164,8 +6170,8 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
 
 /* ---- either way ---- */
 
-/* Is comparing all words with all less than what the kernels of digits take beyond those of ranks?
- * Words of two registers take twice as long (4.4 instructions). */
+/* True if comparing all words with all is cheaper than the kernels of radix digits beyond those of
+ * ranks. Words of two registers take twice as long (4.4 instructions). */
 static bool tci_order_has_ranks(const tci_order *o, int digits)
 {
     int more = TCI_ORDER_DIGIT_KERNELS * digits - TCI_ORDER_RANK_KERNELS;
@@ -6279,20 +6285,20 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
                           n->attr);
 }
 /* ---- src/plan/conv_layout.c ---- */
-/* plan/conv_layout.c - channels-last operands of implicit GEMM convolutions, as tensor cores read
- * them (TMA boxes).
+/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
+ * layout that TMA boxes read.
  *
- * In: a CONTRACT of bf16 or f16 values, or of f32 where math may be fast, of which one is windows
- * of an image, on a machine whose matrix unit reads boxes. Out: the same over copies of the values
- * behind its operands in which one axis lies fastest: the longest contracted one that both have (a
- * convolution, its gradient to the image: the channels), else of each operand the longest that it
- * alone has (the gradient to the filter). Windows, padding and other movements stay above the
- * copies as they were, so nothing else is stored. The one idea: the unit's loads need 16
- * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
- * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
- * is a contracted one. NULL: this is none of these, or too small for it. */
+ * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of
+ * an image, on a machine whose matrix unit reads boxes. Out: the same CONTRACT over copies with
+ * one axis contiguous: the longest summed axis that both operands have (the channels, in a
+ * convolution and its gradient to the image), else for each operand its longest axis that the
+ * other lacks (the gradient to the filter). Windows, padding and other views stay above the
+ * copies, so nothing else is stored. NULL: it is no such contraction, or too small for the unit.
+ *
+ * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
+ * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
 
-enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
+enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that is contiguous */ };
 
 typedef struct tci_conv_layout {
     const tci_algo *a;
@@ -6308,8 +6314,8 @@ typedef struct tci_conv_layout {
 
 /* ---- the values behind the operands ---- */
 
-/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
- * NULL: sizes are unknown. */
+/* The value of operand x below windows, padding, other layout ops and a widening that nothing
+ * stores; NULL: sizes are unknown. */
 static tci_node *tci_conv_layout_source(const tci_algo *a, tci_node *x)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
@@ -6361,7 +6367,7 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
     return a;
 }
 
-/* ---- which axes lie fastest ---- */
+/* ---- which axes are contiguous ---- */
 
 static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {
@@ -6417,7 +6423,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
-/* Is f32 multiplied often enough for copies, along a contracted axis? */
+/* True if each f32 element is multiplied often enough to pay for copies along a contracted axis. */
 static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;
@@ -6488,26 +6494,25 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
     return &row;
 }
 /* ---- src/plan/layout.c ---- */
-/* plan/layout.c - layout propagation (NCHW to NHWC): decides which values are stored
- * channels-last.
+/* plan/layout.c - decides which values are stored channels-last: layout propagation (NCHW to
+ * NHWC).
  *
- * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
- * which those that a contraction reads through windows, as a convolution its image or a gradient
- * the one of a result, are in memory with their channels last; what such values are made of, what
- * is made of them, and so on, is computed in that order too. Each of these is a node whose axes are
- * in the new order, and PERMUTE(back) of it takes the place of the old one: everything reads
- * through index maps, so the former is the only form in memory, no kernel turns one into the other,
- * and sums over places, as of norms, are sums of columns. What moves values stays as it was.
+ * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
+ * that a contraction reads through windows (a convolution its image, a gradient that of a result)
+ * are stored with channels last, and the values that they are computed from or that are computed
+ * from them, transitively, have that order too. Each is a node with permuted axes, and a
+ * PERMUTE(back) of it replaces the old node. All readers use index maps, so only the new form is
+ * in memory, no kernel transposes, and sums over positions, as in norms, become column sums.
+ * Layout ops stay as they are.
  *
- * The one idea: the want goes from users to what they are made of, then from values to their users,
- * and back once more; the first want of a value counts. A value of which nobody wants anything
- * stays as it was written. So does all of a graph that has gradients of filters for each channel
- * alone other than those of plan/depthwise_wgrad.c: with channels last they would be read one by
- * one. */
+ * Design: the request for a layout goes from users to operands, then from values to users, and
+ * back once more; the first request for a value wins, and a value without one stays as written. A
+ * graph with depthwise weight gradients other than those of plan/depthwise_wgrad.c stays as
+ * written too: with channels last they would be read element by element. */
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
-/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+/* Requested layout of a value: the axis that is contiguous where it is computed, and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
@@ -6516,7 +6521,7 @@ typedef struct tci_layout_want {
 typedef struct tci_layout {
     const tci_algo *a;
     tci_scratch *s;
-    tci_table wants, roots; /* roots: a set; what users get lies as they see it */
+    tci_table wants, roots; /* roots: a set; users read it in their axis order */
 } tci_layout;
 
 static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
@@ -6609,8 +6614,8 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
- * is what a unit leaves then, rather than sums that the whole finishes. */
+/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+ * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {
     bool found = n->op == TCI_OP_CONTRACT;
@@ -6635,7 +6640,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
-/* The axis of x that will lie fastest in memory, as far as this pass says. */
+/* The axis of x that will be contiguous in memory, as far as this pass says. */
 static int tci_layout_lies(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
@@ -6718,8 +6723,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     return x;
 }
 
-/* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/short_reduction.c)? */
+/* True if sums over several axes are so short that threads compute them in vectors of filters
+ * (loop/simt_short_reduction.c). */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
@@ -6815,7 +6820,8 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
     return over;
 }
 
-/* Will both operands of such a gradient lie as plan/depthwise_wgrad.c takes them? */
+/* True if both operands of such a gradient will have the layout that plan/depthwise_wgrad.c
+ * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
     bool lies = true;
@@ -6828,8 +6834,8 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     return lies;
 }
 
-/* Is contraction n another gradient of filters for each channel alone? It has the elements of
- * windows, and their channels, which both operands have. */
+/* True if contraction n is another weight gradient of a depthwise convolution: it has the
+ * kernel-window axes, and the channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
@@ -6844,7 +6850,7 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
     return false;
 }
 
-/* What is wanted of each; false: nothing is to change. */
+/* Decides the layout of each value; false if nothing changes. */
 static bool tci_layout_decide(tci_layout *l, tci_node_list list)
 {
     bool any = false;
@@ -6897,19 +6903,18 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
     }
 }
 /* ---- src/plan/hoist_factors.c ---- */
-/* plan/hoist_factors.c - factors that are constant along the summed axes, hoisted out of split
+/* plan/hoist_factors.c - hoists factors that are constant along the summed axes out of split
  * reductions: sum(x * s) = s * sum(x).
  *
- * In: a SUM that is cut in chunks, on a machine of blocks of threads. Out: the same from sums of
- * fewer factors, or NULL: sum(x * s) = s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is
- * spread along the summed axes and no number.
+ * In: a SUM that is cut in chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) = s *
+ * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and is
+ * no number.
  *
- * The one idea: what a norm's gradient sums is linear in values that are sums themselves (of the
- * squares, of the gradient times x): the second would wait for the first and read everything once
- * more. With such factors outside, all sums are of the same values, which are read once, and the
- * gradients to a scale and to the normalized values have one sum in common. A difference from
- * something spread, as x - mean, stays one value: its sum is small, and would be lost between two
- * large ones. */
+ * Design: the sums in a norm's gradient are linear in values that are sums themselves (of squares,
+ * of gradient times x), so the second sum would wait for the first and read everything again. With
+ * such factors outside, all sums are over the same values, which are read once, and the gradients
+ * to the scale and to the normalized values share a sum. A difference from a broadcast value, such
+ * as x - mean, stays whole: its sum is small and would be lost between two large ones. */
 
 enum { TCI_FACTORED_DEPTH = 8, TCI_FACTORED_MOST = 16 };
 
@@ -7034,19 +7039,19 @@ TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
     return f.found ? made : NULL;
 }
 /* ---- src/plan/small_channel_conv.c ---- */
-/* plan/small_channel_conv.c - implicit GEMM for convolutions of few channels, such as a network's
- * first layer: kernel columns times channels are one padded K run.
+/* plan/small_channel_conv.c - rewrites convolutions of few channels, such as a network's first
+ * layer, as implicit GEMM: kernel columns times channels are one padded run of K.
  *
- * In: a CONTRACT of windows of a bf16 or f16 image whose channels are too few for a matrix unit to
- * read them together, and a filter, or the gradient of what a filter gave. Out: the same over
- * copies in which a row of a window is one run of memory, of all its places and their channels: the
- * image with its padding in place and its channels last, with zeros for channels until a step to
- * the next window is whole 16 bytes; the filter likewise. The one idea: runs of neighbouring
- * windows overlap, but as rows that begin at such steps they are boxes like any others
- * (kernel/tma_boxes.c), of which each is one step of k. What is added is zeros in both, so that
- * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
- * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
- * these, or too small for the unit. */
+ * In: a CONTRACT of windows of a bf16 or f16 image, with too few channels for a matrix unit to
+ * read, and a filter or the gradient of the convolution's output. Out: the same CONTRACT over
+ * copies in which a row of a window is one contiguous run of all its positions and channels: the
+ * image with padding, channels last, and zero channels until the step to the next window is a
+ * multiple of 16 bytes; the filter likewise. NULL: no such contraction, or too small.
+ *
+ * Design: the runs of neighbouring windows overlap, but as rows that start at such steps they are
+ * ordinary boxes (kernel/tma_boxes.c), each one step of K. Padding is zero in both operands. The
+ * gradient of a filter is a product of the same rows and the output's gradient, summed over
+ * positions, then over images. */
 
 enum {
     TCI_SMALL_CONV_CHANNELS = 8, /* that are enough without */
@@ -7098,8 +7103,9 @@ static bool tci_small_conv_find_operands(tci_small_conv *r)
            tci_build_is_known(4, r->other->shape);
 }
 
-/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
- * their images and places, which leave those: is it the gradient of what a filter gave? */
+/* gradient false: true if the other operand has the channels and kernel-window axes, which are
+ * summed (a filter). gradient true: true if it has the images and positions, and the result has
+ * those axes (the gradient of the output). */
 static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
@@ -7111,7 +7117,8 @@ static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
     return fits;
 }
 
-/* How long a run is; false: the unit does without, or not even so. */
+/* Computes the length of a run; false if the matrix unit needs no copy, or cannot be used at all.
+ */
 static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);
@@ -7270,16 +7277,17 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
     return &row;
 }
 /* ---- src/plan/depthwise_wgrad.c ---- */
-/* plan/depthwise_wgrad.c - weight gradient of a depthwise convolution (channels last), as a split
- * reduction over image lines.
+/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (channels last)
+ * as a split sum over image lines.
  *
- * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
- * channels last in memory, whose result has the elements of windows and the channels, which both
- * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
- * has a vector of channels and some elements of a window (loop/short_reduction.c), for which a
- * stretch of a line is written out: each place of both operands is read once and serves all of
- * them. Parts are so many lines, or stretches of one, that there are threads enough and a sum is
- * one chain. NULL: this is none of these. */
+ * In: a CONTRACT of windows of an image and the gradient of the convolution's output, both
+ * channels last, whose result has the window axes and the channels. Out: a SUM of partial results,
+ * channels last too; else NULL.
+ *
+ * Design: a thread has a vector of channels and some window elements
+ * (loop/simt_short_reduction.c), for which a segment of a line is unrolled: each element of both
+ * operands is read once. A part is some lines, or segments of one, so that there are enough
+ * threads. */
 
 enum {
     TCI_DWGRAD_THREADS = 1 << 14,        /* that keep any device busy, with several loads each */
@@ -7301,8 +7309,8 @@ typedef struct tci_dwgrad {
 
 /* ---- whether ---- */
 
-/* Has the result the elements, which the other operand lacks, and of all other axes one, the
- * channels, that has several places? What else there is of windows is summed, with the other's. */
+/* True if the result has the kernel-window axes (which the other operand lacks) and, apart from
+ * them, exactly one axis larger than 1: the channels. All other window axes are summed. */
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
@@ -7516,17 +7524,17 @@ TCI_BLOCK_FN const tci_route *tci_route_depthwise(void)
     return &row;
 }
 /* ---- src/plan/bf16x3.c ---- */
-/* plan/bf16x3.c - BF16x3: an f32 GEMM on tensor cores as three GEMMs of bf16 parts.
+/* plan/bf16x3.c - rewrites an f32 GEMM as three bf16 GEMMs in one contraction (BF16x3), for tensor
+ * cores.
  *
- * In: a CONTRACT of f32 values, on a machine of blocks whose unit takes bf16, where math may be
- * fast. Out: one of bf16 values that the unit takes, with one more summed axis, or NULL where it is
- * left alone. The one idea: x is high + low, high = bf16(x), low = bf16(x - high), but for 2^-18 of
- * it, and a b is low high + high low + high high, but for 3 * 2^-18 of it. So either factor is
- * copied three times, as those parts, along a new axis that is summed like all others; what moves
- * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
- * gives NaN.
+ * In: a CONTRACT of f32 values, under TC_MATH_FAST, on a GPU whose matrix unit takes bf16. Out: a
+ * CONTRACT of bf16 values with one more summed axis, or NULL to leave it as it is.
  *
- * The copies are memory to write and read, so each element must be multiplied often. */
+ * Design: x = high + low with high = bf16(x) and low = bf16(x - high), up to 2^-18 |x|; a b = low
+ * high + high low + high high, up to 3 * 2^-18 |a b|. Each factor is copied three times, as these
+ * parts, along a new summed axis; windows, padding and permutations stay above the copies. An
+ * infinite factor gives NaN. The copies cost memory traffic, so each element must be used in many
+ * products. */
 
 
 enum {
@@ -7578,7 +7586,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* What moves x's elements, over `stack` in the place of the value behind it. */
+/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -7674,16 +7682,15 @@ TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
     return &row;
 }
 /* ---- src/plan/kmajor.c ---- */
-/* plan/kmajor.c - K-major operand copies for TF32 and int8 tensor cores.
+/* plan/kmajor.c - copies GEMM operands to K-major order, which TF32 and int8 tensor cores need.
  *
- * In: a CONTRACT of f32 values, not both widened halves, where math may be fast, or of bytes in
- * i32, on a machine of blocks with a matrix unit. Out: the same of operands in memory along what is
- * summed, in rows that begin where the unit reads them; NULL where it is left alone. The one idea:
- * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
- * element of a copy must be multiplied often. Batched products are left to plan/bf16x3.c: those of
- * attention would join to kernels of threads, which take longer. No value is changed here:
- * plan/reduction_order.c gives the class to kernels that kernel/matrix_unit.c, which sees them,
- * says fit. */
+ * In: a CONTRACT of f32 values, not both widened from half precision, under TC_MATH_FAST, or of
+ * bytes in i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands that are
+ * contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design: the unit
+ * transposes only 16-bit operands, so others are copied, bytes as bytes, if each element of a copy
+ * is used often enough. Batched products are left to plan/bf16x3.c: those of attention would merge
+ * into SIMT kernels, which take longer. No value changes here: plan/reduction_order.c gives the
+ * class to kernels that kernel/match_matrix_unit.c accepts. */
 
 typedef struct tci_kmajor {
     const tci_algo *a;
@@ -7718,7 +7725,7 @@ static bool tci_kmajor_look(tci_kmajor *m)
     return fits && !halves;
 }
 
-/* ---- how it lies ---- */
+/* ---- its layout ---- */
 
 /* The axis of K that is contiguous in the larger one of the operands that have such an axis
  * contiguous, else the longest; false: there is none. */
@@ -7745,7 +7752,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* Does operand `which` lie along it, in rows that the unit reads? */
+/* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
@@ -7753,7 +7760,7 @@ static bool tci_kmajor_lies(const tci_kmajor *m, int which)
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
-/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+/* True if there are M and N axes, no batch, and enough products for each element of a copy. */
 static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;
@@ -7843,15 +7850,14 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
     return &row;
 }
 /* ---- src/plan/tensor_core_split_k.c ---- */
-/* plan/tensor_core_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are
- * few.
+/* plan/tensor_core_split_k.c - splits K on tensor cores when a GEMM has few tiles: parts of K
+ * become a batch axis.
  *
- * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a machine of blocks. Out: the
- * same product with K cut in parts, which a second kernel adds up in f32. The one idea: a device
- * has 132 units and a tile of the result keeps one of them busy; with fewer tiles than that, parts
- * of K are tiles of their own, as long as what they save is more than the second kernel and the
- * partial sums take. How many parts follows from shapes and the constants of the kind of machine,
- * so it is the same on every device. */
+ * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a GPU. Out: the same product
+ * with K cut in parts, which a second kernel adds in f32. Design: a GPU has 132 SMs and a tile
+ * keeps one busy; with fewer tiles than that, parts of K become tiles of their own if that saves
+ * more than the second kernel and the partial sums take. The number of parts follows from shapes
+ * and the constants of the kind of machine, so it is the same on every GPU. */
 
 #include <math.h>
 
@@ -7950,9 +7956,9 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
     return &row;
 }
 /* ---- src/plan/gpu_routes.c ---- */
-/* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
+/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
  *
- * In: nothing. Out: those rows, which plan/contraction_route.c weighs with its own. */
+ * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
 
 #include <string.h>
 
@@ -7967,38 +7973,38 @@ TCI_FN int tci_block_routes(const tci_route **rows)
 
 #ifdef TCI_HAS_CUDA
 /* ---- src/cuda/wgmma.c ---- */
-/* cuda/wgmma.c - CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp, consumer warps,
- * mbarrier pipeline. In three layers:
+/* cuda/wgmma.c - writes the CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp,
+ * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
  *               define TC_NO_PTX and these names
  *   templates   of the prelude, tc_matrix_load and tc_matrix_multiply: the producer and the
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
- *   kernel      its class S, the split into roles, and the epilogue around the hole
+ *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
- * 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m
- * or n; else a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the
- * other.
+ * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
+ * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
+ * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * consecutive.
  *
- * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
- * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
- * 16 elements, 8 of f32 or 32 bytes; so many further are 32 bytes along k, else 16 rows.
+ * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
+ * between groups of eight rows in 32-45, 1 << 62 for this swizzle. An instruction takes 32 bytes
+ * of k, 16 elements, 8 of f32 or 32 bytes; the next ones are 32 bytes further along k, else 16
+ * rows.
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
- * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
- * once. Not as a release of the cluster: no thread wrote what is ordered here, and a fence of the
- * whole device for each step takes longer than its products. A block's loader stays until its last
- * stages were freed, so that nothing arrives at a block that has ended.
+ * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
+ * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
+ * fence of the whole device per step takes longer than its products. A block's producer stays
+ * until its last stages were freed, so that nothing arrives at a block that has exited.
  *
- * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, of blocks that
- * share, one of each consumer of both; a buffer is written only when the one who filled it before
- * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
- * ways. */
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
+ * share, one of each consumer of both; a buffer is written only after its previous contents were
+ * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
 /* ---- src/cuda/wgmma.h ---- */
-/* cuda/wgmma.h - CUDA text of WGMMA GEMM: the main loop; and the facts of such a kernel that a
- * module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma.h - declares the CUDA text of WGMMA GEMM: the main loop; and the properties of such a
+ * kernel that a module stores, so that they are known wherever the cubin comes from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 
@@ -8033,7 +8039,7 @@ typedef struct tci_cuda_skeleton {
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 
-/* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
+/* Its parts for other templates: rows of m or n that the boxes of a side hold, the map of a side,
  * the text of its loads as a function `name`, and of the constant. */
 TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which);
 TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which);
@@ -8051,9 +8057,9 @@ TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_mat
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
-/* What its holes read of them. */
+/* The values that its slots read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
-/* The kernel up to the hole; and what follows on the hole. */
+/* The kernel up to the epilogue slot; and the text after it. */
 TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
 TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol);
 
@@ -8091,7 +8097,7 @@ static int tci_cuda_wgmma_bytes(const tci_matrix *x)
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
-/* How many elements a box has along a side's axis for this axis of the kernel. */
+/* Number of elements of a box along a side's axis for this axis of the kernel. */
 static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
@@ -8496,7 +8502,7 @@ TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_mat
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
     tci_str_printf(out, "}, %%%d, %%%d, p%s", n, n + 1, bytes ? "" : ", 1, 1");
-    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not turned on their way */
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not transposed while loading */
         tci_str_printf(out, ", %d, %d", !x->side[0].along_k, !x->side[1].along_k);
     }
     tci_str_add(out, ";\\n}\"\n        : ");
@@ -8539,7 +8545,7 @@ static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_m
     }
 }
 
-/* What says where axis a of the kernel stands. */
+/* Text of the coordinate of axis a of the kernel. */
 static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
@@ -8558,7 +8564,7 @@ static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 }
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
- * that lies fastest, else one. */
+ * that is contiguous, else one. */
 static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
                                       int which)
 {
@@ -8664,8 +8670,8 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 }
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
- * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
- * or a band has a multiple of as many rows. */
+ * batch is slowest. Blocks that share a side have neighbouring tiles: as many columns follow each
+ * other, or a band has a multiple of as many rows. */
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
@@ -8726,9 +8732,9 @@ static void tci_cuda_wgmma_class(tci_str *out, const char *symbol, const tci_mat
     tci_str_add(out, "};\n");
 }
 
-/* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
- * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
- * tiles. */
+/* The parts before the epilogue slot. Twelve warps leave each thread the 168 registers that
+ * multiplying takes; of sixteen, those that multiply have these from the others, and more of twelve
+ * in wide tiles. */
 static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
@@ -8753,9 +8759,9 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
                    loader, symbol, symbol);
 }
 
-/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
- * what nothing is left behind any more; one may be a tile ahead of the other, which
- * a parity does not tell, so they wait until all have left their last sums. */
+/* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
+ * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last sums. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
@@ -8844,39 +8850,38 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
                    "    }\n    }\n    }\n}\n",
                    symbol, symbol);
 }
-/* ---- src/cuda/attention.c ---- */
-/* cuda/attention.c - see cuda/attention.h. The text of the main loop, in the layers of
- * cuda/wgmma.c, whose small functions it shares.
+/* ---- src/cuda/wgmma_attention.c ---- */
+/* cuda/wgmma_attention.c - writes the CUDA text of fused attention on WGMMA: the main loop, in the
+ * layers of cuda/wgmma.c, whose small functions it shares.
  *
- * Shared memory, from a multiple of 1024: the queries of a tile, and where there is room of the
- * next one, a ring of steps of keys, one of values, what is left of the sums, barriers. The first
- * slots are the queries', then come the keys' ring and the values', each slot with a barrier that
- * it is full and one that it is empty. Queries and keys lie in slabs of 64 elements of d, a row for
- * each query or key; values in parts of 64 keys, each of slabs of 64 columns, a row for each key.
+ * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
+ * one, a ring of steps of keys, one of values, the final sums, barriers. Slots: first the
+ * queries', then the rings of keys and of values, each slot with a barrier for full and one for
+ * empty. Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
+ * parts of 64 keys, each of slabs of 64 columns, a row for each key.
  *
- * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key
- * 8 * (i / 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are the
- * registers that the second product takes its first factor from, as they stand.
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key 8 * (i /
+ * 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are already the
+ * registers of the second product's first operand.
  *
- * Where keys are cut off for a tile's queries, the steps beyond the cut are left out when the one
- * score of what is cut off is so far below the largest of each row that its power is 0: each warp
- * leaves how far it is, after the first step, and the loader and all consumers read what all of
- * them have left behind the last step before the cut. Scores are asked whether they are cut off in
- * the steps alone that the cut goes through, and tiles are handed out longest first: to the blocks
- * in order, then in reverse, so that all get as many steps.
+ * If keys are cut off for a tile's queries, the steps beyond the cut are skipped when the score of
+ * cut-off keys is so far below the maximum of each row that its exponential is 0: each warp stores
+ * its distance after the first step, and the producer and all consumers read all of these after
+ * the last step before the cut. Only steps that the cut crosses test each score. Tiles are
+ * assigned longest first: to the blocks in order, then in reverse, for balance.
  *
- * In turns, each group of four warps issues the products of a step when the other has issued its
- * own, so that one has powers to make while the other's products run.
+ * Each group of four warps issues the products of a step when the other group has issued its own,
+ * so that one computes exponentials while the other's products run.
  *
- * Invariants: the sums of a step are waited for behind the powers of the next one: a branch, whose
- * arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and no register of
- * a product under way is touched: tc_registers_here, behind each wait, keeps the compiler from
- * reading them before it.
- * Warps leave and take rows of their own, so a warp's meeting is enough there. */
-/* ---- src/cuda/attention.h ---- */
-/* cuda/attention.h - CUDA text of fused attention on WGMMA: the main loop. */
-#ifndef TCI_CUDA_ATTENTION_H
-#define TCI_CUDA_ATTENTION_H
+ * Invariants: the sums of a step are awaited after the exponentials of the next one: a branch,
+ * whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and no
+ * register of a running product is touched: tc_registers_here, after each wait, keeps the compiler
+ * from reading them before it. Each warp stores and reads rows of its own, so a warp barrier is
+ * enough there. */
+/* ---- src/cuda/wgmma_attention.h ---- */
+/* cuda/wgmma_attention.h - declares the CUDA text of fused attention on WGMMA: the main loop. */
+#ifndef TCI_CUDA_WGMMA_ATTENTION_H
+#define TCI_CUDA_WGMMA_ATTENTION_H
 
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */
@@ -8884,9 +8889,9 @@ TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
-/* Functions of a kernel's class (cuda/attention_backward.c). NAME_end: the last of n, where tiles
- * of `tile` go beyond, as what is read for a row or step that does not exist is that of the last
- * one. */
+/* Functions of a kernel's class (cuda/wgmma_attention_backward.c). NAME_end: the last of n, where
+ * tiles of `tile` go beyond, as what is read for a row or step that does not exist is that of the
+ * last one. */
 TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
 /* order: the number of the tile that is in place t, longest first, by so many heads that what all
  * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
@@ -8902,8 +8907,8 @@ TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
 TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
-/* The kernel up to its operands; from there to block i for scores, and behind it, up to the next
- * or to the hole for rows; and the end. */
+/* The kernel up to its operands; from there to block i for scores, and after it, up to the next or
+ * to the epilogue slot for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
 TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i);
@@ -8913,7 +8918,7 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out);
 
 #endif
 
-/* ---- src/cuda/attention.c, continued ---- */
+/* ---- src/cuda/wgmma_attention.c, continued ---- */
 #include <string.h>
 
 enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
@@ -9014,8 +9019,8 @@ static const char tci_cuda_attention_loading[] =
     "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
     "        }\n    }\n}\n";
 
-/* A thread's part of a tile. most and sum: of its two rows; scale: what the sums so far are worth
- * beside the step at hand. */
+/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the sums so far
+ * relative to the present step. */
 static const char tci_cuda_attention_steps[] =
     "template <class S> struct tc_attention {\n"
     "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
@@ -9088,8 +9093,8 @@ static const char tci_cuda_attention_steps[] =
     "    for (int i = 0; i < S::step / 4; i++) {\n"
     "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
 
-/* How far a warp's rows are above `cut`, the score of what is cut off; where that is -inf, what is
- * left out is 0 however low they are. */
+/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
+ * masked elements are 0 however low the maxima are. */
 static const char tci_cuda_attention_telling[] =
     "template <class S>\n"
     "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"
@@ -9423,41 +9428,42 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
 }
-/* ---- src/cuda/attention_backward.c ---- */
-/* cuda/attention_backward.c - see cuda/attention_backward.h. The text of the main loop, in the
- * layers of cuda/wgmma.c and with the small functions of cuda/attention.c.
+/* ---- src/cuda/wgmma_attention_backward.c ---- */
+/* cuda/wgmma_attention_backward.c - writes the CUDA text of attention's gradients on WGMMA: the
+ * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
  *
- * Shared memory, from a multiple of 1024: both factors of a tile's rows, and where there is room of
- * the next one's, a ring of both factors of steps, values of their queries, what is left of the
- * sums, barriers: for each slot one that it is full and one that it is empty, the rows' first, and
- * where consumers leave sums in turns one for the turn of each. All factors lie in slabs of 64
- * elements, a row for each row or step: so they lie for the first products, and the steps, turned,
- * for the last ones, whose leading offset is a slab.
+ * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
+ * the next one's, a ring of both operands of steps, values of their queries, the final sums,
+ * barriers: for each slot one for full and one for empty, the rows' first, and one for the turn of
+ * each consumer if they store sums in turns. All operands are in slabs of 64 elements, a row for
+ * each row or step: the layout of the first products and, transposed, of the steps in the last
+ * ones, whose leading offset is a slab.
  *
- * Element i of a thread's pairs is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step
- * 8 * (i / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are the registers that the last
- * products take their first factor from, as they stand.
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
+ * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
+ * products' first operand.
  *
- * A step: both first products are issued; weights are made of the first while the second runs, the
- * product that takes them is issued, changes are made while that one runs, and theirs is issued.
- * Nothing waits for these but the scores of the next step. Two consumers keep the unit busy: while
- * one makes pairs the other multiplies. Sums o0 are those of changes and the steps of the first
- * product, o1 those of weights and the steps of the second one. `changes` and `weighs` say which of
- * them there are; without changes the second product is not made, and has no rows.
+ * A step: both first products are issued; weights are computed from the first while the second
+ * runs, the product that takes them is issued, score gradients are computed while that one runs,
+ * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
+ * tensor cores busy: while one computes scores the other multiplies. Sums o0 are those of score
+ * gradients and the steps of the first product, o1 those of weights and the steps of the second
+ * one. `changes` and `weighs` say which of them exist; without `changes` the second product is
+ * omitted and has no rows.
  *
- * Where keys are cut off and the one score of these is -inf, so that their weights are 0 whatever
- * else is in a row, the steps that no row of a tile has a part in are left out. Tiles are handed
- * out longest first.
+ * If keys are cut off with the score -inf, so that their weights are 0 in any row, the steps that
+ * no row of a tile sees are skipped. Tiles are assigned longest first.
  *
- * Invariants: as in cuda/attention.c. Steps behind the last one are zeros in shared memory; their
- * weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
-/* ---- src/cuda/attention_backward.h ---- */
-/* cuda/attention_backward.h - CUDA text of attention's gradients on WGMMA: the main loop. */
-#ifndef TCI_CUDA_ATTENTION_BACKWARD_H
-#define TCI_CUDA_ATTENTION_BACKWARD_H
+ * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
+ * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
+/* ---- src/cuda/wgmma_attention_backward.h ---- */
+/* cuda/wgmma_attention_backward.h - declares CUDA text of attention gradients on WGMMA: the main
+ * loop. */
+#ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
+#define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
 
-/* Which of a kernel's blocks one is (loop/attention_backward.h). */
+/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
 enum {
     TCI_CUDA_BACKWARD_VALUES,
     TCI_CUDA_BACKWARD_OFF,
@@ -9467,7 +9473,7 @@ enum {
     TCI_CUDA_BACKWARD_ROWS
 };
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
 TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -9486,7 +9492,7 @@ TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
 
 #endif
 
-/* ---- src/cuda/attention_backward.c, continued ---- */
+/* ---- src/cuda/wgmma_attention_backward.c, continued ---- */
 #include <string.h>
 
 /* ---- the prelude ---- */
@@ -9954,7 +9960,7 @@ static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* The sums of last product i are left, and a warp's rows of them taken, up to the hole. */
+/* Stores the sums of last product i, and takes a warp's rows of them up to the epilogue slot. */
 static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];
@@ -10025,19 +10031,19 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
     tci_str_add(out, "    }\n}\n");
 }
 /* ---- src/cuda/custom_op.c ---- */
-/* cuda/custom_op.c - CUDA source of a custom op: the user's text and a kernel that calls it
- * (cuda/custom_op.h).
+/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's text and a kernel that
+ * calls it.
  *
- * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
- * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
- * Known sizes are numbers in the kernel; others are arguments of its launch. */
+ * In: a kernel with a call whose op has a text. Out: a source of its own, so that names never
+ * collide. Error messages of NVRTC name the op and the line of the text. Known sizes are numbers
+ * in the kernel; others are arguments of its launch. */
 /* ---- src/cuda/custom_op.h ---- */
-/* cuda/custom_op.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
+/* cuda/custom_op.h - declares custom ops with CUDA C++ source: the kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_OP_H
 #define TCI_CUDA_CUSTOM_OP_H
 
 /* ---- src/cuda/dialect.h ---- */
-/* cuda/dialect.h - the CUDA dialect's maker. */
+/* cuda/dialect.h - declares the constructor of the CUDA dialect. */
 #ifndef TCI_CUDA_DIALECT_H
 #define TCI_CUDA_DIALECT_H
 
@@ -10149,37 +10155,36 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_str_add(out, "}\n");
 }
 /* ---- src/cuda/simt_attention.c ---- */
-/* cuda/simt_attention.c - CUDA text of fused attention, forward and backward, on CUDA cores:
- * shared-memory layout and main loops.
+/* cuda/simt_attention.c - writes the CUDA text of fused attention, forward and backward, on CUDA
+ * cores: shared-memory layout and main loops.
  *
- * Shared memory, all as f32: of attention the queries of a tile, a step of keys, one of values, the
- * weights of tile by step, and a word for each half warp; of its gradients both factors of the
- * rows, both of a step, and pairs of tile by step. Each row is padded by four elements, so that
- * 16 bytes of neighbouring rows lie in different banks. What is left of the sums takes the place of
- * all that, once they are made.
+ * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,
+ * the weights of tile by step, and a word for each half warp; for its gradients both operands of
+ * the rows, both of a step, and scores of tile by step. Each row is padded by four elements, so
+ * that 16 bytes of neighbouring rows are in different banks. The final sums reuse this memory.
  *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these, and
- * of each 16 W columns of a result W that lie together. So a product of four elements along a row
- * takes one load for a row, which the half warp shares, and one for a step; and weights that lanes
- * leave in shared memory are taken by lanes of the same warp.
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these,
+ * and for each 16 W columns of a result W contiguous ones. So a product of four elements along a
+ * row takes one load for a row, which the half warp shares, and one for a step; and weights that
+ * lanes store in shared memory are read by lanes of the same warp.
  *
- * Keys of the next step are on their way while weights are made and summed, values of it while its
- * scores are. Where keys are cut off for a tile's queries, the steps beyond the cut are left out as
- * in cuda/attention.c: each half warp says whether its rows are far enough above it.
+ * Keys of the next step are loaded while weights are computed and summed, values of it while its
+ * scores are. If keys are cut off for a tile's queries, the steps beyond the cut are skipped as in
+ * cuda/wgmma_attention.c: each half warp reports whether its rows are far enough above it.
  *
- * Invariants: a barrier stands before the first read of what all threads have copied and before
- * the next copy to where all have read. Rows and steps that do not exist are zeros, and their
- * weights are 0, or are never stored. */
+ * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
+ * copy to memory that all have read. Missing rows and steps are zeros, and their weights are 0, or
+ * are never stored. */
 /* ---- src/cuda/simt_attention.h ---- */
-/* cuda/simt_attention.h - CUDA text of attention and its gradients on SIMT threads: the main
- * loops. */
+/* cuda/simt_attention.h - declares the CUDA text of attention and its gradients on SIMT threads:
+ * the main loops. */
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
-/* Is the loop one of these kernels? */
+/* True if the loop is one of these kernels. */
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -10195,7 +10200,7 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out);
 
 /* ---- the prelude ---- */
 
-/* Copies of 16 bytes that go on by themselves, in groups; older cards wait for each. */
+/* Asynchronous copies of 16 bytes, in groups; older GPUs wait for each. */
 static const char tci_cuda_flash_copies[] =
     "#ifndef TC_NO_PTX\n#if __CUDA_ARCH__ >= 800\n"
     "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
@@ -10212,8 +10217,8 @@ static const char tci_cuda_flash_copies[] =
     "template <int n> TC_I void tc_copies_wait() {}\n"
     "#endif\n#endif\n";
 
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once lie at a
- * multiple of four; turned: rows lie together. */
+/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
+ * multiple of four; turned: rows are contiguous. */
 static const char tci_cuda_flash_loading[] =
     "template <class S> TC_I int tc_flash_thread() {\n"
     "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"
@@ -10506,7 +10511,7 @@ static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
     return x->dtype == TC_F32 ? "float" : "unsigned short";
 }
 
-/* Do fours of its elements lie at a multiple of four? */
+/* True if groups of four of its elements start at a multiple of four. */
 static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
                                         int64_t size)
 {
@@ -10518,7 +10523,7 @@ static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_si
 }
 
 /* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
- * on; they lie `own` apart, their elements `summed`. */
+ * on; they are `own` apart, their elements `summed`. */
 static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
                                     const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
                                     int64_t size, int width)
@@ -10745,36 +10750,36 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
 /* ---- src/cuda/mma_sync.c ---- */
-/* cuda/mma_sync.c - CUDA text of mma.sync (sm_75 and later).
+/* cuda/mma_sync.c - writes the CUDA text of mma.sync (sm_75 and later).
  *
- * In: the unit's statements (loop/memory_ops.h). Out: their text, in two layers: functions of one
- * PTX instruction each, which tests that run the text without a GPU define for themselves
- * (TC_NO_PTX), and what the statements make of them.
+ * In: the statements for warp tensor cores (loop/memory_ops.h). Out: their text, in two layers:
+ * functions of one PTX instruction each, which tests that run the text without a GPU define for
+ * themselves (TC_NO_PTX), and the statements built from them.
  *
- * Layouts of the PTX ISA, lane = g * 4 + t: a factor of 16 rows of 32 bytes is four words, word j
- * number t + 4 (j / 2) of row g + 8 (j % 2). That is how ldmatrix.x4 hands out four squares of
- * 8 rows of 16 bytes, to which lanes 8 j .. 8 j + 7 give square j's rows; it is the first factor of
- * m16n8k16 (k8 of f32, k32 of bytes). A second factor is two of 8 columns, words 0, 1 and words 2,
- * 3, neighbours as the instruction wants registers: word j is number t + 4 (j % 2) of row g + 8
- * (j / 2). The results are sums 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1,
- * and so again. A word of f64 is one element, number 2 t + j / 2 of the row where it says number
- * t + 4 (j / 2): both factors have them in that order, so that two lie together in memory.
- * Smaller instructions take one part of these after the other: sm_75 multiplies eight f16 of the
- * depth at once, words 0, 1 by the first of a second factor's two, then 2, 3 by the other, and 8
- * rows of 16 bytes; sm_80 8 rows of four f64. */
+ * Layouts of the PTX ISA, lane = g * 4 + t: an operand of 16 rows of 32 bytes is four words, word
+ * j number t + 4 (j / 2) of row g + 8 (j % 2). That is the result of ldmatrix.x4 for four matrices
+ * of 8 rows of 16 bytes, where lanes 8 j .. 8 j + 7 give the rows of matrix j; it is the first
+ * operand of m16n8k16 (k8 of f32, k32 of bytes). A second operand is two of 8 columns, words 0, 1
+ * and words 2, 3, in adjacent registers: word j is number t + 4 (j % 2) of row g + 8 (j / 2). The
+ * results are sums 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, twice. A word
+ * of f64 is one element, number 2 t + j / 2 of the row in place of number t + 4 (j / 2): both
+ * operands use that order, so that two are contiguous in memory. Smaller instructions take one
+ * part of these after the other: sm_75 multiplies eight f16 of the depth at once, words 0, 1 by
+ * the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
+ * rows of four f64. */
 /* ---- src/cuda/mma_sync.h ---- */
-/* cuda/mma_sync.h - CUDA text of mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the CUDA text of mma.sync, the tensor cores of warps. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 
 
-/* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
+/* The text of an access: see tci_cuda_rows in cuda/dialect.c. */
 typedef struct tci_cuda_row {
     uint8_t mem;
     const char *name, *text;
 } tci_cuda_row;
 
-/* The row of a statement of the unit; NULL: it is none. */
+/* The row of a statement of mma.sync; NULL: it is none. */
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m);
 /* Definitions that the rows share. */
 TCI_FN void tci_cuda_warps_prelude(tci_str *out);
@@ -10860,10 +10865,10 @@ static const char tci_cuda_warps_text[] =
     "#endif\n"
     "#endif\n";
 
-/* A warp's factors from a panel. Turned bytes: a square of halves is of two columns, of which each
- * thread is given two neighbouring rows, and another one the two behind them: picked apart they are
- * four rows of each column. Which rows a square has differs between threads, so that its eight lie
- * in different banks. */
+/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
+ * each thread is given two neighbouring rows, and another one the two behind them: picked apart
+ * they are four rows of each column. Which rows a square has differs between threads, so that its
+ * eight are in different banks. */
 static const char tci_cuda_take_text[] =
     "#define TC_LANE const int lane = (int)threadIdx.x & 31\n"
     "template <class W, class S> TC_I void tc_rows(W *w, const S *p, tc_i64 pitch) {\n"
@@ -10991,28 +10996,28 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
 #undef TCI_CUDA_SIXTEEN
 #undef TCI_CUDA_TAKE
 /* ---- src/cuda/dialect.c ---- */
-/* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
+/* cuda/dialect.c - implements the CUDA dialect: one block of threads is one wide vector machine.
  *
  * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
  * Out: definitions for NVRTC, without any #include.
  *
- * The one idea: a vector of T * q lanes is spread over the T threads of a block, q neighbouring
- * lanes each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses join.
- * Lane i belongs to thread i / q. Whatever is not a vector is computed by all threads alike, so
- * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
- * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
+ * Design: a vector of T * q lanes is spread over the T threads of a block, q neighbouring lanes
+ * each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses coalesce.
+ * Lane i belongs to thread i / q. Scalars are computed by all threads alike, so control flow is
+ * uniform in the block and any statement may contain a barrier. Scalar code is that of the C
+ * dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane i +
- * h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by other
- * threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL). Cards
- * begin blocks in the order of their numbers, which no manual promises, and run them to their end,
- * so none waits for one that has no place; words are read and written past the caches of a
- * processor (volatile).
+ * Lanes communicate in four operations: LANE (one lane to all), HIGH_HALF and its like (lane i
+ * reads lane i + h), BELOW (h lanes read the last of the h before) and BARRIER (local arrays may
+ * be read by other threads than wrote them). Blocks communicate by AWAIT, which waits for the
+ * signal of an earlier block (TELL). GPUs start blocks in the order of their numbers, which no
+ * manual promises, and run them to completion, so none waits for one that is not scheduled; words
+ * bypass the L1 cache (volatile).
  *
- * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
- * one; those of one warp are all there or none is. Threads are counted from the vector's first
- * then, and lanes meet inside the vector: definitions for that have the number of its threads in
- * their name. */
+ * A block may also hold several vectors, each in the threads of a warp or of a part of one; those
+ * of one warp are all active or none is. Threads are then counted from the vector's first one, and
+ * lanes communicate inside the vector: such definitions have the number of its threads in their
+ * name. */
 #include <string.h>
 
 
@@ -11063,9 +11068,9 @@ static const struct {
     {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
-/* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
+/* Without under- or overflow: Newton's step on the hardware's approximate reciprocal, and two
  * remainders, the last of which rounds (Markstein, IA-64 and Elementary Functions, 2000). nvcc's
- * division makes the same steps behind a branch, which keeps elements side by side apart. */
+ * division makes the same steps after a branch, which serializes neighbouring elements. */
 static const char tci_cuda_quotient_text[] =
     "#ifdef TC_NO_PTX\n"
     "#define tc_quotient(a, b) ((a) / (b))\n"
@@ -11199,10 +11204,10 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* ---- memory ---- */
 
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
- * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
- * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
- * number, $G how many meet, $R what a shuffle is told of the threads that it is among, $D the
- * storage dtype's name, $U what rounds a word of it for a matrix unit, $X x rounded so
+ * storage type, $L and $W one element loaded and stored, $P the type that carries a thread's part w
+ * to or from memory, $I element i of that and $O its storing, $B the mask type, $Q lanes of a
+ * thread, $H its number, $G how many lanes communicate, $R the mask of a shuffle, $D the storage
+ * dtype's name, $U the rounding of a word of it for a matrix unit, $X x rounded so
  * (cuda/mma_sync.c). Counts and strides are of the whole vector. */
 static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
@@ -11427,8 +11432,8 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
-/* bf16 by the one instruction that newer cards have for two of them, f16 by the one that all have;
- * tests define TC_NO_PTX. Back without one: where scores are rounded beside products (attention),
+/* bf16 by the one instruction that newer GPUs have for two of them, f16 by the one that all have;
+ * tests define TC_NO_PTX. Back without one: where scores are rounded during products (attention),
  * ptxas has all products wait for the instruction (C7514). The C dialect's names are taken. */
 static const char *const tci_cuda_halves_names[] = {"tc_narrow_f32_bf16", "tc_narrow_f32_f16",
                                                     "tc_widen_f32_f16"};
@@ -11658,7 +11663,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
-    own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
+    own->beside = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
@@ -11688,7 +11693,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         return;
     }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
-    /* a joint takes operands by numbers that are not known: without a copy of them all */
+    /* a merged kernel takes operands by variable numbers: without a copy of them all */
     const char *indexed = l->n_members ? "__grid_constant__ " : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
@@ -11758,17 +11763,17 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     return d;
 }
 /* ---- src/cuda/driver_api.c ---- */
-/* cuda/driver_api.c - opens libcuda and libnvrtc.
+/* cuda/driver_api.c - opens libcuda and libnvrtc at run time.
  *
- * In: nothing. Out: tables of functions. The one idea: a table is filled once a process under a
- * lock and never changes after. NVRTC is opened only when something must be compiled (it takes
- * longer than anything else at a start), so its path can be had without opening it. */
+ * In: nothing. Out: tables of functions. Design: a table is filled once per process under a lock
+ * and never changes afterwards. NVRTC is opened only when something must be compiled (it is the
+ * slowest part of a start), so its path can be queried without opening it. */
 #include <stdio.h>
 #include <string.h>
 
 /* ---- src/cuda/driver_api.h ---- */
-/* cuda/driver_api.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
- * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
+/* cuda/driver_api.h - declares the CUDA driver and NVRTC as tables of functions, opened at run
+ * time: no CUDA headers. Names and values: CUDA 13 driver API reference. */
 #ifndef TCI_CUDA_DRIVER_API_H
 #define TCI_CUDA_DRIVER_API_H
 
@@ -11839,7 +11844,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
     X(function_set, "cuFuncSetAttribute", (void *, int, int))
 
-/* What drivers have since 12.0, and 12.4: NULL in older ones. */
+/* Functions of drivers since 12.0, and 12.4: NULL in older ones. */
 #define TCI_CU_NEWER_ROWS(X)                                                                      \
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
@@ -11873,7 +11878,7 @@ typedef struct tci_nvrtc {
 } tci_nvrtc;
 #undef TCI_ROW
 
-/* A fork finds the lock of this room free. */
+/* A fork finds the lock of this file free. */
 TCI_FN void tci_cu_keep_over_fork(void);
 /* Process lifetime, opened at the first call; NULL: *why says why. Both from any thread. */
 TCI_FN const tci_cu *tci_cu_get(const char **why);
@@ -12008,11 +12013,11 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
     return tci_cu_tables.nvrtc_works ? &tci_cu_tables.nvrtc : NULL;
 }
 /* ---- src/cuda/nvrtc.c ---- */
-/* cuda/nvrtc.c - CUDA source to cubin files.
+/* cuda/nvrtc.c - compiles CUDA source to cubin files with NVRTC.
  *
- * In: a build request of the seam. Out: one cubin file for each source. Sources are compiled side
- * by side, each in a thread of its own, which NVRTC allows (in older versions their back ends wait
- * for each other); what they say is passed on when all have ended. Options: the real
+ * In: a build request of the backend interface. Out: one cubin file per source. Sources are
+ * compiled concurrently, each in a thread of its own, which NVRTC allows (in older versions its
+ * back ends are serialized); messages are passed on when all have ended. Options: the real
  * architecture, so that loading never compiles; no contraction of a * b + c, which would change
  * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
 #include <pthread.h>
@@ -12020,7 +12025,7 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
 #include <string.h>
 
 /* ---- src/cuda/nvrtc.h ---- */
-/* cuda/nvrtc.h - builds with NVRTC, in this process. */
+/* cuda/nvrtc.h - declares builds with NVRTC, in this process. */
 #ifndef TCI_CUDA_NVRTC_H
 #define TCI_CUDA_NVRTC_H
 
@@ -12107,7 +12112,7 @@ static void *tci_nvrtc_run(void *arg)
     return NULL;
 }
 
-/* Kept sources lie beside the outputs, as the C compiler's do. */
+/* Kept sources are next to the outputs, as the C compiler's are. */
 static void tci_nvrtc_keep(const tc_build *build, int i)
 {
     char path[600];
@@ -12168,16 +12173,16 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
     return status;
 }
 /* ---- src/cuda/device.c ---- */
-/* cuda/device.c - see cuda/device.h: opens devices, and enters and leaves their contexts.
+/* cuda/device.c - opens GPUs, and enters and leaves their contexts (cuda/device.h).
  *
- * In: numbers of devices. Out: open ones, with what the driver tells of them.
+ * In: device numbers. Out: opened devices, with their properties from the driver.
  *
- * The calling thread may have another context current (the host uses CUDA as well, and there are
- * several devices): every call of the seam makes its device's current and then again what was, also
- * where it fails. So the host's streams, allocations and errors stay its own.
- * After a fork the child has no device: every call says so, and none reaches the driver. */
+ * The calling thread may have another context current (the host uses CUDA as well, or there are
+ * several devices): every call of the backend interface makes its device's context current and
+ * restores the previous one, also on failure. So the host's streams, allocations and errors stay
+ * its own. After a fork the child has no device: every call fails, and none reaches the driver. */
 /* ---- src/cuda/device.h ---- */
-/* cuda/device.h - the GPUs of this process: their contexts, functions of modules, last errors. */
+/* cuda/device.h - declares the GPUs of this process: contexts, functions of modules, errors. */
 #ifndef TCI_CUDA_DEVICE_H
 #define TCI_CUDA_DEVICE_H
 
@@ -12210,7 +12215,7 @@ TCI_FN tci_cuda_device *tci_cuda_get(int index);
 TCI_FN tci_cuda_device *tci_cuda_of(void *user);
 /* Opens it at the first call. */
 TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target);
-/* Tells the forks of the lock. */
+/* Registers the fork handlers of the lock. */
 TCI_FN void tci_cuda_keep_over_fork(void);
 TCI_FN const tci_cu *tci_cuda_driver(void); /* of an open device */
 
@@ -12248,7 +12253,8 @@ typedef struct tci_cuda_sequence {
 /* cuda/queue.c: one of n graphs that are to be made; NULL: out of memory. */
 TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
 /* nodes[i] of a graph, one for each launch from `first` on; NULL: it has no tasks, and nothing
- * waits for it. What comes before `first` is in a graph before. after: room for as many. */
+ * waits for it. Launches before `first` are in an earlier graph. after: an array of as many
+ * entries. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
                                    int i, void **after);
 /* cuda/graph_while.c: a member of tc_backend. */
@@ -12396,7 +12402,7 @@ static int tci_cuda_attribute(int which, int device)
     return tci_cuda.cu->device_attribute(&value, which, device) ? 0 : TCI_MAX(value, 0);
 }
 
-/* What the driver tells of the device; what it does not tell stays 0. */
+/* The driver's properties of the device; unknown ones stay 0. */
 static void tci_cuda_machine(int device, tc_machine *m)
 {
     enum {                           /* CU_DEVICE_ATTRIBUTE_... */
@@ -12421,10 +12427,10 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps; on Hopper for what its matrix units do not take (cuda/wgmma.c). Operations
- * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
- * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
- * have other units too, as A100. f64 is no faster than by threads but on the large ones. */
+/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma.c). f16
+ * multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
+ * (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer GPUs, which have other units too,
+ * as A100. f64 is no faster than on SIMT threads except on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)
 {
     bool hopper = capability / 10 == 9, large = capability == 80 || capability / 10 == 10;
@@ -12492,17 +12498,16 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
     return TC_OK;
 }
 /* ---- src/cuda/memory.c ---- */
-/* cuda/memory.c - memory of GPUs: allocation, for programs and for users.
+/* cuda/memory.c - allocates GPU memory, for programs and for users.
  *
- * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
- * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.
- * The one idea: a size of which pages would waste much is a piece of a slab, into which others go
- * too; a slab is an eighth of all before it together, so that little is left over in the last.
+ * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
+ * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for
+ * which pages would waste much is a piece of a slab, shared with others; a slab is an eighth of
+ * all slabs before it together, so that little is wasted in the last.
  *
- * Invariants: pieces lie in a slab in ascending order and are longer than TCI_CUDA_SMALL; a slab
- * without any goes back to the driver. As the driver does when it frees, what frees a piece waits
- * for the device first. In a child made by fork nothing here is reached, so the lock may be held
- * there by nobody. */
+ * Invariants: pieces are in a slab in ascending order and larger than TCI_CUDA_SMALL; an empty
+ * slab is returned to the driver. Like the driver's free, freeing a piece waits for the device
+ * first. In a child made by fork nothing here is reached, so no thread can hold the lock there. */
 #include <string.h>
 
 
@@ -12544,7 +12549,7 @@ static bool tci_cuda_is_piece(int64_t bytes)
     return bytes > TCI_CUDA_SMALL && bytes <= TCI_CUDA_PIECE_MOST && waste * TCI_CUDA_WASTE > bytes;
 }
 
-/* Where the slab has room for so many bytes: the piece before which they go, *begin; -1: none. */
+/* A gap of the slab for so many bytes: the piece before which they go, *begin; -1: none. */
 static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *begin)
 {
     *begin = 0;
@@ -12558,7 +12563,7 @@ static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *be
     return -1;
 }
 
-/* A slab with room for so many bytes, the last of the list; NULL: the device has no memory. */
+/* A slab with so many free bytes, the last of the list; NULL: the device has no memory. */
 static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
 {
     tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index];
@@ -12676,15 +12681,15 @@ TCI_FN void tci_cuda_free(void *user, void *memory)
     }
 }
 /* ---- src/cuda/queue.c ---- */
-/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
+/* cuda/queue.c - implements streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
- * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
- * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
- * after, launched by one driver call; a long one is several of them, one behind the other.
+ * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
+ * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its
+ * dependencies, launched by one driver call; a long one is several graphs, one after the other.
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
- * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
- * when the queue was waited for. */
+ * host memory that the device maps (host_alloc), one word per launch; it can be read after the
+ * queue was waited for. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12726,7 +12731,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
                                           TCI_CU_L2_PROMOTION_128B, 0);
 }
 
-/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
+/* The kernel's one argument: maps of a template, operands, literals, the fault word, at least one
  * of each (see tci_cuda_head and tci_cuda_wgmma_head). False: it cannot be made. */
 static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
@@ -12755,7 +12760,7 @@ static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
     return true;
 }
 
-/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
+/* The parameters that both ways of launching pass to the driver. False: the launch is too large. */
 static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
 {
     const tci_cuda_function *f = launch->function;
@@ -12872,7 +12877,7 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
                           "cuGraphAddKernelNode");
 }
 
-/* Launches [first, last) of those. after: room for as many as there are. */
+/* Launches [first, last) of those. after: an array of as many entries. */
 static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
                                      void **after, int first, int last)
 {
@@ -13088,15 +13093,15 @@ TCI_FN const tc_backend_queues *tci_cuda_queues(void)
     return &queues;
 }
 /* ---- src/cuda/graph_while.c ---- */
-/* cuda/graph_while.c - while loops on the device: a CUDA graph with conditional nodes.
+/* cuda/graph_while.c - runs while loops on the device: a CUDA graph with conditional nodes.
  *
- * In: two rounds, as launches, and the bytes that say whether there is another. Out: a sequence
+ * In: two iterations, as launches, and the bytes that say whether there is another one. Out: a
+ * sequence
  *
  *     decide(go[0]) -> while: rounds[0], decide(go[1]) -> if: rounds[1], decide(go[0])
  *
- * where `decide` is a kernel of one thread that counts rounds and tells the nodes, which a kernel
- * of CUDA C++ without headers cannot; so it is PTX, which the driver compiles when it is first
- * needed. */
+ * where `decide` is a kernel of one thread that counts iterations and sets the conditions of the
+ * nodes. CUDA C++ without headers cannot, so it is PTX, compiled by the driver on first use. */
 #include <string.h>
 
 
@@ -13150,7 +13155,7 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after;    /* room for the launches of a round */
+    void **nodes, **after;    /* an entry for each launch of an iteration */
     unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 
@@ -13233,7 +13238,8 @@ static tc_status tci_cuda_loop_graph(tci_cuda_looping *x, void *graph)
     return status ? status : tci_cuda_loop_decide(x, odd, node, 0, 1, 0, &node);
 }
 
-/* What the driver does not make, the host does round by round. */
+/* Builds a loop in the driver's graph. If the driver cannot, the host runs it iteration by
+ * iteration. */
 static tc_status tci_cuda_loop_make(tci_cuda_looping *x, tci_cuda_graph *g)
 {
     const tci_cu *cu = tci_cuda_driver();
@@ -13276,10 +13282,10 @@ TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, v
     return status;
 }
 /* ---- src/cuda/backend.c ---- */
-/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
+/* cuda/backend.c - implements the "cuda" backend: CUDA source by NVRTC; one backend per GPU.
  *
- * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
- * modules. Out: the backend of each device, and what users call (api/cuda.h). */
+ * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
+ * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
 
 #include <stdio.h>
 #include <string.h>
@@ -13316,7 +13322,7 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     return TC_ERR_COMPILER;
 }
 
-/* What the features of a target say. */
+/* Values read from a target's features. */
 typedef struct tci_cuda_facts {
     int capability, processors, driver;
 } tci_cuda_facts;
@@ -13385,7 +13391,7 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     return TC_OK;
 }
 
-/* What the module says of a kernel with a main loop of its own, where it is one. */
+/* Reads a module's description of a kernel with its own main loop, if it is one. */
 static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_module *m,
                                    const char *symbol, tci_cuda_function *f)
 {

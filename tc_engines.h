@@ -7,7 +7,8 @@
 #include "tc_onnx.h"
 
 /* ---- src/engines/api.h ---- */
-/* engines/api.h - engines of others as backends by name. The public half of tc_engines.h. */
+/* engines/api.h - external inference engines as backends by name: the public half of tc_engines.h.
+ */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -72,23 +73,23 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 /* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
  * warnings, POSIX. Closed by base/impl_end.h.
  *
- * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
- * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
- * made text of.
+ * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
+ * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
- * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
- * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
- * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
- * of the user's types is moved by memcpy.
+ * Bit-identical results need strict floating point under all flags. GCC: the region has its own
+ * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
+ * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
+ * memory of the user's types is moved by memcpy.
  *
- * The library is compiled again with each edit of the user's file, so that has to be quick, and its
- * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
- * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
- * elements and gets more. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * The library is compiled again with each edit of the user's file, so compile time matters, and its
+ * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
+ * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
+ * on elements and is optimised further. System headers (base/posix.h) come before the change of
+ * options, so that their inline functions keep the user's options and can still be inlined into the
+ * user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -175,14 +176,14 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 /* ---- src/engines/library.c ---- */
 /* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
  *
- * A library that a user names, or that is in a usual place, may crash in its constructors: it is
- * loaded in a child process first, with its output thrown away. Where the child cannot tell (it is
- * reaped by the host, or hangs on a lock that another thread held at the fork), the library is
- * loaded all the same. */
+ * A library may crash in its constructors, so it is first loaded in a child process whose output is
+ * discarded. If the child cannot report (the host reaps it, or it hangs on a lock that another
+ * thread held at the fork), the library is loaded anyway. */
 /* ---- src/engines/library.h ---- */
-/* engines/library.h - the shared library of an engine: found without loading it, then loaded once.
+/* engines/library.h - the shared library of an engine: located without loading it, then loaded
+ * once.
  *
- * In: names and usual places. Out: a handle, or a text that says what is missing. */
+ * In: file names and default locations. Out: a handle, or a text that says what is missing. */
 #ifndef TCI_ENGINES_LIBRARY_H
 #define TCI_ENGINES_LIBRARY_H
 
@@ -399,14 +400,14 @@ TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_sym
     return true;
 }
 /* ---- src/engines/onnxrt.c ---- */
-/* engines/onnxrt.c - onnxruntime as a graph-level backend.
+/* engines/onnxrt.c - ONNX Runtime as a graph-level backend.
  *
- * In: an ONNX model. Out: a session, whose runs read and write the user's memory. onnxruntime's C
- * interface is a table of functions to which releases only append (onnxruntime_c_api.h, OrtApi), so
- * places of the table are enough and no header is needed. Its log goes nowhere: errors come as
- * texts. */
+ * In: an ONNX model. Out: a session, whose runs read and write the user's memory. The C API of ONNX
+ * Runtime is a table of functions to which releases only append (onnxruntime_c_api.h, OrtApi), so
+ * indices into the table suffice and no header is needed. Its log is discarded: errors are returned
+ * as text. */
 /* ---- src/engines/onnxrt.h ---- */
-/* engines/onnxrt.h - onnxruntime as a graph-level backend, with its execution providers. */
+/* engines/onnxrt.h - ONNX Runtime and its execution providers as a graph-level backend. */
 #ifndef TCI_ENGINES_ONNXRT_H
 #define TCI_ENGINES_ONNXRT_H
 
@@ -777,9 +778,9 @@ TCI_FN const tc_graph_backend *tci_onnxrt_backend(void)
 /* ---- src/engines/openvino.c ---- */
 /* engines/openvino.c - OpenVINO as a graph-level backend.
  *
- * In: an ONNX model. Out: a compiled model, of which each run takes a request: requests belong to
- * one run at a time and are kept for the next. Floats are computed as f32 also where the processor
- * has bf16 (INFERENCE_PRECISION_HINT). The blob is OpenVINO's own (export_model). */
+ * In: an ONNX model. Out: a compiled model; each run takes an inference request from a pool. Floats
+ * are computed in f32 even if the processor has bf16 (INFERENCE_PRECISION_HINT). The cached blob is
+ * OpenVINO's own format (export_model). */
 /* ---- src/engines/openvino.h ---- */
 /* engines/openvino.h - OpenVINO as a graph-level backend. */
 #ifndef TCI_ENGINES_OPENVINO_H
@@ -1193,12 +1194,12 @@ TCI_FN const tc_graph_backend *tci_openvino_backend(void)
 /* engines/openxla.c - XLA as a graph-level backend, through a PJRT plugin.
  *
  * In: a StableHLO module as text. Out: a loaded executable. A plugin exports one table of
- * functions, each of which takes one record (pjrt_c_api.h). Records are zero and larger than those
- * of any version, so that newer plugins find defaults in the members that they added.
+ * functions, each of which takes one struct (pjrt_c_api.h). Structs are zeroed and larger than
+ * those of any version, so that newer plugins find defaults in members that they added.
  *
- * Executables are not stored on disk: XLA's loader for CPUs writes to stderr where it finds machine
- * features that it does not know. On the CPU inputs are read where they are (zero copy). The number
- * of threads is the plugin's own choice, by the affinity mask of the process. */
+ * Executables are not stored on disk: XLA's CPU loader writes to stderr if it finds machine
+ * features that it does not know. On the CPU inputs are read in place (zero copy). The plugin
+ * chooses the number of threads, by the affinity mask of the process. */
 /* ---- src/engines/openxla.h ---- */
 /* engines/openxla.h - XLA as a graph-level backend, through a PJRT plugin. */
 #ifndef TCI_ENGINES_OPENXLA_H
@@ -1579,15 +1580,15 @@ TCI_FN const tc_graph_backend *tci_openxla_backend(void)
     return &backend;
 }
 /* ---- src/engines/tvm.c ---- */
-/* engines/tvm.c - TVM as a graph-level backend: its Python tool compiles, its C runtime runs.
+/* engines/tvm.c - TVM as a graph-level backend: its Python tool compiles, its C runtime executes.
  *
- * In: an ONNX model. Out: a shared object, made by a child process (python3, tvm.relax), which the
- * relax virtual machine of libtvm_runtime runs in this process. The object's bytes are the blob of
- * the disk cache, so a model that was compiled once needs no Python.
+ * In: an ONNX model. Out: a shared object, built by a child process (python3, tvm.relax) and
+ * executed in this process by the relax virtual machine of libtvm_runtime. The bytes of the object
+ * are the blob in the disk cache, so a model that was compiled once needs no Python.
  *
  * The runtime is reached through 5 functions of libtvm_ffi (tvm/ffi/c_api.h, 0.1), which call
- * others by name with tagged values. A virtual machine serves one run at a time, and runs take
- * turns. */
+ * others by name with tagged values. A virtual machine serves one run at a time; concurrent runs
+ * wait. */
 /* ---- src/engines/tvm.h ---- */
 /* engines/tvm.h - TVM as a graph-level backend (api/graph_backend.h). */
 #ifndef TCI_ENGINES_TVM_H
@@ -2102,7 +2103,7 @@ TCI_FN const tc_graph_backend *tci_tvm_backend(void)
     return &backend;
 }
 /* ---- src/engines/register.c ---- */
-/* engines/register.c - makes the engines known before main, so that TC_BACKEND can name them. */
+/* engines/register.c - registers the engines before main, so that TC_BACKEND can name them. */
 
 __attribute__((constructor)) static void tci_engines_register(void)
 {
@@ -2112,9 +2113,9 @@ __attribute__((constructor)) static void tci_engines_register(void)
     (void)tc_register_graph_backend(tci_tvm_backend());
 }
 /* ---- src/engines/best.c ---- */
-/* engines/best.c - which backend runs a graph fastest here: measured, not modelled.
+/* engines/best.c - tc_best_backend: measures which backend runs a graph fastest on this machine.
  *
- * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a
+ * In: a graph and a time budget. Out: the backends that compiled it, sorted by the median time of a
  * run. Every backend runs with the options of the graph's context, on zeros. */
 #include <stdlib.h>
 #include <string.h>
@@ -2265,8 +2266,8 @@ TC_API tc_status tc_best_backend_at(tc_tensors inputs, tc_tensors outputs, doubl
 }
 
 /* ---- src/base/impl_end.h ---- */
-/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
- * back. */
+/* base/impl_end.h - closes the region that base/impl_begin.h opened: restores the user's compiler
+ * options and warnings. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

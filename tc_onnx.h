@@ -5,7 +5,8 @@
 #include "tc.h"
 
 /* ---- src/onnx/onnx.h ---- */
-/* onnx/onnx.h - models of other frameworks: ONNX files in and out. The public half of tc_onnx.h. */
+/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
+ * tc_onnx.h. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
@@ -31,7 +32,7 @@ extern "C" {
  * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
  * it is executed. It must not be written to or cut short while its weights are in use. */
 
-/* What the caller knows of an input of the graph. */
+/* Known sizes or values of a graph input. */
 typedef struct tc_onnx_input {
     const char *name;
     int rank;
@@ -163,23 +164,23 @@ TC_API const char *tc_onnx_op_how(int i);
 /* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
  * warnings, POSIX. Closed by base/impl_end.h.
  *
- * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
- * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
- * made text of.
+ * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
+ * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
- * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
- * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
- * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
- * of the user's types is moved by memcpy.
+ * Bit-identical results need strict floating point under all flags. GCC: the region has its own
+ * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
+ * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
+ * memory of the user's types is moved by memcpy.
  *
- * The library is compiled again with each edit of the user's file, so that has to be quick, and its
- * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
- * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
- * elements and gets more. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * The library is compiled again with each edit of the user's file, so compile time matters, and its
+ * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
+ * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
+ * on elements and is optimised further. System headers (base/posix.h) come before the change of
+ * options, so that their inline functions keep the user's options and can still be inlined into the
+ * user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -266,14 +267,14 @@ TC_API const char *tc_onnx_op_how(int i);
 /* ---- src/onnx/proto.c ---- */
 /* onnx/proto.c - reads the wire format of ONNX files (onnx/proto.h).
  *
- * The one idea: a cursor over a message, whose every step is checked against its end, and a
- * function for each message that takes the fields it knows and skips the rest. Lists of numbers
- * come packed or one by one (models before 2020), or mixed: both are appended. */
+ * Design: a cursor over a message, each advance of which is checked against the end, and a function
+ * for each message that takes the fields it knows and skips the rest. Lists of numbers are packed
+ * or not (models before 2020), or mixed: both are appended. */
 /* ---- src/onnx/proto.h ---- */
-/* onnx/proto.h - an ONNX file as structs: the wire format of protobuf, read without a library.
+/* onnx/proto.h - an ONNX file as structs: the protobuf wire format, read without a library.
  *
- * In: bytes from anybody. Out: the model in a scratch; names and data point into the scratch or
- * into the bytes. Whatever does not fit leaves by tci_scratch_fail with TC_ERR_IO. Field numbers
+ * In: untrusted bytes. Out: the model in scratch memory; names and data point into the scratch
+ * memory or into the bytes. Invalid input escapes by tci_scratch_fail with TC_ERR_IO. Field numbers
  * are those of onnx.proto (github.com/onnx/onnx, IR version 13). */
 #ifndef TCI_ONNX_PROTO_H
 #define TCI_ONNX_PROTO_H
@@ -627,7 +628,7 @@ static void tci_pb_external(tci_pb *p, tci_onnx_tensor *t)
     }
 }
 
-/* That the sizes and the data agree. */
+/* Checks that the sizes and the data agree. */
 static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
 {
     int width = tc_dtype_size(tci_onnx_dtype(t->type));
@@ -981,17 +982,18 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
     return m;
 }
 /* ---- src/onnx/known.c ---- */
-/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and tensors of them. */
+/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and their conversion to
+ * tensors. */
 /* ---- src/onnx/import.h ---- */
-/* onnx/import.h - an ONNX graph under way to tensors of tc: values, operators, and what their rooms
- * share.
+/* onnx/import.h - state of an ONNX import: values, operators, and functions shared by the
+ * importers.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/fold.c). A known value becomes a tensor when an operator wants one. Nodes
- * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
+ * graph is built (onnx/fold.c). A known value becomes a tensor when an operator needs one. Nodes
+ * are processed in order (onnx/import.c); onnx/rows.h names the function of each operator.
  *
- * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
- * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
+ * Failures escape by tci_ox_fail, which names node and op; the functions own nothing outside the
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/here.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -1161,9 +1163,8 @@ TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
 
 #endif
 /* ---- src/onnx/here.h ---- */
-/* onnx/here.h - the place of public calls that rooms of onnx/ make: that of the user's call.
- * Included by the code of rooms alone; a variable `o` (tci_ox_op) must be in sight. src/tc_onnx.h
- * ends it. */
+/* onnx/here.h - call site of public calls made in onnx/: that of the user's call. Included only by
+ * .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
 #undef TC_HERE
 #define TC_HERE (o->here)
 
@@ -1302,11 +1303,11 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k)
     return tc_reshape_at(tc_stack(TC_TENSORS_N(items, (int)k->n), 0), k->rank, k->sizes, o->here);
 }
 /* ---- src/onnx/import_helpers.c ---- */
-/* onnx/import_helpers.c - helpers of the importers of ONNX operators: operands, attributes,
- * shapes, weights in files, and bodies of subgraphs.
+/* onnx/import_helpers.c - helpers of the ONNX importers: operands, attributes, shapes, weights in
+ * files, and bodies of subgraphs.
  *
- * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. A
- * function of an operator that builds a graph within the one under way does so by tci_ox.build. */
+ * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. An
+ * importer that builds a subgraph does so through tci_ox.build. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -1876,12 +1877,13 @@ TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
     tci_ox_fail(o, status, "%s", call ? call : text);
 }
 /* ---- src/onnx/fold.c ---- */
-/* onnx/fold.c - shape arithmetic: operators whose operands are known while the graph is built.
+/* onnx/fold.c - constant folding of shape arithmetic: operators whose operands are known while the
+ * graph is built.
  *
- * In: small arrays of numbers and symbolic sizes. Out: the same. Integers compute as tc_dim_add and
- * the like, floats in double, rounded to float for f32; a float that stands for a symbolic size is
- * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
- * form is left to the program. */
+ * In: small arrays of numbers and symbolic sizes. Out: the same. Integers are computed by
+ * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float that represents
+ * a symbolic size is a quotient of it by an integer, so that Floor(Cast(size) / 2) stays exact.
+ * Values without such a form are computed by the program. */
 
 #include <math.h>
 #include <string.h>
@@ -2605,12 +2607,13 @@ TCI_FN bool tci_ox_fold(tci_ox_op *o)
     return rows[row].fold(&x);
 }
 /* ---- src/onnx/elementwise.c ---- */
-/* onnx/elementwise.c - ONNX operators that compute element by element. */
+/* onnx/elementwise.c - imports elementwise ONNX operators. */
 /* ---- src/onnx/rows.h ---- */
-/* onnx/rows.h - THE rows of the ONNX operators that are imported.
+/* onnx/rows.h - the table of imported ONNX operators.
  *
- * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION makes it, `call` tells it which of
- * several it is, `how` is for docs/onnx.md. In the order of strcmp, as they are searched. */
+ * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION builds it, `call` selects one of
+ * several ops of that function, `how` is the text for docs/onnx.md. Sorted by strcmp, for binary
+ * search. */
 #ifndef TCI_ONNX_ROWS_H
 #define TCI_ONNX_ROWS_H
 
@@ -3145,7 +3148,8 @@ TCI_OX_MAKE(gemm)
     tci_ox_out(o, 0, tc_cast(y, d));
 }
 /* ---- src/onnx/shape.c ---- */
-/* onnx/shape.c - ONNX operators that say sizes, move elements or join tensors. */
+/* onnx/shape.c - imports ONNX operators that compute sizes, move elements or concatenate tensors.
+ */
 
 #include <string.h>
 
@@ -3582,7 +3586,8 @@ TCI_OX_MAKE(dropout)
     }
 }
 /* ---- src/onnx/reduce.c ---- */
-/* onnx/reduce.c - ONNX operators over axes: reductions, cumulative sums, places of extremes. */
+/* onnx/reduce.c - imports ONNX operators over axes: reductions, cumulative sums, argmin and argmax.
+ */
 
 #include <math.h>
 #include <string.h>
@@ -3876,8 +3881,8 @@ TCI_OX_MAKE(cross_entropy)
     tci_ox_out(o, 1, logs);
 }
 /* ---- src/onnx/index.c ---- */
-/* onnx/index.c - ONNX operators that read and write at indices, and those whose size follows from
- * values. */
+/* onnx/index.c - imports ONNX operators that read and write at indices, and those whose output size
+ * depends on values. */
 
 #include <string.h>
 
@@ -4116,10 +4121,10 @@ TCI_OX_MAKE(unique)
     tci_ox_out_cut(o, 3, counts, count, 0);
 }
 /* ---- src/onnx/window.c ---- */
-/* onnx/window.c - ONNX operators of windows over images: convolutions, pools, patches.
+/* onnx/window.c - imports ONNX operators of image windows: convolution, pooling, patches.
  *
- * Axes of an image are those after the first two. Where tc's call takes what the node says it is
- * made; else padding comes first, and pools reduce windows axis by axis. */
+ * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
+ * padding is explicit, and pools reduce windows axis by axis. */
 
 #include <math.h>
 #include <string.h>
@@ -4592,12 +4597,12 @@ TCI_OX_MAKE(col2im)
     tci_ox_out(o, 0, y);
 }
 /* ---- src/onnx/resize.c ---- */
-/* onnx/resize.c - ONNX operators that sample images between their elements: Resize and Upsample,
- * GridSample, AffineGrid, RoiAlign, DeformConv.
+/* onnx/resize.c - imports ONNX operators that sample images between their elements: Resize,
+ * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
  *
- * Resize, of sizes that are numbers: along each axis an element is a sum of a few elements of x
- * (taps), whose places and weights are computed here. Of symbolic sizes nearest and linear sampling
- * compute them in the program. */
+ * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
+ * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear
+ * sampling compute them in the program. */
 
 #include <math.h>
 #include <string.h>
@@ -5045,7 +5050,7 @@ TCI_OX_MAKE(deform_conv)
     tci_ox_out(o, 0, tci_ox_given(bias) ? tc_add(y, tc_reshape(bias, ws[0], 1, 1)) : y);
 }
 /* ---- src/onnx/quantize.c ---- */
-/* onnx/quantize.c - ONNX operators on quantized integers, made of arithmetic in f32 and i32. */
+/* onnx/quantize.c - imports ONNX operators on quantized integers, as arithmetic in f32 and i32. */
 
 #include <string.h>
 
@@ -5151,7 +5156,7 @@ TCI_OX_MAKE(qlinear_matmul)
     tci_ox_out(o, 0, tci_ox_saturated(o, y, zero, tc_dtype_of(zero)));
 }
 /* ---- src/onnx/signal.c ---- */
-/* onnx/signal.c - ONNX operators of signals: Fourier transforms, windows, mel filters. */
+/* onnx/signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters. */
 
 #include <math.h>
 #include <string.h>
@@ -5253,7 +5258,7 @@ TCI_OX_MAKE(mel)
                        tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
 /* ---- src/onnx/attention.c ---- */
-/* onnx/attention.c - ONNX operators of language models: Attention, RotaryEmbedding, causal
+/* onnx/attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding, causal
  * convolution with state, linear attention. */
 
 #include <math.h>
@@ -5528,7 +5533,7 @@ TCI_OX_MAKE(linear_attention)
     tci_ox_out(o, 1, tc_cast(last, kept));
 }
 /* ---- src/onnx/recurrent.c ---- */
-/* onnx/recurrent.c - RNN, GRU and LSTM of ONNX, a tc_scan for each direction.
+/* onnx/recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
  *
  * The products with the inputs of all steps come first; a step adds those with the state. Sequences
  * of a batch may end early: from there on the state stays and outputs are 0. */
@@ -5762,10 +5767,10 @@ TCI_OX_MAKE(rnn)
     }
 }
 /* ---- src/onnx/control.c ---- */
-/* onnx/control.c - If, Loop and Scan of ONNX.
+/* onnx/control.c - imports the ONNX control flow operators If, Loop and Scan.
  *
- * A condition or a count that is known picks a branch or unrolls; else the bodies become those of
- * tc_cond, tc_scan and tc_while. Bodies see the values around them. */
+ * A known condition or count selects a branch or unrolls the loop; otherwise the bodies become
+ * those of tc_cond, tc_scan and tc_while. Bodies see the values of the outer graph. */
 
 #include <string.h>
 
@@ -6236,7 +6241,7 @@ TCI_OX_MAKE(loop)
     tci_ox_loop_while(o, &l);
 }
 /* ---- src/onnx/rows.c ---- */
-/* onnx/rows.c - the table that follows from onnx/rows.h. */
+/* onnx/rows.c - the table generated from onnx/rows.h. */
 
 static const tci_ox_row tci_ox_table[] = {
 #define TCI_ROW(name, make, call, how) {#name, tci_ox_make_##make, call, how},
@@ -6254,13 +6259,13 @@ TCI_FN int tci_ox_n_rows(void)
     return TCI_COUNT(tci_ox_table);
 }
 /* ---- src/onnx/import.c ---- */
-/* onnx/import.c - an ONNX graph to tensors of tc: nodes in order, functions, graphs within graphs,
- * and the public calls.
+/* onnx/import.c - imports an ONNX graph: nodes in order, functions, subgraphs, and the public
+ * calls.
  *
- * The one idea: a graph is built once, in the order of its nodes; where a shape turns out to follow
- * from the value of an input that the caller told, that input becomes a constant and the graph is
- * built anew (tci_ox.again). So shapes never depend on what a run brings, and inputs stay inputs
- * wherever they can. */
+ * Design: the graph is built once, in the order of its nodes. If a shape turns out to depend on the
+ * value of an input that the caller gave, that input becomes a constant and the graph is rebuilt
+ * (tci_ox.again). Shapes therefore never depend on the data of a run, and inputs stay inputs
+ * wherever possible. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -6689,7 +6694,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
 
 /* ---- the public calls ---- */
 
-/* What a load is given, and what lives as long as it. */
+/* Arguments of a load, and data that lives as long as it. */
 typedef struct tci_ox_load {
     tci_scratch s;
     tci_ox m;
@@ -6792,20 +6797,20 @@ TC_API const char *tc_onnx_op_how(int i)
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
 /* ---- src/onnx/walk.c ---- */
-/* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
+/* onnx/walk.c - traversal of an exported graph (onnx/walk.h). */
 /* ---- src/onnx/walk.h ---- */
-/* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
+/* onnx/walk.h - traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file that is written. A composite that the function does not write is
- * replaced by its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the
- * public calls' frames, the names of inputs and the values of captured memory. */
+ * node, its name in the file. A composite that the function does not write is replaced by its
+ * expansion. Shared by ONNX (export.c) and StableHLO (stablehlo.c), with the frames of public
+ * calls, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
 
-/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
- * may be another node). NULL: not yet. */
+/* State of a node: its name, and its expansion (which may be another node when built again). NULL:
+ * not yet. */
 typedef struct tci_ox_left {
     const char *name;
     tci_node *expansion;
@@ -7111,8 +7116,8 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
  * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
  * stride, dilation and padding of each axis; false where it is none. */
 /* ---- src/onnx/find_conv.h ---- */
-/* onnx/find_conv.h - convolutions and pools in a graph that is exported: a CONTRACT or a
- * reduction of a WINDOW, described as other formats have it. */
+/* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
+ * reduction of a WINDOW, described as other formats describe them. */
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 
@@ -7200,7 +7205,7 @@ static bool tci_ox_sliding_of(const tci_node *n, tci_ox_sliding *w,
     return true;
 }
 
-/* What follows the last element of axis i, for `count` places. */
+/* Position after the last element of axis i, for `count` windows. */
 static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);
@@ -7332,8 +7337,8 @@ TCI_FN bool tci_ox_find_pool(const tci_node *n, tci_ox_sliding *w)
 /* ---- src/onnx/write.h ---- */
 /* onnx/write.h - an ONNX graph being written: nodes, initializers and names of values.
  *
- * In: operators with attributes. Out: messages of protobuf in growing buffers. A name stands for a
- * value; it is in the scratch. */
+ * In: operators with attributes. Out: protobuf messages in growing buffers. A name represents a
+ * value; it is in scratch memory. */
 #ifndef TCI_ONNX_WRITE_H
 #define TCI_ONNX_WRITE_H
 
@@ -7545,20 +7550,21 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&w->graph, field, &info);
 }
 /* ---- src/onnx/export_conv.c ---- */
-/* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
+/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
+ * ONNX.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
  * Transpose and a Reshape around it where the graph has other axes. */
 /* ---- src/onnx/out.h ---- */
-/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+/* onnx/out.h - state of an ONNX export, shared by its source files. */
 #ifndef TCI_ONNX_OUT_H
 #define TCI_ONNX_OUT_H
 
 /* ---- src/onnx/export.h ---- */
-/* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
- * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
- * (DATA and LITERAL nodes too). All memory is in w's scratch. Escapes. */
+/* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
+ * graph-level backends. The walk w defines which nodes are inputs (also DATA and LITERAL nodes).
+ * All memory is in w's scratch. Escapes. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 
@@ -7613,6 +7619,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
+/* NULL: it leaves as its expansion. */
+TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node *n,
+                                             const char *const *in);
 /* True if it can leave as MaxPool or AveragePool. */
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
@@ -7639,7 +7648,7 @@ static bool tci_ox_windows_fit(const tci_ox_sliding *w)
     return fit;
 }
 
-/* What Conv and pools would find behind the last window, and drop, may be cut. */
+/* Elements after the last window, which Conv and pools ignore, may be cut. */
 static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
@@ -7791,6 +7800,40 @@ TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, co
     return tci_ox_as_result(g, c, n, tci_ow_op(&g->w, "Conv", 2, with, 5, attrs));
 }
 
+/* Padding after the last element that is negative leaves as output_padding. */
+TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node *n,
+                                             const char *const *in)
+{
+    static const char *const names[] = {"kernel_shape", "strides", "dilations", "output_padding",
+                                        "pads"};
+    const tci_node *x = n->in[0], *w = n->in[1];
+    int axes = n->rank - 2;
+    int64_t *lists[5];
+    tci_ow_attr attrs[6];
+    for (int k = 0; k < 5; k++) {
+        lists[k] = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * axes);
+        attrs[k] = (tci_ow_attr)TCI_OW_INTS(names[k], k == 4 ? 2 * axes : axes, lists[k]);
+    }
+    attrs[5] = (tci_ow_attr)TCI_OW_INT("group", n->attr[0]);
+    for (int i = 0; i < axes; i++) {
+        const tci_dim *words = tci_node_dims(n) + 1 + 3 * i; /* stride, dilation, before */
+        tci_dim steps = tci_dim_mul(tci_dim_sub(x->shape[2 + i], 1), words[0]);
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), words[1]);
+        tci_dim whole = tci_dim_add(tci_dim_add(steps, reach), 1);
+        tci_dim after = tci_dim_sub(tci_dim_sub(whole, words[2]), n->shape[2 + i]);
+        if (n->dtype != TC_F32 || !tci_dim_is_known(w->shape[2 + i]) || !tci_dim_is_known(after)) {
+            return NULL;
+        }
+        lists[0][i] = tci_dim_known(w->shape[2 + i]);
+        lists[1][i] = tci_dim_known(words[0]);
+        lists[2][i] = tci_dim_known(words[1]);
+        lists[3][i] = TCI_MAX(0, -tci_dim_known(after));
+        lists[4][i] = tci_dim_known(words[2]);
+        lists[4][axes + i] = TCI_MAX(0, tci_dim_known(after));
+    }
+    return tci_ow_op(&g->w, "ConvTranspose", 2, in, 6, attrs);
+}
+
 /* ---- pools ---- */
 
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n)
@@ -7824,11 +7867,12 @@ TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w,
     return TCI_OW(&g->w, "Mul", x, tci_ow_tensor(&g->w, NULL, TC_F32, 0, NULL, &count));
 }
 /* ---- src/onnx/export_scalar.c ---- */
-/* onnx/export_scalar.c - scalar operations as ONNX nodes: prims, recipes, random bits.
+/* onnx/export_scalar.c - exports scalar operations as ONNX nodes: prims, math expansions, random
+ * bits.
  *
- * In: operands by name. Out: nodes that compute the same of integers, and of floats by an operator
- * or by the recipe of ops/math.c, step by step; a fused multiply-add leaves as a product and a
- * sum. */
+ * In: operands by name. Out: nodes that compute the same for integers, and for floats by an
+ * operator or by the expansion of ops/math.c, instruction by instruction; a fused multiply-add
+ * becomes a product and a sum. */
 
 /* ---- constants ---- */
 
@@ -8181,11 +8225,11 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
 }
 /* ---- src/onnx/export_loop.c ---- */
-/* onnx/export_loop.c - repetitions as Loop of ONNX.
+/* onnx/export_loop.c - exports repetitions as ONNX Loop.
  *
- * In: a REPEAT node and the names of its operands outside. Out: one Loop whose body reads the
- * inputs at the number of the step, and held values by their names outside. Elements of outputs,
- * and the rows of carries, are scan outputs, which come in the order of the steps. */
+ * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
+ * at the iteration number, and held values by their outer names. Elements of outputs, and the rows
+ * of carries, are scan outputs, in the order of the steps. */
 
 /* The scan outputs of a reversed repetition, last step first. */
 static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
@@ -8305,14 +8349,14 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
     return NULL;
 }
 /* ---- src/onnx/export.c ---- */
-/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+/* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
- * weights, each complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a file of weights, each
+ * complete or absent.
  *
- * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
- * composites that have an ONNX operator of the same meaning leave as that, others as what they
- * expand into. Elementwise ops without an operator leave as the formula of their row. */
+ * Design: every op is exported as one or a few nodes, by the list TCI_OX_WAY_..., which has all
+ * ops. Composites with an ONNX operator of the same meaning become that operator, others their
+ * expansion. Elementwise ops without an operator become the formula of their row. */
 
 #include <math.h>
 #include <string.h>
@@ -8814,9 +8858,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as nodes, in tci_ox_special_out or
- * tci_ox_composite_out; TCI_OX_EXPANDS: as what it expands into; else why it does not. A row of
- * ops/table.h that is not here does not compile. */
+/* Export form of each special and composite op: "": as nodes, in tci_ox_special_out or
+ * tci_ox_composite_out; TCI_OX_EXPANDS: as its expansion; otherwise the reason why it cannot be
+ * exported. A row of ops/table.h that is missing here does not compile. */
 #define TCI_OX_EXPANDS "expands"
 #define TCI_OX_WAY_INPUT "an input that is not among those given"
 #define TCI_OX_WAY_DATA ""
@@ -8859,6 +8903,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -8903,6 +8948,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
@@ -9105,10 +9151,10 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
     return tci_ox_export_call(&e, here);
 }
 /* ---- src/onnx/stablehlo_text.c ---- */
-/* onnx/stablehlo_text.c - the statements of a StableHLO module: types, constants, and the ops that
- * several rooms write (onnx/stablehlo.h). */
+/* onnx/stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that several
+ * files write (onnx/stablehlo.h). */
 /* ---- src/onnx/stablehlo.h ---- */
-/* onnx/stablehlo.h - a StableHLO module being written, and what its rooms share.
+/* onnx/stablehlo.h - state of a StableHLO export, shared by its source files.
  *
  * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
  * gave (tci_hlo_size). */
@@ -9550,14 +9596,14 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
     return tci_hlo_binary(h, "or", shape, TC_BOOL, is, is_nan);
 }
 /* ---- src/onnx/stablehlo_scalar.c ---- */
-/* onnx/stablehlo_scalar.c - elementwise nodes as StableHLO.
+/* onnx/stablehlo_scalar.c - exports elementwise nodes as StableHLO.
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
- * The one idea: kernel/lower.c says what a node is in the scalar operations of ops/prim.h, corners
- * included (saturating casts, rounding of halves, the sign of a remainder, Philox). Each of these
- * leaves as one StableHLO op on whole tensors, or a few. A function without an op in StableHLO
- * leaves as tc's own recipe (ops/math.h). Differences from tc's bits: StableHLO has no fused
+ * Design: kernel/lower.c expresses a node in the scalar operations of ops/prim.h, corner cases
+ * included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox). Each of
+ * these becomes one or a few StableHLO ops on whole tensors. A function without an op in StableHLO
+ * becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no fused
  * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 
 #include <string.h>
@@ -9659,7 +9705,7 @@ static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, cons
     return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
 }
 
-/* What is taken from the high half of the unsigned product where a is negative. */
+/* Correction of the high half of the unsigned product where a is negative. */
 static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
                                      const char *b)
 {
@@ -10025,14 +10071,13 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
     return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
 }
 /* ---- src/onnx/stablehlo_index.c ---- */
-/* onnx/stablehlo_index.c - gathers, scatters, sorts and running reductions as StableHLO.
+/* onnx/stablehlo_index.c - exports gathers, scatters, sorts and running reductions as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
- * log2(n) shifted copies that are joined (Hillis and Steele, "Data parallel algorithms", 1986).
- *
- * An index that is EXPANDed along an axis names whole slices there, as rows of an embedding. */
+ * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
+ * An index that is EXPANDed along an axis selects whole slices there, like rows of an embedding. */
 
-/* How the axes of an index tensor are read. */
+/* Layout of the axes of an index tensor. */
 typedef struct tci_hlo_places {
     int axis, rank;
     tci_hlo_shape shape; /* of the index as it is indexed with: without the axes of slices */
@@ -10095,7 +10140,7 @@ static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci
     return p;
 }
 
-/* Which axis of the index tensor, without those of slices, stands for axis d of the node. */
+/* Axis of the index tensor, without those of slices, that corresponds to axis d of the node. */
 static int64_t tci_hlo_index_axis(const tci_hlo_places *p, int64_t d)
 {
     int64_t at = d;
@@ -10283,12 +10328,12 @@ TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
 }
 /* ---- src/onnx/stablehlo_while.c ---- */
-/* onnx/stablehlo_while.c - export of loops (REPEAT nodes: scan, while) as stablehlo.while.
+/* onnx/stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
- * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
- * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and
- * one for the rows of each carry where a node of the graph reads them. Nothing is captured, since
- * not all readers of StableHLO take captures. */
+ * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
+ * iteration number, the carries, the inputs and held values (unchanged), a buffer for each output,
+ * and one for the rows of each carry if a node of the graph reads them. Nothing is captured, since
+ * not all consumers of StableHLO accept captures. */
 
 #include <string.h>
 
@@ -10496,10 +10541,10 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
     return NULL;
 }
 /* ---- src/onnx/stablehlo_conv.c ---- */
-/* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
+/* onnx/stablehlo_conv.c - exports convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, of operands that
- * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, with operands
+ * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 
 /* x and the filters, or x, as the list of what is needed. */
@@ -10683,15 +10728,15 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
 }
 /* ---- src/onnx/stablehlo.c ---- */
-/* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
+/* onnx/stablehlo.c - tc_export_stablehlo: writes a graph as the text of a StableHLO module.
  *
- * In: tensors, as tc_compile_fn takes them, and what symbolic sizes are. Out: the text of a module
- * with one function, @main, as XLA's PJRT plugins compile it.
+ * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
+ * module with one function, @main, as XLA's PJRT plugins compile it.
  *
- * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
- * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
- * meaning; composites as their expansion, which XLA's own passes fuse. */
+ * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
+ * casts and random bits become the scalar operations of their kernel form (stablehlo_scalar.c);
+ * movement, reductions, contractions, sorts and repetitions the StableHLO op of the same meaning;
+ * composites their expansion, which XLA's own passes fuse. */
 
 #include <string.h>
 
@@ -11074,9 +11119,9 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
- * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
- * here does not compile. */
+/* Export form of each special and composite op: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as its expansion; otherwise the reason why it cannot be exported. A row of
+ * ops/table.h that is missing here does not compile. */
 #define TCI_HLO_EXPANDS "expands"
 #define TCI_HLO_WAY_INPUT "an input that is not among those given"
 #define TCI_HLO_WAY_DATA ""
@@ -11119,7 +11164,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
-#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CONV_TRANSPOSE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */
 static const char *tci_hlo_way_of(int op)
@@ -11196,7 +11241,7 @@ static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
 }
 
-/* What the symbols of the inputs' sizes are. */
+/* Values of the symbols in the sizes of the inputs. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
     int n = how ? how->n_sizes : 0;
@@ -11280,7 +11325,7 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
     return tci_ox_export_call(&e, here);
 }
 /* ---- src/onnx/formats.c ---- */
-/* onnx/formats.c - the formats of graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+/* onnx/formats.c - model formats for graph-level backends (api/graph_backend.h): ONNX, StableHLO.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */
@@ -11357,8 +11402,8 @@ TC_API const tc_graph_format *tc_stablehlo_format(void)
 #define TC_HERE (tci_here(__FILE__, __LINE__))
 
 /* ---- src/base/impl_end.h ---- */
-/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
- * back. */
+/* base/impl_end.h - closes the region that base/impl_begin.h opened: restores the user's compiler
+ * options and warnings. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

@@ -1,13 +1,14 @@
 """bench/distributed.py - data parallel training by tc and by PyTorch, in turns, on 1 and on N GPUs.
 
-    python3 bench/distributed.py [--ranks N] [--no-peer] [--trace] [--batch N] [NAME ...]
+    python3 bench/distributed.py [--ranks N] [--no-peer] [--trace] [--batch N] [--patience S] [NAME ...]
 
-Compiles bench/distributed.c and starts one process a GPU (or, with --backend cpu, one process). Each
-trains a network alone and with all ranks, by tc and, unless --no-peer, by PyTorch: torch.compile of the
-model, and of DistributedDataParallel (25 MiB, gradient_as_bucket_view); SGD; the same weights and data on
-both sides, other data on each rank. Sides take turns, ROUNDS rounds of STEPS steps; a figure is the
-median of the rounds' times of the slowest rank. --trace: what the GPU does in a step of tc, by CUPTI:
-when collectives run, how much longer kernels take meanwhile, and how long nothing runs.
+Compiles bench/distributed.c and starts one process a network and GPU (with --backend cpu: a network and
+rank). Each trains its network alone and with all ranks, by tc and, unless --no-peer, by PyTorch:
+torch.compile of the model, and of DistributedDataParallel (25 MiB, gradient_as_bucket_view); SGD; the
+same weights and data on both sides, other data on each rank. All networks compile at the same time and are
+measured one after the other. Sides take turns, ROUNDS rounds of STEPS steps; a figure is the median of
+the rounds' times of the slowest rank. --trace: what the GPU does in a step of tc, by CUPTI: when
+collectives run, how much longer kernels take meanwhile, and how long nothing runs.
 Prints the tables of bench/results/distributed.md.
 """
 import argparse
@@ -71,7 +72,7 @@ class Tc:
     def __init__(self, lib, a, name, weights, is_parallel, bucket=25 << 20):
         self.lib = lib
         batch, length = sizes_of(name, a)
-        ask = Ask(name.encode(), a.settings.encode(), weights, PREFIX[name], a.dtype.encode(), batch,
+        ask = Ask(name.encode(), words_of(name, a).encode(), weights, PREFIX[name], a.dtype.encode(), batch,
                   length, bucket, is_parallel)
         self.net = self.check(lib.dist_make(ctypes.byref(ask)))
 
@@ -101,6 +102,12 @@ class Tc:
         return m
 
 
+def words_of(name, a):
+    """Of --settings "gpt2:n_layer=2 gpt2:n_embd=64 ..." those of the network, without its name."""
+    words = [w.split(":", 1) for w in a.settings.split()]
+    return " ".join(w[1] for w in words if w[0] == name)
+
+
 def sizes_of(name, a):
     batch, length = SIZES[name]
     return a.batch or batch, a.length or length
@@ -108,8 +115,8 @@ def sizes_of(name, a):
 
 # ---- PyTorch's side ----
 
-def settings_of(a):
-    return {k: int(v) for k, v in (w.split("=") for w in a.settings.split())}
+def settings_of(name, a):
+    return {k: int(v) for k, v in (w.split("=") for w in words_of(name, a).split())}
 
 
 def model_of(name, a):
@@ -120,11 +127,12 @@ def model_of(name, a):
         return model, lambda m, x: m(x), 1000
     import transformers
     if name == "gpt2":
-        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **settings_of(a))
+        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                         **settings_of(name, a))
         return (transformers.GPT2LMHeadModel(config), lambda m, x: m(x, use_cache=False).logits,
                 config.vocab_size)
     config = transformers.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0,
-                                     **settings_of(a))
+                                     **settings_of(name, a))
     return (transformers.BertModel(config, add_pooling_layer=False),
             lambda m, x: m(x).last_hidden_state, 0)
 
@@ -139,7 +147,7 @@ def data_of(name, a, rank, classes):
         y = torch.randint(0, classes, (batch,), generator=g)
         x = x.to(dtype_of(a))
         return x, y, [x, y]
-    words = settings_of(a).get("vocab_size", 30000)
+    words = settings_of(name, a).get("vocab_size", 30000)
     x = torch.randint(1, min(words, 30000), (batch, length), generator=g)
     if not classes:
         return x, None, [x, torch.zeros_like(x), torch.ones_like(x)]
@@ -157,12 +165,23 @@ def raw(x):
     return x.contiguous().cpu().view(torch.uint8 if x.dtype != torch.int64 else x.dtype).numpy().tobytes()
 
 
-def write_weights(path, model):
+def state_of(name, model):
+    """With the pooler of tc's BERT, which has no gradient here (DDP refuses such parameters)."""
+    import torch
+    state = dict(model.state_dict())
+    if name == "bert_base":
+        width, dtype = model.config.hidden_size, next(iter(state.values())).dtype
+        state["pooler.dense.weight"] = torch.zeros(width, width, dtype=dtype)
+        state["pooler.dense.bias"] = torch.zeros(width, dtype=dtype)
+    return state
+
+
+def write_weights(path, state):
     """The state as a safetensors file."""
     import torch
     head, blobs, at = {}, [], 0
     names = {torch.bfloat16: "BF16", torch.float32: "F32", torch.int64: "I64"}
-    for name, x in model.state_dict().items():
+    for name, x in state.items():
         blob = raw(x)
         head[name] = {"dtype": names[x.dtype], "shape": list(x.shape),
                       "data_offsets": [at, at + len(blob)]}
@@ -278,13 +297,33 @@ def turns(sides, group):
     return {k: statistics.median(slowest(t, group)) for k, t in times.items()}
 
 
+def mark(a, what, name, rank):
+    open(os.path.join(a.out, f"{what}.{name}.{rank}"), "w").close()
+
+
+def is_marked(a, what, name, ranks):
+    return all(os.path.exists(os.path.join(a.out, f"{what}.{name}.{r}")) for r in range(ranks))
+
+
+def wait_for_turn(a, name, rank, ranks):
+    """Until all networks are compiled, and those before this one measured. A network that failed counts
+    as both; nobody waits longer than --patience for one that still compiles."""
+    mark(a, "ready", name, rank)
+    before = a.names[:a.names.index(name)]
+    while time.perf_counter() < a.patience and not all(is_marked(a, "ready", n, ranks) for n in a.names):
+        time.sleep(0.05)
+    before = [n for n in before if is_marked(a, "ready", n, ranks)]
+    while not all(is_marked(a, "done", n, ranks) for n in before):
+        time.sleep(0.05)
+
+
 def network(lib, name, a, rank, ranks, group):
     import torch
     torch.manual_seed(1)
     model, forward, classes = model_of(name, a)
     model = model.to(dtype_of(a)).train()
     weights = os.path.join(a.out, f"{name}.{rank}.safetensors")
-    write_weights(weights, model)
+    write_weights(weights, state_of(name, model))
     x, y, data = data_of(name, a, rank, classes)
     arrays = [raw(t) for t in data]
     sides, losses, made = {}, {}, {}
@@ -308,8 +347,12 @@ def network(lib, name, a, rank, ranks, group):
         side.fill(arrays)
         losses[key] = [side.loss() for _ in range(4)]
     sides = {**made, **sides}
+    if a.backend == "cuda":
+        torch.cuda.empty_cache()  # for the networks that are measured before
+    wait_for_turn(a, name, rank, ranks)
+    link = measured_link(lib, name, rank)
     ms = turns(sides, group)
-    report(name, a, rank, ranks, made, ms, losses)
+    report(name, a, rank, ranks, made, ms, losses, link)
     if a.trace:
         for key, side in made.items():
             torch.distributed.barrier(group=group)
@@ -318,9 +361,10 @@ def network(lib, name, a, rank, ranks, group):
                 tell_trace(f"{name} {key}", kernels, launches, 4,
                            os.path.join(a.out, f"{name}.{key.replace(' ', '')}.txt"))
     lib.dist_explain(made[f"tc {ranks}"].net, os.path.join(a.out, f"{name}.{rank}.explain").encode())
+    mark(a, "done", name, rank)
 
 
-def report(name, a, rank, ranks, made, ms, losses):
+def report(name, a, rank, ranks, made, ms, losses, link):
     if rank:
         return
     batch, _ = sizes_of(name, a)
@@ -333,50 +377,48 @@ def report(name, a, rank, ranks, made, ms, losses):
                   f"{' '.join(f'{x:.5g}' for x in losses[f'{who} {ranks}'])}", flush=True)
     if f"torch {ranks}" in ms:
         print(f"{name}: samples/s over PyTorch's {ms[f'torch {ranks}'] / ms[f'tc {ranks}']:.3f}")
-    tell_model(name, made, ms, ranks)
+    tell_model(name, made, ms, ranks, link)
 
 
-def tell_model(name, made, ms, ranks):
+def tell_model(name, made, ms, ranks, link):
     """The model, with kernels scaled to what one rank alone takes, beside what was measured."""
     one, many = made["tc 1"], made[f"tc {ranks}"]
     alone = one.simulate(1)
     compute = ms["tc 1"] * 1e3 / alone.step_us
-    machine = Cluster(0, LINK, LINK, compute)
+    machine = Cluster(0, link, link, compute)
     m = many.simulate(ranks, machine)
     print(f"{name}: model, kernels times {compute:.2f}: step {m.step_us:.0f} us, measured "
           f"{1e3 * ms[f'tc {ranks}']:.0f}; exposed {m.exposed_us:.0f}, measured "
           f"{1e3 * (ms[f'tc {ranks}'] - ms['tc 1']):.0f} more than alone, of which kernels of the model "
           f"{m.compute_us - alone.compute_us * compute:.0f}", flush=True)
     for n in (8, 64, 1024):
-        machine = Cluster(8, LINK, Link(20, 50, 0), compute)
+        machine = Cluster(8, link, Link(20, 50, 0), compute)
         m = many.simulate(n, machine)
         print(f"{name}: {n} ranks: step {m.step_us:.0f}, exposed {m.exposed_us:.0f}")
 
 
-LINK = Link(10, 100, 0)
+def measured_link(lib, name, rank):
+    numbers = (ctypes.c_double * 4)()
+    if not lib.dist_measure(numbers):
+        sys.exit(lib.dist_error().decode())
+    if rank == 0:
+        print(f"{name}: link: {numbers[0]:.1f} us, {numbers[1]:.1f} GB/s, kernels lose "
+              f"{numbers[2]:.2f}", flush=True)
+    return Link(*numbers[:3])
 
 
 def work(a):
-    """One rank."""
-    global LINK
+    """One rank of one network."""
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     import torch
     import torch.distributed as dist
     dist.init_process_group("gloo" if a.backend == "cpu" else "cpu:gloo,cuda:nccl", rank=rank,
-                            world_size=ranks, init_method=f"file://{a.out}/meet")
+                            world_size=ranks, init_method=f"file://{a.out}/meet.{a.only}")
     group = dist.new_group(backend="gloo")
     lib = load(a.library)
     if not lib.dist_open(a.backend.encode()):
         sys.exit(lib.dist_error().decode())
-    numbers = (ctypes.c_double * 4)()
-    if not lib.dist_measure(numbers):
-        sys.exit(lib.dist_error().decode())
-    LINK = Link(*numbers[:3])
-    if rank == 0:
-        print(f"link: {numbers[0]:.1f} us, {numbers[1]:.1f} GB/s, kernels lose {numbers[2]:.2f}",
-              flush=True)
-    for name in a.names:
-        network(lib, name, a, rank, ranks, group)
+    network(lib, a.only, a, rank, ranks, group)
     sys.stdout.flush()
     os._exit(0)
 
@@ -389,16 +431,33 @@ def start(a):
     a.prebuilt or subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-O2", "-w", "-shared", "-fPIC",
                     f"-I{root}", f"{HERE}/distributed.c", "-o", library, "-lm", "-ldl", "-lpthread"],
                    check=True)
-    ranks = []
-    for r in range(a.ranks):
-        env = dict(os.environ, RANK=str(r), LOCAL_RANK="0", WORLD_SIZE=str(a.ranks),
-                   MASTER_ADDR="127.0.0.1", MASTER_PORT="29543", NCCL_NVLS_ENABLE="0")
-        if a.backend == "cuda":
-            env["CUDA_VISIBLE_DEVICES"] = str(r)
-        ranks.append(subprocess.Popen([sys.executable, *sys.argv, "--library", library, "--out", a.out],
-                                      env=env))
-    codes = [p.wait() for p in ranks]
-    sys.exit(max(abs(c) for c in codes))
+    groups = {name: [] for name in a.names}
+    for i, name in enumerate(a.names):
+        for r in range(a.ranks):
+            env = dict(os.environ, RANK=str(r), LOCAL_RANK="0", WORLD_SIZE=str(a.ranks),
+                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(29543 + i), NCCL_NVLS_ENABLE="0")
+            if a.backend == "cuda":
+                env["CUDA_VISIBLE_DEVICES"] = str(r)
+            groups[name].append(subprocess.Popen([sys.executable, *sys.argv, "--library", library,
+                                                  "--out", a.out, "--only", name], env=env))
+    sys.exit(wait_for_all(a, groups))
+
+
+def wait_for_all(a, groups):
+    """Until all ranks ended; of a network that lost one the others are ended too."""
+    worst = 0
+    while any(p.poll() is None for ranks in groups.values() for p in ranks):
+        for name, ranks in groups.items():
+            if any(p.poll() for p in ranks) and not is_marked(a, "done", name, a.ranks):
+                for r, p in enumerate(ranks):
+                    p.kill()
+                    mark(a, "ready", name, r)
+                    mark(a, "done", name, r)
+                print(f"{name}: a rank failed", flush=True)
+        time.sleep(0.1)
+    for ranks in groups.values():
+        worst = max([worst] + [abs(p.returncode) for p in ranks])
+    return worst
 
 
 def main():
@@ -414,8 +473,11 @@ def main():
     p.add_argument("--out", default="")
     p.add_argument("--prebuilt", default="")
     p.add_argument("--library", default="")
+    p.add_argument("--only", default="")
+    p.add_argument("--patience", type=float, default=600)
     p.add_argument("names", nargs="*", default=[])
     a = p.parse_intermixed_args()
+    a.patience += time.perf_counter()
     a.names = a.names or list(SIZES)
     work(a) if a.library else start(a)
 

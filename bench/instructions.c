@@ -1,8 +1,8 @@
-/* bench/instructions.c - six programs of tc's own work, whose instructions tools/instructions.sh
+/* bench/instructions.c - nine programs of tc's own work, whose instructions tools/instructions.sh
  * counts under callgrind and compares with bench/results/instructions.txt: times cannot be compared
  * on machines that others use, counts can.
  *
- *     instructions          runs all six
+ *     instructions          runs all
  *     instructions NAME     one of them
  *
  * The programs are interpreted, so no compiler runs, but for `warm`, which finds its code on disk
@@ -93,6 +93,7 @@ static void plan_network(void)
     tc_ctx_free(ctx);
 }
 
+/* 5,000 runs of a small kernel. */
 static void run(void)
 {
     tc_ctx *ctx = begin("interp", false);
@@ -106,6 +107,37 @@ static void run(void)
     }
     tc_program_free(program);
     tc_ctx_free(ctx);
+}
+
+static tc_profile *profile(void)
+{
+    tc_profile *p = NULL;
+    expect(tc_profile_begin(NULL, &p) == TC_OK, "tc_profile_begin");
+    return p;
+}
+
+/* The same while a profile records: two records each, of the run and of the kernel. */
+static void run_profiled(void)
+{
+    tc_profile *p = profile();
+    run();
+    tc_profile_free(p);
+}
+
+/* 100,000 pairs of marks. */
+static void marks_off(void)
+{
+    for (int i = 0; i < 100000; i++) {
+        tc_mark_begin("mark");
+        tc_mark_end();
+    }
+}
+
+static void marks_on(void)
+{
+    tc_profile *p = profile();
+    marks_off();
+    tc_profile_free(p);
 }
 
 /* A context, a program out of the disk cache, its first run. */
@@ -133,6 +165,9 @@ int main(int argc, char **argv)
                 {"plan_attention", plan_attention},
                 {"plan_network", plan_network},
                 {"run", run},
+                {"run_profiled", run_profiled},
+                {"marks_off", marks_off},
+                {"marks_on", marks_on},
                 {"warm", warm}};
     bool found = false;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -107,6 +107,12 @@ static void mark_pair(void *arg)
     tc_mark_end();
 }
 
+/* A record of the size of all others, with times that are known: what the profile itself costs. */
+static void one_record(void *arg)
+{
+    tci_profile_add(TCI_RECORD_KERNEL, arg, 0, 1, 2);
+}
+
 static double best_ns(void (*run)(void *arg), void *arg)
 {
     bench_side side = {.name = "", .run = run, .arg = arg};
@@ -130,11 +136,15 @@ static void bench_profile(void)
         exit(1);
     }
     double run_on = best_ns(run_small, f), mark_on = best_ns(mark_pair, NULL);
+    double record = best_ns(one_record, f);
     tc_profile_end(p);
     tc_profile_free(p);
+    bench_row("a record of a profile", record, "ns", BENCH_AT_MOST, 60);
     bench_row("a mark without a profile", mark_off, "ns", BENCH_AT_MOST, 10);
     bench_row("a mark while a profile records", mark_on, "ns", BENCH_AT_MOST, 120);
     bench_row("a profile adds to a run of one kernel", run_on - run_off, "ns", BENCH_AT_MOST, 180);
+    bench_row("the same for each of its two records", (run_on - run_off) / 2, "ns", BENCH_AT_MOST,
+              60);
     tc_program_free(f);
     tc_ctx_free(ctx);
 }

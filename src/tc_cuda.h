@@ -5,8 +5,8 @@
 
 #ifdef TCI_HAS_CUDA
 #include "cuda/wgmma.c"
-#include "cuda/attention.c"
-#include "cuda/attention_backward.c"
+#include "cuda/wgmma_attention.c"
+#include "cuda/wgmma_attention_backward.c"
 #include "cuda/custom_op.c"
 #include "cuda/simt_attention.c"
 #include "cuda/mma_sync.c"

@@ -181,7 +181,7 @@ static text make_ops(void)
 {
     text t = {0};
     add(&t, "/* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: ",
-        "edit the rows.\n * Included by api/ops.h. */\n\n",
+        "edit the rows.\n * Included by api/ops_elementwise.h. */\n\n",
         "/* ---- elementwise: operands are tensors or C numbers ----\n"
         " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
         " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/instructions.sh [update] - counts the instructions of the six programs of bench/instructions.c
+# tools/instructions.sh [update] - counts the instructions of the programs of bench/instructions.c
 # under callgrind and compares them with bench/results/instructions.txt. Run from the project's root
 # (make instructions). Fails where one executes more than 3 % more; update writes what it counts now.
 # Counts depend on compiler, library and processor (plans follow its caches and vectors): others than
@@ -26,7 +26,7 @@ count() {
         sed -n 's/.*Collected : *//p'
 }
 count warm >/dev/null # fills the cache
-for name in record plan_softmax plan_attention plan_network run warm; do
+for name in record plan_softmax plan_attention plan_network run run_profiled marks_off marks_on warm; do
     echo "$name $(count $name)"
 done >"$work/now"
 

@@ -25,6 +25,10 @@ grep -n -e '-ffast-math' $(find src -name '*.[ch]' ! -path src/base/impl_begin.h
     | sed 's/$/  <- breaks results, also when only linked/' >>"$found"
 grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$found"
 
+# ... and comments name their subject: neither inverted questions nor "What ..." open one
+grep -nE '/\* (What|Which|Who|Whoever|Those|Of which|Such|Is|Has|Does|Are|Had|Were) ' \
+    $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h') | sed 's/$/  <- name the subject/' >>"$found"
+
 # 3. every name of the joined header starts with tc_, tci_, TC_ or TCI_
 cat >"$work/all.c" <<'END'
 #define TC_CUDA

@@ -5,8 +5,8 @@
  *
  * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
- *                src/ops/table.h): a table for each section; and those of src/api/ops.h: prototypes
- *                with the comments above them
+ *                src/ops/table.h): a table for each section; and those of src/api/ops*.h:
+ *                prototypes with the comments above them
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h
@@ -583,11 +583,22 @@ static void make_onnx(text *out)
     free(t.at);
 }
 
+/* Declarations of the operations, in the order of docs/ops.md. */
+static const char *const op_headers[] = {"src/api/ops_elementwise.h",
+                                         "src/api/ops_reduce.h",
+                                         "src/api/ops_shape.h",
+                                         "src/api/ops_linalg.h",
+                                         "src/api/ops_nn.h",
+                                         "src/api/ops_training.h",
+                                         "src/api/ops.h"};
+
 static void make_part(text *out, const char *name)
 {
     if (!strcmp(name, "ops")) {
         add_rows_of_calls(out, "src/api/ops.gen.h");
-        add_declarations(out, "src/api/ops.h");
+        for (size_t i = 0; i < sizeof(op_headers) / sizeof(*op_headers); i++) {
+            add_declarations(out, op_headers[i]);
+        }
     } else if (!strcmp(name, "options")) {
         make_options(out);
     } else if (!strcmp(name, "onnx")) {

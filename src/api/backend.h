@@ -1,12 +1,12 @@
-/* api/backend.h - the backend seam: what runs generated kernels, as one struct of functions.
+/* api/backend.h - backend interface: a struct of functions that compile and run generated kernels.
  *
- * tc's own "cpu" is the first; tests/null_backend.c is the smallest one and the model to copy. A
- * backend states its target, turns source text into object files, loads them, and runs kernels.
- * "interp" needs none of this and is always there.
+ * The built-in "cpu" backend uses it; tests/null_backend.c is the smallest example and the model to
+ * copy. A backend describes its target, turns source text into object files, loads them, and runs
+ * kernels. "interp" needs none of this and is always available.
  *
- * Rules for every function: `user` is the struct's own pointer; calls come from any thread,
- * several at once; nothing may abort, exit or print; arguments are borrowed for the call. A
- * function that fails says so by its status and tells why through last_error. */
+ * Rules for every function: `user` is the struct's own pointer; calls come from any thread, several
+ * at once; nothing may abort, exit or print; arguments are borrowed for the call. A function that
+ * fails returns a status, and last_error returns the reason as text. */
 #ifndef TC_API_BACKEND_H
 #define TC_API_BACKEND_H
 
@@ -35,9 +35,9 @@ typedef struct tc_dialect {
     struct tci_dialect *(*make)(struct tci_scratch *s, int vector_bytes);
 } tc_dialect;
 
-/* What a machine has, and how fast it is: schedules are chosen by it. No result depends on it. A
- * "processor" is a core that the process may use, or a multiprocessor of a device. 0 in a field:
- * not known, and a careful value takes its place. */
+/* Hardware description: features and speeds by which schedules are chosen. No result depends on it.
+ * A "processor" is a core that the process may use, or a multiprocessor of a device. 0 in a field:
+ * unknown; a conservative value is used instead. */
 typedef struct tc_machine {
     int processors;
     double ghz;             /* their clock */
@@ -67,7 +67,7 @@ typedef enum tc_warp_unit {
     TC_WARP_DOUBLES = 8  /* f64 (sm_80), where that is faster than threads are */
 } tc_warp_unit;
 
-/* What generated source may rely on. */
+/* Features that generated source may use. */
 typedef struct tc_backend_target {
     char features[128]; /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;   /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
@@ -174,7 +174,8 @@ typedef struct tc_backend_queues {
     void (*event_free)(void *user, void *event);
     /* The event is reached when all that the queue was given so far is done. */
     tc_status (*event_record)(void *user, void *queue, void *event);
-    /* What the queue is given from now on waits for the event, as recorded last. */
+    /* Everything submitted to the queue after this call waits for the last recording of the event.
+     */
     tc_status (*event_wait)(void *user, void *queue, void *event);
     tc_status (*event_sync)(void *user, void *event);
     /* Milliseconds between two events that were reached. */

@@ -1,9 +1,10 @@
-/* api/bucket.c - see api/bucket.h: few programs for many sizes, by padding.
+/* api/bucket.c - shape bucketing: pads buffers to sizes that are powers of two, so that few
+ * programs serve many sizes.
  *
- * In: the user's buffers. Out: dense copies whose sizes are powers of two, and the results cut
- * out of larger ones. Values of padding are zero, so ops that mix elements along a padded axis
- * see zeros there: which axes may be padded is the user's to say (options.fixed_axes).
- * Invariant: the buffers of a list are adjacent, each padded to whole lines of 64 bytes. */
+ * In: the user's buffers. Out: dense padded copies, and the results cut out of larger ones. Padding
+ * is zero, so ops that combine elements along a padded axis see zeros there; the user says which
+ * axes may not be padded (options.fixed_axes). Invariant: the buffers of a list are adjacent, each
+ * padded to whole lines of 64 bytes. */
 #include "bucket.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* api/bucket.h - runs of a tc_jit on sizes rounded up (tc_jit_options.bucket): copies of the user's
- * buffers, padded with zeros. */
+/* api/bucket.h - shape bucketing of a tc_jit (tc_jit_options.bucket): runs on zero-padded copies of
+ * the user's buffers. */
 #ifndef TCI_API_BUCKET_H
 #define TCI_API_BUCKET_H
 

@@ -1,11 +1,12 @@
 /* api/call_by_name.c - tc_op: calls ops by name, for model readers and language bindings.
  *
- * In: the name of an op, its input tensors in order, parameters by name. Out: what the public call
- * of that name returns.
- * The one idea: a row of api/calls.h becomes a list of parameters, a text that shows them, and a
- * function that makes the call. What is given is sorted into the list and checked by kind, so that
- * the function finds something of the right type for each parameter. What the values mean is for
- * the call to check, which is given the caller's place. */
+ * In: the name of an op, its input tensors in order, parameters by name. Out: the result of the
+ * public call of that name.
+ *
+ * Design: a row of api/calls.h becomes a list of parameters, its text, and a function that makes
+ * the call. Given parameters are matched with the list and checked by kind, so the function gets a
+ * value of the right type for each. The values are checked by the call itself, with the user's call
+ * site. */
 #include "call_by_name.h"
 
 #include "../graph/build.h"
@@ -39,7 +40,8 @@ static double tci_named_real(const tci_named *c, int i)
     return v.kind == 3 ? v.f : (double)v.i;
 }
 
-/* What does not fit an int is no axis of any tensor: the call refuses it with the others. */
+/* A number that does not fit an int is not an axis of any tensor: the call refuses it like any
+ * other invalid axis. */
 static int tci_named_axis(int64_t axis)
 {
     return axis < INT_MIN || axis > INT_MAX ? INT_MAX : (int)axis;
@@ -75,7 +77,7 @@ static tc_tensors tci_named_tensors(const tci_named *c, int i)
     return c->given[i].name ? c->list : (tc_tensors){NULL, 0};
 }
 
-/* Which of the words are those of a list: they are made in the order of the parameters. */
+/* The range of words that belongs to a list; lists are stored in the order of the parameters. */
 static int tci_named_list(const tci_named *c, int i)
 {
     int lists = 0;
@@ -408,8 +410,8 @@ static void tci_named_refuse_value(tci_named *c, int i)
 
 enum { TCI_NAME_ROOM = 64 };
 
-/* How many letters to put in, take out or change until one name is the other. A letter's case, its
- * bit 32, does not count. */
+/* Edit distance of two names: insertions, deletions and substitutions, ignoring case (bit 32 of a
+ * letter). */
 static int tci_named_edits(const char *a, const char *b)
 {
     int best[TCI_NAME_ROOM], n = (int)strlen(b);
@@ -565,7 +567,8 @@ static tc_arg tci_named_default(const tci_param_row *p)
     return v;
 }
 
-/* That parameter i is there and of its kind, and of this context; else its default. */
+/* Checks that parameter i is given, of its kind, and of this context; otherwise uses its default.
+ */
 static void tci_named_check(tci_named *c, int i)
 {
     const tci_param_row *p = &c->row.params[i];

@@ -1,6 +1,6 @@
-/* api/call_by_name.h - op schemas for calls by name: names, kinds and defaults of the parameters
- * of every public op, generated from api/calls.h. api/call_by_name.c holds the tables and makes
- * the calls. */
+/* api/call_by_name.h - op schemas for calls by name: names, kinds and defaults of the parameters of
+ * every public op, generated from api/calls.h. api/call_by_name.c has the tables and makes the
+ * calls. */
 #ifndef TCI_API_CALL_BY_NAME_H
 #define TCI_API_CALL_BY_NAME_H
 

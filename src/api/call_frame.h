@@ -1,8 +1,8 @@
-/* api/call_frame.h - one public call under way: its name and place, its context, how it went so
- * far, and the caller's floating-point environment, which is set aside until the call ends.
+/* api/call_frame.h - frame of a public call: its name and call site, context, status so far, and
+ * the caller's floating-point environment, which is saved until the call ends.
  *
- * A call names its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
- * for each (finds the node, or fails the frame once: the first cause wins). tci_frame_end makes the
+ * A call visits its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
+ * for each (finds the node, or fails the frame; the first cause wins). tci_frame_end makes the
  * handle; a call that returns without it calls tci_frame_leave. */
 #ifndef TCI_API_CALL_FRAME_H
 #define TCI_API_CALL_FRAME_H
@@ -37,9 +37,9 @@ TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t);
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what);
 /* TC_NONE: NULL without a failure. */
 TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what);
-/* That there is a list, or none where n is 0. what: "the sizes". */
+/* Checks that a list is given (it may be NULL if n is 0). what: "the sizes". */
 TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what);
-/* That it is a dtype: the first number behind `after`, of n. */
+/* Checks that the first of n numbers, named after `after`, is a dtype. */
 TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n);
 TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 /* The call's result: a handle to n, or the poison of the first failure. */

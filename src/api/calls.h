@@ -1,17 +1,17 @@
-/* api/calls.h - THE rows of the public ops: the parameters of each call, in their order. From a
- * row follow the call by name (api/call_by_name.c), the text of its parameters and the checks of
- * what is given for them. The elementwise and the reducing calls follow from ops/table.h.
+/* api/calls.h - the table of public ops: the parameters of each call, in order. A row generates the
+ * call by name (api/call_by_name.c), the text of its parameters and their checks. Elementwise ops
+ * and reductions are generated from ops/table.h instead.
  *
  * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
- * results, parameters) for one that stores so many. Parameters:
- *   TCI_MUST(name, kind)             is given by whoever calls
- *   TCI_MAY(name, kind, default)     may be left out
+ * results, parameters) for one that stores several. Parameters:
+ *   TCI_MUST(name, kind)             required
+ *   TCI_MAY(name, kind, default)     optional
  *   TCI_TYPED                        a dtype and sizes, as one list
  *   TCI_FIELDS(type, fields)         fields of an options struct, which are TCI_MUST_FIELD(name,
  *                                    kind) and TCI_FIELD(name, kind, default)
  *   TCI_ON                           the context
- *   TCI_STORED(name, at)             where result number `at` goes
- * A user of the rows defines all ten. */
+ *   TCI_STORED(name, at)             address of result number `at`
+ * A user of the rows defines all ten macros. */
 #ifndef TCI_API_CALLS_H
 #define TCI_API_CALLS_H
 
@@ -40,7 +40,7 @@
     X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
 
-/* The calls of api/functional.c and the rooms that follow it. */
+/* The calls of api/composite_ops.c and the rooms that follow it. */
 #define TCI_MADE_CALLS                                                                             \
     TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
                           TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \
@@ -413,7 +413,7 @@
                           TCI_MAY(align_corners, flag, false))                                     \
     TCI_CALL(assign, TCI_MUST(param, tensor) TCI_MUST(value, tensor))
 
-/* Those over images of n axes; `many` is the kind of n numbers. */
+/* Rows for images of n axes; `many` is the kind of n numbers. */
 #define TCI_IMAGE_CALLS(n, many)                                                                   \
     TCI_CALL(conv##n##d, TCI_MUST(x, tensor) TCI_MUST(weight, tensor)                              \
                          TCI_MAY(bias, optional, TC_NONE)                                          \

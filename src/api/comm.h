@@ -1,11 +1,11 @@
-/* api/comm.h - collectives in the graph, and the seam to the engines that carry them out.
+/* api/comm.h - collectives in the graph, and the interface of the engines that execute them.
  *
  * A communicator is a group of processes (ranks 0 .. size - 1) that run programs together. The
- * optional header tc_comm.h makes communicators, over shared memory, MPI or NCCL. */
+ * optional header tc_comm.h makes communicators over shared memory, MPI or NCCL. */
 #ifndef TC_API_COMM_H
 #define TC_API_COMM_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct tc_comm tc_comm;
 
-/* How values of several ranks become one. */
+/* Reduction that combines the values of all ranks. */
 typedef enum tc_comm_how {
     TC_COMM_SUM,
     TC_COMM_PROD,

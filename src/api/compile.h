@@ -1,8 +1,8 @@
-/* api/compile.h - compile, run, evaluate, look inside. */
+/* api/compile.h - compiles, runs, evaluates and inspects programs. */
 #ifndef TC_API_COMPILE_H
 #define TC_API_COMPILE_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -248,11 +248,13 @@ typedef struct tc_program_info {
 } tc_program_info;
 /* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
-/* Which programs were compiled or found on disk, by line of the call that asked, newest 256 of
- * the process: milliseconds, how often a later compile found each in memory, in what it differs
- * from the nearest one before, and the TC_DIM that would make one program of them; and at how many
- * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form. ctx: whose
- * calls (of a tc_jit tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
+/* Prints the programs that were compiled or found on disk, by line of the compiling call, the
+ * newest 256 of the process: milliseconds, memory cache hits of later compiles, the difference from
+ * the nearest earlier program, and the TC_DIM that would make one program of them; and at how many
+ * lines tc_read, tc_eval, tc_keep and tc_print cut the graph of the lazy form, and which of these
+ * pieces recompute most of another one (values that depend on parameters are not stored). ctx: only
+ * calls of this context (for a tc_jit: tc_jit_ctx); NULL: all. TC_ERR_ARGUMENT: out is NULL;
+ * TC_ERR_IO. */
 TC_API tc_status tc_recompile_report(const tc_ctx *ctx, FILE *out);
 /* The same as a JSON object: {"lines": [{"file", "line", "call", "ms", "hits", "programs":
  * [{"name", "from", "ms", "hits", "near", "equal", "lines", "is", "was", "hot", "speed"}], "write":

@@ -1,13 +1,13 @@
-/* api/compile_jobs.c - compile jobs: tc_compile and the other calls that compile, from checked
- * handles to programs.
+/* api/compile_jobs.c - compile jobs: tc_compile and the other compiling calls, from checked handles
+ * to programs.
  *
  * In: handles. Out: programs; statuses, with the text in ctx->last.
  *
- * The one idea: every compile is a batch of jobs that goes through the same steps: make a request
- * of each (which finds mistakes), have all of them compiled at once, make a program of each.
+ * Design: every compile is a batch of jobs with the same steps: make a request for each job (which
+ * detects errors), compile all of them at once, make a program of each.
  *
- * Requests live in the batch's scratch. Every function that takes scratch memory is called through
- * tci_batch_armed, which sets the escape anew; nothing is taken outside. */
+ * Requests are in the scratch memory of the batch. Every function that takes scratch memory is
+ * called through tci_batch_armed, which sets the escape target; nothing is allocated outside. */
 #include "compile_jobs.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* api/compile_jobs.h - compile jobs: the step that all public calls that compile share. */
+/* api/compile_jobs.h - compile jobs: the steps that all compiling public calls share. */
 #ifndef TCI_API_COMPILE_JOBS_H
 #define TCI_API_COMPILE_JOBS_H
 
@@ -60,8 +60,8 @@ TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const t
                                  tci_node **nodes);
 /* Runs `body` with the scratch armed; an escape becomes a status and a text. */
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body);
-/* What a log or a custom op of the user's did with the context that compiled or ran may fail the
- * call, unless it failed with `status` already. */
+/* Fails the call if a log callback or custom op of the user misused the context that compiled or
+ * ran, unless it failed with `status` already. */
 TCI_FN tc_status tci_batch_take_back(tci_batch *b, tci_lent lent, tc_status status);
 /* Compiles every job that has a request; each gets its code, counted, or its status. */
 TCI_FN void tci_batch_compile(tci_batch *b);

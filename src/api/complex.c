@@ -1,11 +1,11 @@
-/* api/complex.c - arithmetic of complex numbers that are pairs of real and imaginary part along a
- * last axis of 2, as the transforms of api/fourier.c take and give them.
+/* api/complex.c - arithmetic of complex numbers stored as pairs (real, imaginary) along a last axis
+ * of size 2, the layout of api/fourier.c.
  *
- * In: pairs [..., 2]. Out: pairs, or one real number for each.
- * The one idea: parts are slices and results are joined, both of which are no copies; what lies
- * between are formulas of real numbers, so that all else (fusion, gradients, any backend) follows.
- * A gradient is that of a function of the two parts. */
-#include "functional.h"
+ * In: pairs [..., 2]. Out: pairs, or a real number for each. Parts are slices and results are
+ * concatenations, neither of which copies; everything in between is real arithmetic, so fusion,
+ * gradients and backends need nothing special. The gradient is that of a real function of the two
+ * parts. */
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -1,11 +1,12 @@
-/* api/context.c - contexts: made with their options, ended, counted.
+/* api/context.c - contexts: creation with options, release, reference counts.
  *
  * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
- * applied (a field that is set wins over its variable) and own their strings.
- * The one idea: a tc_ctx * is no address but a number, the slot of the context below the serial
- * number of its making, which no other context ever has. So whatever is done with the handle of a
- * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
- * since; and the context's memory goes back at once. */
+ * applied (a field that is set overrides its variable) and which owns their strings.
+ *
+ * Design: a tc_ctx * is not an address but a number: the slot of the context, and above it a serial
+ * number that no other context ever has. Any use of a freed context's handle, such as a second
+ * tc_ctx_free, is therefore detected, however many contexts were made since; and the memory of the
+ * context is freed at once. */
 #include "../base/env.h"
 #include "../debug/kernel_check.h"
 #include "../debug/dump.h"

@@ -1,8 +1,8 @@
-/* api/creation.c - creation ops: numbers, ramps, indices of triangles, and random numbers, which
- * follow from a key.
+/* api/creation.c - creation ops: constants, ranges, triangle indices, and random numbers from a
+ * key.
  *
- * In: a context or a key, numbers, dtypes and sizes, the caller's place. Out: a handle to the node,
- * or a poisoned one. */
+ * In: a context or a key, numbers, dtypes and sizes, the user's call site. Out: a handle to the
+ * node, or a poisoned one. */
 #include "operand.h"
 #include "ops.h"
 
@@ -99,7 +99,7 @@ TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, 
     return tci_ops_full("tc_ones", "the context", ctx, tci_arg_int(1), n, dtype_and_sizes, here);
 }
 
-/* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
+/* Number of elements start, start + step, ... before stop; -1: too many, or not finite. */
 static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole = start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT &&
@@ -251,7 +251,7 @@ TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtyp
     return tci_ops_random("tc_randn", ctx, &key, n, dtype_and_sizes, here, tci_build_randn);
 }
 
-/* That numbers lie between the ends, and that the dtype holds them. */
+/* Checks that the bounds are in order, and that the dtype can hold them. */
 static bool tci_ops_check_ends(tci_frame *f, const tc_arg *low, const tc_arg *high, tc_dtype dtype)
 {
     bool numbers = low->kind && high->kind;

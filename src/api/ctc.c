@@ -1,10 +1,10 @@
 /* api/ctc.c - connectionist temporal classification (CTC) loss.
  *
- * In: the logarithms of probabilities at each time. Out: the loss.
- * The one idea: a sum over all ways through a row of labels is a recurrence over time, one
- * repetition (tc_scan) for all sequences and labels at once; its gradient follows. */
+ * In: log-probabilities for each time step. Out: the loss. The sum over all alignments of a label
+ * sequence is a recurrence over time: one tc_scan for all sequences and labels at once, whose
+ * gradient follows. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

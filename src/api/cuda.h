@@ -1,10 +1,10 @@
-/* api/cuda.h - memory of the GPU, for programs of the "cuda" backend. Declared under TC_CUDA.
+/* api/cuda.h - GPU memory, for programs of the "cuda" backend. Declared under TC_CUDA.
  *
- * tc_run takes pointers to it like any others, through TC_BUF((float *)memory, n): inputs are then
- * not copied to the device nor outputs back. Pointers of the CUDA runtime and driver do as well.
- * Programs of "cpu" and "interp", and calls that copy on the host (tc_read, tc_copy_in,
- * tc_param_write, buffers with strides), refuse such memory with TC_ERR_BUFFER, once a program or
- * call of tc has found the GPU. */
+ * tc_run accepts pointers to it like any others, through TC_BUF((float *)memory, n): inputs are
+ * then not copied to the device, nor outputs back. Pointers of the CUDA runtime and driver are
+ * accepted as well. Programs of "cpu" and "interp", and calls that copy on the host (tc_read,
+ * tc_copy_in, tc_param_write, buffers with strides), refuse such memory with TC_ERR_BUFFER, once a
+ * program or call of tc has found the GPU. */
 #ifndef TC_API_CUDA_H
 #define TC_API_CUDA_H
 

@@ -1,7 +1,7 @@
-/* api/custom.c - calls of the user's own ops.
+/* api/custom.c - calls of user-defined ops.
  *
- * In: an op and its operands. Out: a CUSTOM node, whose shape and dtype the op's rule gives. The
- * node knows the op by its number in the list of ops/custom.c. */
+ * In: an op and its operands. Out: a CUSTOM node; the op's rule gives its shape and dtype. The node
+ * stores the op's number in the list of ops/custom.c. */
 #include "custom.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ static bool tci_custom_is_same(const tc_custom_op *a, const tc_custom_op *b)
            a->cuda_elements == b->cuda_elements;
 }
 
-/* What a rule of the user's made, as a node; NULL: the graph's error says why not. */
+/* The result of a user's rule as a node; NULL: the graph's error has the reason. */
 static tci_node *tci_custom_made(const tci_custom *c, tci_ctx *ctx, tci_lent lent, tc_tensor r,
                                  const char *rule)
 {

@@ -1,8 +1,8 @@
-/* api/custom.h - ops of the user's own: C functions that programs call. */
+/* api/custom.h - user-defined ops: C functions that programs call. */
 #ifndef TC_API_CUSTOM_H
 #define TC_API_CUSTOM_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,12 +39,12 @@ typedef struct tc_custom_op {
     /* The results of many examples, along a first axis, which each input has too (what is the same
      * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
     tc_tensor (*vmap)(void *user, tc_tensors inputs);
-    /* What programs of a GPU do in the place of `run`: CUDA C++ (copied) with a function
+    /* CUDA C++ source (copied) that GPU programs use instead of `run`. It defines a function
      *     __device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)
-     * that all threads of a launch call, and whatever it needs; a source of its own, in which
-     * long long is the type of sizes. A launch has blocks of cuda_threads (0: 256), one for each
-     * cuda_elements (0: cuda_threads) of the result, as many as that takes. NULL: the host calls
-     * `run` between launches, with copies of the operands. */
+     * that all threads of a launch call. It is a separate source file, in which sizes have type
+     * long long. A launch has blocks of cuda_threads (0: 256), one for each cuda_elements
+     * (0: cuda_threads) elements of the result. NULL: the host calls `run` between launches, with
+     * copies of the operands. */
     const char *cuda;
     int cuda_threads; /* at most 1024 */
     int64_t cuda_elements;

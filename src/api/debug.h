@@ -1,6 +1,6 @@
-/* api/debug.h - regions, and what shows a program from inside: explain, profile, check.
+/* api/debug.h - debugging and profiling: regions, tc_explain, profiles, checks.
  *
- * All of it is off until it is asked for and then costs nothing. With TC_NO_DEBUG defined where
+ * All of it is off by default and then costs nothing. With TC_NO_DEBUG defined where
  * TC_IMPLEMENTATION is, the code is left out: regions and marks do nothing, and the other calls
  * return TC_ERR_UNSUPPORTED. */
 #ifndef TC_API_DEBUG_H
@@ -60,11 +60,14 @@ TC_API void tc_mark_begin(const char *name);
 TC_API void tc_mark_end(void);
 /* Of an ended profile: a line for each kernel (most; 0: 20, -1: all): time, share, calls, GB/s and
  * Gflop/s by the plan's count of bytes and operations, how near the machine's limit ("at best" of
- * tc_explain), program, line and region; and how long there was no kernel between kernels.
+ * tc_explain), program, line and region; and a line for each thread and queue with kernels: the
+ * share of the time from its first kernel to its last in which none ran ("launch-bound" above
+ * half), between kernels of a run and outside of runs; time in compiles is not counted.
  * TC_ERR_ARGUMENT: NULL, or not ended; TC_ERR_MEMORY; TC_ERR_IO. */
 TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort sort, int most);
 /* A timeline in Chrome's JSON format, for ui.perfetto.dev or chrome://tracing: a track for each
- * thread and one for each queue (stream) of a device. Errors as above. */
+ * thread and one for each queue (stream) of a device, named with its idle share; otherData.idle has
+ * the same in numbers. Errors as above. */
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is fine */
 

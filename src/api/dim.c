@@ -1,9 +1,9 @@
-/* api/dim.c - symbolic sizes as users make them and compute with them.
+/* api/dim.c - public calls that make symbolic sizes and compute with them.
  *
- * In: names and ranges, sizes, numbers. Out: sizes (base/dim.h), or an invalid size that encodes
- * an error. The one idea: these calls have no context to keep an error in, so a mistake is a
- * number that says which one it was (TCI_DIM_FAULTS), and the call that is given it as a size
- * tells. Without TC_DYNAMIC_SHAPES sizes are numbers, and the rules the same. */
+ * In: names and ranges, sizes, numbers. Out: sizes (base/dim.h), or an invalid size that encodes an
+ * error. These calls have no context to store an error in, so an error is a number
+ * (TCI_DIM_FAULTS), and the call that takes it as a size reports it. Without TC_DYNAMIC_SHAPES
+ * sizes are plain numbers under the same rules. */
 #include "call_frame.h"
 
 static const int64_t tci_sizes_limit = (int64_t)1 << 60;

@@ -1,14 +1,13 @@
-/* api/eval.c - tc_eval: evaluates values within the graph (lazy evaluation).
+/* api/eval.c - tc_eval: lazy evaluation of graph nodes.
  *
- * In: handles. Out: values at nodes; statuses, with the text in ctx->last.
- *
- * The one idea: the lazy form is a batch of one job without inputs (api/compile_jobs.h), whose
- * program runs once, into new memory that the nodes then hold. */
+ * In: handles. Out: values at nodes; statuses, with the text in ctx->last. The lazy form is a batch
+ * of one job without inputs (api/compile_jobs.h), whose program runs once, into new memory that the
+ * nodes then own. */
 #include "../debug/minify.h"
 #include "../run/symbolic_shapes.h"
 #include "compile_jobs.h"
 
-/* What one evaluation needs; the arrays are in the batch's scratch. */
+/* State of an evaluation; the arrays are in the batch's scratch memory. */
 typedef struct tci_lazy {
     tci_batch b;
     tci_batch_job job;

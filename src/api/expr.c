@@ -1,12 +1,13 @@
-/* api/expr.c - expressions as text: runs the steps of a parsed text and calls the public ops.
+/* api/expr.c - evaluates expressions given as text: executes the steps of a parsed text by calling
+ * the public ops.
  *
- * In: a text, and values for its names. Out: the tensor that the same calls of C make, or a
- * poisoned handle whose text shows the place with a caret.
- * The one idea: a machine with a stack of values. Numbers are computed at once; an operator or call
- * of which an operand is a tensor is a call by name (api/call_by_name.c), so the ops, their
- * parameters and their defaults are the rows of api/calls.h and no others. Invariants: nothing is
- * called before the whole text is parsed; the stack has room for every step; lists are in a pool
- * that only grows, so a value may be copied. */
+ * In: a text, and values of its names. Out: the tensor that the same C calls make, or a poisoned
+ * handle whose text marks the position with a caret.
+ *
+ * Design: a stack machine. Numbers are computed at once; an operator or call with a tensor operand
+ * is a call by name (api/call_by_name.c), so ops, parameters and defaults are those of api/calls.h.
+ * Invariants: nothing is called before the whole text is parsed; the stack has room for every step;
+ * lists are in a pool that only grows, so values may be copied. */
 #include "expr.h"
 
 #include <math.h>
@@ -600,7 +601,7 @@ static tc_tensor tci_expr_slice(tci_expr_machine *m, tc_tensor x, int axis, cons
     return m->f.failed || whole ? x : tc_slice_at(x, axis, start, stop, step, m->f.here);
 }
 
-/* How many axes the items of a subscript stand for; fails on what is no item. */
+/* Number of axes that the items of a subscript cover; fails on an invalid item. */
 static int tci_expr_axes_of(tci_expr_machine *m, const tci_expr_value *items, int n)
 {
     int axes = 0, dots = 0;

@@ -1,8 +1,8 @@
 /* api/expr.h - tensor expressions as text, in the notation of Python and NumPy: operators, indexing
- * and calls of every op by name. docs/expressions.md is the grammar.
+ * and calls of every op by name. The grammar is in docs/expressions.md.
  *
- * The one idea: a text is parsed to calls of the public ops, which make the same nodes as the calls
- * written in C. No compiler sees the text. TC_NO_NAMES leaves this out. */
+ * A text is parsed into calls of the public ops, which make the same nodes as the calls written in
+ * C. No compiler sees the text. TC_NO_NAMES leaves this out. */
 #ifndef TC_API_EXPR_H
 #define TC_API_EXPR_H
 

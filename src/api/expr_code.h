@@ -1,9 +1,9 @@
-/* api/expr_code.h - an expression between its text and its calls: steps in postfix order.
+/* api/expr_code.h - intermediate code of text expressions: steps in postfix order.
  *
- * In: a text (api/expr_parse.c). Out: steps for a machine with a stack of values (api/expr.c). A
- * text with a mistake has no steps that count: the place and the message of the first one.
- * Invariants: running the steps in order never pops an empty stack and leaves one value; every
- * place is within the text. */
+ * In: a text (api/expr_parse.c). Out: steps for a stack machine (api/expr.c). A text with an error
+ * has no valid steps, but the position and message of the first error. Invariants: executing the
+ * steps in order never pops an empty stack and leaves one value; every position is within the text.
+ */
 #ifndef TCI_API_EXPR_CODE_H
 #define TCI_API_EXPR_CODE_H
 

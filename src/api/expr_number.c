@@ -1,9 +1,8 @@
-/* api/expr_number.c - operators and numbers of expressions: literals, arithmetic as in Python.
+/* api/expr_number.c - numbers in text expressions: literals, and arithmetic as in Python.
  *
- * In: the bytes of a literal; numbers and an operator. Out: a number (bool, integer or real), or
- * what is wrong.
- * The one idea: integers are exact or refused, never wrapped; / makes a real, // and % round down;
- * a symbolic size computes by tc_dim_add and the like. */
+ * In: the bytes of a literal; numbers and an operator. Out: a number (bool, integer or real), or an
+ * error. Integers are exact or refused, never wrapped; / gives a real, // and % round down;
+ * symbolic sizes use tc_dim_add and similar calls. */
 #include "expr_code.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
-/* api/expr_parse.c - text of an expression to steps: a lexer, and a parser that climbs precedences.
+/* api/expr_parse.c - parser of text expressions: a lexer and a precedence-climbing parser.
  *
- * In: bytes of any kind. Out: the steps of api/expr_code.h, or the first mistake and its place.
- * The one idea: an operand is parsed, then operators that bind at least as tightly as is asked for,
- * each with a right operand that binds more tightly; a step is added when its operands are there,
- * so the steps are in postfix order and a long sum needs no deep stack.
- * Invariants: after the first mistake the lexer returns the end for ever, so every loop ends; the
- * depth of recursion is bounded. */
+ * In: arbitrary bytes. Out: the steps of api/expr_code.h, or the first error and its position.
+ *
+ * Design: an operand is parsed, then operators that bind at least as tightly as requested, each
+ * with a right operand that binds more tightly. A step is added after its operands, so steps are in
+ * postfix order and a long sum needs no deep stack. Invariants: after the first error the lexer
+ * returns only the end token, so every loop ends; the depth of recursion is bounded. */
 #include "expr_code.h"
 
 #include <stdarg.h>

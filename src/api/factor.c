@@ -1,19 +1,20 @@
-/* api/factor.c - QR, eigenvalues and singular values of matrices, by iterations.
+/* api/factor.c - QR, eigenvalue and singular value decomposition by iteration.
  *
- * In: matrices [..., m, n]. Out: their factors; all steps of all matrices are one repetition
- * (tc_scan), so that a program does not grow with n.
- * The one idea: rotations make rows orthogonal to each other, two by two (Jacobi, on one side): in
- * a round each row meets one other, and between rounds they change places as players of a
- * tournament do, so that a sweep of n - 1 rounds has them all meet and a round is arithmetic on
- * halves of all rows. Sweeps end (tc_while) when all rows that met were orthogonal but for
- * rounding. QR is by Householder's reflectors, in panels of columns; rotations need few sweeps for
- * triangles (Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
+ * In: matrices [..., m, n]. Out: their factors. All steps for all matrices are one repetition
+ * (tc_scan), so a program does not grow with n.
  *
- * Gradients do not go through the rotations. To what these gave a step of Newton's method is added
- * whose value is taken off again: its derivative is that of the factors, and after two such steps
- * so is the second one (Ogita and Aishima's refinement). */
+ * Design: one-sided Jacobi. Rotations make pairs of rows orthogonal; in a round each row is paired
+ * with another, and between rounds rows change places as in a round-robin tournament, so a sweep of
+ * n - 1 rounds covers all pairs, and a round is arithmetic on halves of all rows. Sweeps end
+ * (tc_while) when all pairs are orthogonal up to rounding. QR uses Householder reflectors in panels
+ * of columns; rotations need few sweeps for triangular matrices (Drmac and Veselic, SIAM J. Matrix
+ * Anal. Appl. 29, 2008).
+ *
+ * Gradients do not go through the rotations. A step of Newton's method is added to the factors and
+ * its value subtracted again: its derivative is that of the factors, and after two such steps so is
+ * the second derivative (refinement of Ogita and Aishima). */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 
@@ -29,7 +30,7 @@ enum {
     TCI_FACTOR_PANEL = 32
 };
 
-/* What the body of a repetition is to know. */
+/* Arguments for the body of a repetition. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* of rows: elements of which products are taken; of columns: all */

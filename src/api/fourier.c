@@ -1,15 +1,16 @@
-/* api/fourier.c - discrete Fourier transforms along one axis, of any length.
+/* api/fourier.c - discrete Fourier transforms (FFT) along one axis, of any length.
  *
- * In: rows of numbers, or of pairs of real and imaginary parts along a last axis of 2. Out: the
- * same of the transform.
- * The one idea (Cooley and Tukey; Stockham's order): of n = r t points those t apart are
- * transformed, r at a time, by a small matrix, and each is turned by a twiddle factor; that leaves
- * transforms of t points. What is done stands innermost, [rows, r, t, done] -> [rows, t, r, done],
- * so that the results come out in order and nothing is shuffled; what stands behind the axis counts
- * as done from the first. A length with a large prime factor
- * is a convolution with a chirp (Bluestein), by transforms of a power of two. Matrices and factors
- * are memory, as no kernel could compute them as fast; real and imaginary parts are apart. */
-#include "functional.h"
+ * In: rows of real numbers, or of pairs (real, imaginary) along a last axis of size 2. Out: the
+ * transforms in the same layout.
+ *
+ * Design (Cooley and Tukey, in Stockham's order): for n = r t points, groups of r points t apart
+ * are transformed by a small matrix and multiplied by twiddle factors; transforms of t points
+ * remain. Finished indices are innermost, [rows, r, t, done] -> [rows, t, r, done], so the results
+ * come out in order without a permutation; axes after the transformed one count as done from the
+ * start. A length with a large prime factor is a convolution with a chirp (Bluestein), by
+ * transforms of a power of two. Matrices and twiddle factors are stored arrays, since no kernel
+ * could compute them as fast; real and imaginary parts are separate. */
+#include "composite_ops.h"
 
 #include "../base/alloc.h"
 

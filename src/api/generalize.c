@@ -1,12 +1,14 @@
-/* api/generalize.c - see api/generalize.h: sizes that vary become symbols.
+/* api/generalize.c - automatic dynamic shapes of tc_jit: a size that differs between calls becomes
+ * a symbolic dimension of the next specialization.
  *
- * In: the signatures that a tc_jit was asked for, of one combination of dtypes, ranks and static
- * integers. Out: the sizes that its next specialization serves. The one idea: a size that was
- * seen with a second value is likely to take a third. Axes whose sizes were equal each time are
- * one symbol; the guard of the specialization checks that they still are, and where they once
- * were not, the next one has two symbols. Ranges are found by trying, not by asking ops:
- * the widest range first, then without 0, then without 1 (which broadcasts), then smaller ranges
- * (whose products fit in memory), and at last the sizes as they are. */
+ * In: the signatures that a tc_jit was called with, for one combination of dtypes, ranks and static
+ * integers. Out: the sizes that its next specialization serves.
+ *
+ * Design: a size that was seen with two values is likely to take a third. Axes whose sizes were
+ * always equal share a symbol; the guard of the specialization checks that they still are, and
+ * after a mismatch the next specialization has two symbols. Ranges are found by trial compiles: the
+ * widest range first, then without 0, then without 1 (which broadcasts), then smaller ranges (whose
+ * products fit in memory), and at last the fixed sizes. */
 #include "generalize.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* api/generalize.h - which sizes a specialization of a tc_jit serves: those of the signature that
- * asked, or ranges of those that were seen to vary. */
+/* api/generalize.h - automatic dynamic shapes of tc_jit: which sizes a specialization serves, those
+ * of the call or ranges of those that varied. */
 #ifndef TCI_API_GENERALIZE_H
 #define TCI_API_GENERALIZE_H
 
 #include "../run/specializations.h"
 
-/* How a tc_jit generalizes; from its options. */
+/* Generalization settings of a tc_jit, from its options. */
 typedef struct tci_general {
     tc_jit_axis *fixed;
     int n_fixed; /* axes whose sizes never become symbols */

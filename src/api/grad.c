@@ -1,10 +1,9 @@
-/* api/grad.c - parameters take values; gradients, backward and forward: tc_assign, tc_grad, tc_vjp,
- * tc_jvp.
+/* api/grad.c - assignments to parameters, and gradients in reverse and forward mode: tc_assign,
+ * tc_grad, tc_vjp, tc_jvp.
  *
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
- * Parameters themselves are leaves with memory (api/leaf.c).
- * The one idea: gradients are built by grad/ with working memory of their own, and an escape from
- * there is a failed call like any other. */
+ * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory,
+ * and an escape from there is a failed call like any other. */
 #include "call_frame.h"
 
 #include <stdio.h>
@@ -80,7 +79,7 @@ static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char 
     return nodes;
 }
 
-/* What stands beside a node, in its dtype and shape. */
+/* The cotangent or tangent of a node, in its dtype and shape. */
 static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
 {
     tci_graph *g = &c->f->ctx->graph;

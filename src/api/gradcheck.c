@@ -1,12 +1,14 @@
 /* api/gradcheck.c - tc_gradcheck: compares gradients with finite differences.
  *
- * In: an expression, the inputs whose gradients are asked. Out: the element at which gradient and
- * difference are furthest apart, and the op that is to blame.
- * The one idea: both are of the expression in f64 (grad/to_f64.c), where a central difference is
- * good to ten digits, so that what is left is a wrong rule or a kink. To blame is the first op on
+ * In: an expression, the inputs whose gradients are checked. Out: the element with the largest
+ * deviation between gradient and difference, and the op whose rule causes it.
+ *
+ * Design: both are computed for the expression in f64 (grad/to_f64.c), where a central difference
+ * has ten correct digits, so any deviation is a wrong rule or a kink. The cause is the first op on
  * the way whose own rule does not hold: for fixed weights w of a node n, the change of sum(w * n)
- * along the element is what its rule makes of w times the change of its operands. The latter come
- * from forward mode; one program gives all these sums of all nodes, another what rules say. */
+ * along the element equals the rule applied to w, times the change of the operands. The change of
+ * the operands comes from forward mode; one program computes these sums for all nodes, another the
+ * results of the rules. */
 #include "compile_jobs.h"
 
 #include <math.h>
@@ -105,7 +107,7 @@ static bool tci_check_run(tci_check *c, int n_inputs, tc_buf *out, int n)
     return tci_check_did(c, status);
 }
 
-/* What n numbers change by along an element, over twice the step: into `change`. */
+/* Changes of n numbers along an element, divided by twice the step: into `change`. */
 static bool tci_check_differ(tci_check *c, int input, int64_t element, double *change, int n)
 {
     double *x = (double *)c->bufs[input].data + element, at = *x;

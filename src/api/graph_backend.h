@@ -1,10 +1,11 @@
-/* api/graph_backend.h - the seam of graph-level backends: engines that compile and run whole graphs
+/* api/graph_backend.h - interface of graph-level backends: engines that compile and run whole
+ * graphs.
  *
- * A tc_backend (api/backend.h) runs kernels that tc generates. A tc_graph_backend is given the
- * graph itself, as a model in a format that it reads, and executes it its own way. Its programs are
- * tc_programs all the same: tc_run, strided buffers, parameters, symbolic sizes. Values have the
+ * A tc_backend (api/backend.h) runs kernels that tc generates. A tc_graph_backend gets the graph
+ * itself, as a model in a format that it reads, and executes it with its own kernels. Its programs
+ * are ordinary tc_programs: tc_run, strided buffers, parameters, symbolic sizes. Values have the
  * engine's bits, not tc's. tc_engines.h has backends for onnxruntime, OpenVINO and XLA;
- * tests/engines/test_seam.c is the smallest one. */
+ * tests/engines/test_seam.c is the smallest example. */
 #ifndef TC_API_GRAPH_BACKEND_H
 #define TC_API_GRAPH_BACKEND_H
 

@@ -1,16 +1,16 @@
-/* api/handle.c - resolution of tensor handles to graph nodes; a poisoned handle names the first
- * error.
+/* api/handle.c - resolves tensor handles to graph nodes, and keeps the errors of poisoned handles.
  *
  * In: tc_tensor values as users hold them (live, poisoned, dead, zeroed, of another or a freed
  * context). Out: nodes, and error texts.
- * The one idea: a call that fails returns a poisoned handle, whose id lies above every node's and
- * names the record of the error; a call that is given a poisoned handle returns that same handle,
- * so the first cause travels along the graph without further memory. Handles without a context say
- * the reason in their id (api/call_frame.h).
  *
- * A record lives as long as the scope its call was made in. An equal error in the same scope
- * shares its record, so a loop that fails for ever does not grow. A call that gives out a status
- * and no handle leaves no record: only ctx->last tells of it. */
+ * Design: a call that fails returns a poisoned handle, whose id is above every node's and
+ * identifies an error record. A call with a poisoned operand returns that same handle, so the first
+ * cause propagates through the graph without further memory. Handles without a context encode the
+ * reason in their id (api/call_frame.h).
+ *
+ * A record lives as long as the scope of its call. An equal error in the same scope shares its
+ * record, so a loop that keeps failing does not grow. A call that returns a status and no handle
+ * leaves no record, only the text in ctx->last. */
 #include "../debug/dump.h"
 #include "call_frame.h"
 
@@ -315,7 +315,7 @@ TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
     return f;
 }
 
-/* What is made from here on tells of this call, or of the one that it is made for. */
+/* Names this call, or the one on whose behalf it is made, in the nodes made from here on. */
 static void tci_frame_name(tci_frame *f)
 {
     f->op = f->ctx->within ? f->ctx->within : f->op;

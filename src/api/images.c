@@ -1,7 +1,6 @@
-/* api/images.c - the public operations on images of one to three axes: convolutions, pools, and
- * images in other sizes.
+/* api/images.c - public ops on images of one to three axes: convolution, pooling, interpolation.
  *
- * In: handles, options, the caller's place. Out: a handle to the node, or a poisoned one. */
+ * In: handles, options, the user's call site. Out: a handle to the node, or a poisoned one. */
 #include "operand.h"
 #include "ops.h"
 

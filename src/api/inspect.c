@@ -1,4 +1,5 @@
-/* api/inspect.c - inspection of a program: errors, source, explanation, counts, times. */
+/* api/inspect.c - queries on a compiled program: errors, source, inputs and outputs, counts,
+ * compile times; waiting for and cancelling a background compile. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ TC_API tc_status tc_recompile_report_json(const tc_ctx *ctx, FILE *out)
     return tci_inspect_recompiles(ctx, out, true);
 }
 
-/* What a run of that code moves and takes. */
+/* Counts traffic and work of a run of that code. */
 static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
 {
     int64_t moved = 0;

@@ -1,6 +1,7 @@
-/* api/internal_calls.c - the functions of api/internal_calls.h: operands of each type to tc_args.
+/* api/internal_calls.c - functions of api/internal_calls.h: convert operands of each type to
+ * tc_arg.
  *
- * In: a call, operands, the caller's place. Out: the call's result. */
+ * In: a call, operands, the user's call site. Out: the result of the call. */
 #include "internal_calls.h"
 
 #define TCI_WITH_ARG_t tci_arg_tensor

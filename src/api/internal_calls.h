@@ -1,10 +1,11 @@
 /* api/internal_calls.h - calls of elementwise ops inside the library, with operands in registers.
  *
- * In: tc_add(x, 2) in a room that has set TC_HERE to a variable. Out: the call with tc_args.
- * The one idea: a tc_arg has 40 bytes and is passed on the stack. Calls of rooms therefore go
- * through a function for each list of operand types (tensor, number, tc_arg), which makes the
- * tc_args in one place: a call takes 30 bytes of code instead of 110. api/internal_calls_end.h
- * restores the users' macros. */
+ * In: tc_add(x, 2) in a file that has set TC_HERE to a variable. Out: the call with tc_args.
+ *
+ * A tc_arg has 40 bytes and is passed on the stack. Calls within the library therefore go through a
+ * function for each list of operand types (tensor, number, tc_arg), which makes the tc_args in one
+ * place: a call takes 30 bytes of code instead of 110. api/internal_calls_end.h restores the users'
+ * macros. */
 #ifndef TCI_API_INTERNAL_CALLS_H
 #define TCI_API_INTERNAL_CALLS_H
 

@@ -1,4 +1,4 @@
-/* api/internal_calls_end.h - the users' macros again, after the rooms of the library
+/* api/internal_calls_end.h - restores the users' macros after the files of the library
  * (api/internal_calls.h). */
 #pragma pop_macro("TCI_WITH_1")
 #pragma pop_macro("TCI_WITH_2")

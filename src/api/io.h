@@ -1,9 +1,9 @@
-/* api/io.h - arrays in files, parameters by their names, tensors of other libraries.
+/* api/io.h - files of arrays, parameters by name, tensors of other libraries (DLPack), export to C.
  * TC_NO_IO leaves it out. */
 #ifndef TC_API_IO_H
 #define TC_API_IO_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,8 +37,8 @@ typedef struct tc_array {
 TC_API const tc_array *tc_file_array(const tc_file *file, int i);
 /* By name; NULL: there is none. */
 TC_API const tc_array *tc_file_find(const tc_file *file, const char *name);
-/* What a .safetensors, .gguf or .pt says of itself under this key, a number as its digits; NULL:
- * nothing, or a list. Until the file is closed. */
+/* Metadata of a .safetensors, .gguf or .pt file under this key as text; NULL: none, or a list.
+ * Valid until the file is closed. */
 TC_API const char *tc_file_metadata(const tc_file *file, const char *key);
 
 /* tc_file_borrow(ctx, file, "fc1.weight"): a leaf with the file's own memory, as tc_borrow, that is
@@ -96,8 +96,9 @@ typedef struct tc_save_options {
 /* The file appears complete or not at all, and only its owner may write to it. options NULL: all
  * zero. tc_error(f) tells. TC_ERR_ARGUMENT: NULL; TC_ERR_BUSY: f is still being compiled
  * (TC_STANCE_LATER); TC_ERR_UNSUPPORTED: f has collectives, options.check, a part that an engine
- * runs, or memory borrowed from a device, or its machine code was dropped from the disk cache;
- * TC_ERR_IO; TC_ERR_MEMORY. */
+ * runs, or memory borrowed from a device; TC_ERR_IO; TC_ERR_MEMORY. If the disk cache dropped f's
+ * machine code meanwhile, it is compiled again, under any stance: as tc_compile, TC_ERR_COMPILER
+ * where that cannot be. */
 TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_save_options *options,
                                     tc_site here);
 #define tc_program_save(f, path, options) tc_program_save_at((f), (path), (options), TC_HERE)
@@ -159,7 +160,7 @@ TC_API tc_status tc_export_c_at(tc_tensors inputs, tc_tensors outputs, const tc_
                                 const char *path, tc_site here);
 #define tc_export_c(...) tc_export_c_at(__VA_ARGS__, TC_HERE)
 
-/* What else is written. */
+/* Optional outputs of tc_export_c. */
 typedef struct tc_export {
     /* net.h next to net.c: the declarations, with extern "C" for C++. */
     bool header;

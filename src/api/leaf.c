@@ -1,10 +1,11 @@
-/* api/leaf.c - leaves: named inputs, memory of the user, copies of it.
+/* api/leaf.c - leaf tensors: named inputs, borrowed memory of the user, copies.
  *
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
- * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
- * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
- * are: only a tc_input has symbolic ones. */
+ *
+ * A DATA node is a storage, element strides, and the offset of element 0...0, so borrowed memory of
+ * any layout (broadcast, reversed, a window of a larger array) is read in place. The storage begins
+ * at the lowest address that the strides reach. Memory has known sizes; only tc_input has symbolic
+ * ones. */
 #include "call_frame.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 
 enum { TCI_LEAF_AXES = 64 };
 
-/* Which elements a strided view touches, relative to element 0...0. */
+/* Range of elements of a strided view, relative to element 0...0. */
 typedef struct tci_leaf_span {
     int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
 } tci_leaf_span;
@@ -194,7 +195,7 @@ static bool tci_leaf_has_data(tci_frame *f, const void *data, tc_dtype dtype, in
     return !f->failed;
 }
 
-/* What the leaves with memory share: checks, and the extent of the view. False: failed. */
+/* Common part of leaves with memory: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)

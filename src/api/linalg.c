@@ -1,11 +1,11 @@
-/* api/linalg.c - least squares, pseudo-inverse and functions of matrices, from their
- * factors: matrix exponential, log-determinant; block-diagonal matrices.
+/* api/linalg.c - linear algebra on top of factorizations: least squares, pseudo-inverse, matrix
+ * exponential, log-determinant; block-diagonal matrices.
  *
- * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition.
- * The one idea: values come from the most stable factorization there is (SVD), gradients from
- * closed forms, which do not go through its iterations. */
+ * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition. Values come
+ * from the most stable factorization (SVD), gradients from closed forms, which do not go through
+ * its iterations. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

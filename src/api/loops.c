@@ -1,12 +1,13 @@
-/* api/loops.c - repetitions, branches and regions: tc_scan, tc_while, tc_cond, tc_checkpoint,
- * tc_barrier.
+/* api/loops.c - loops, branches and checkpointed regions: tc_scan, tc_while, tc_cond,
+ * tc_checkpoint, tc_barrier.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
- * The one idea: the body is called once, on BOUND nodes; what it makes of them are ordinary nodes
- * of the context's graph, which graph/repeat.c closes. A loop that goes on while its carries say so
- * is a repetition that stops, and a branch is one of at most one step: the second branch of two is
- * given the results of the first, which are zeros if that was not taken. A region is a repetition
- * of one step, whose gradient computes its body again (grad/repeat.c). */
+ *
+ * Design: the body is called once, on BOUND nodes; it builds ordinary nodes of the context's graph,
+ * which graph/repeat.c closes. A while loop is a repetition that stops, and a branch is one of at
+ * most one step: the second branch of two gets the results of the first, which are zeros if that
+ * was not taken. A region is a repetition of one step, whose gradient recomputes its body
+ * (grad/repeat.c). */
 #include "call_frame.h"
 
 #include <stdio.h>
@@ -103,7 +104,7 @@ static void tci_loops_bind(tci_loops_call *c, tci_node *const *of, int n, int sk
     }
 }
 
-/* What the user's function said; false: the frame is failed. */
+/* Status of the user's function; false: the frame has failed. */
 static bool tci_loops_take_back(tci_loops_call *c, tci_lent lent, tc_status status)
 {
     if (tci_frame_take_back(c->f, lent) && status) {
@@ -243,7 +244,7 @@ static void tci_loops_make_while(tci_loops_call *c)
 
 /* ---- branches ---- */
 
-/* What branch `which` makes of the operands: y, over BOUND nodes. */
+/* The results of branch `which` for the operands, y, over BOUND nodes. */
 static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const *operands,
                                    tci_node **bound, tci_node **y)
 {

@@ -1,8 +1,9 @@
-/* api/loops.h - repetitions: a body that is done for one step after the other, compiled once. */
+/* api/loops.h - loops, branches and checkpointed regions: a body that is recorded once, compiled
+ * once and executed step by step. */
 #ifndef TC_API_LOOPS_H
 #define TC_API_LOOPS_H
 
-#include "tensor.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -72,16 +73,16 @@ TC_API tc_status tc_cond_at(tc_tensor condition, tc_tensors operands, tc_branch 
                             tc_site here);
 #define tc_cond(...) tc_cond_at(__VA_ARGS__, TC_HERE)
 
-/* What a part of the graph makes, which gradients compute again rather than keep:
+/* A region of the graph whose intermediate values gradients recompute instead of storing them:
  *
  *     tc_checkpoint(inputs, body, user, results, n)
  *
- * The body makes the n results of the inputs and of any other tensors. What lies between is kept no
- * longer than the way forward needs it: on the way back it is computed again, of the inputs and
- * what else the body used, once the gradients of all results are there. The same values, random
- * ones too, by the same ops; regions nest, and a gradient of a gradient computes again what the
- * first one did. tc_explain says how much that is. What the body makes leaves it through y alone.
- * Sizes may be symbolic. Errors as of tc_scan. */
+ * The body makes n results from the inputs and from any other tensors. Intermediate values are
+ * freed after their last use in the forward pass. The backward pass recomputes them from the
+ * operands of the region once the gradients of all results are available, by the same ops and with
+ * the same values, random numbers included. Regions nest, and a second gradient recomputes like
+ * the first. tc_explain reports the amount. Values leave the body through y alone. Sizes may be
+ * symbolic. Errors as of tc_scan. */
 TC_API tc_status tc_checkpoint_at(tc_tensors inputs, tc_branch body, void *user, tc_tensor *results,
                                   int n, tc_site here);
 #define tc_checkpoint(...) tc_checkpoint_at(__VA_ARGS__, TC_HERE)

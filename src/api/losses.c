@@ -1,8 +1,8 @@
-/* api/losses.c - loss functions: cross entropy, margins, embeddings, CTC aside (api/ctc.c).
+/* api/losses.c - loss functions: cross entropy, margin and embedding losses (CTC is in api/ctc.c).
  *
- * In: inputs, targets, weights. Out: the calls in their definition, reduced as the user says and
+ * In: inputs, targets, weights. Out: the calls in their definition, reduced as requested and
  * rounded once. Losses that are formulas over elements alone are built rows of ops/table.h. */
-#include "functional.h"
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -1,6 +1,6 @@
-/* api/matrices.c - the public operations on matrices: products, factors, equations.
+/* api/matrices.c - public ops on matrices: products, factorizations, linear solves.
  *
- * In: handles, attributes, the caller's place. Out: a handle to the node, or a poisoned one. */
+ * In: handles, attributes, the user's call site. Out: a handle to the node, or a poisoned one. */
 #include "operand.h"
 #include "ops.h"
 

@@ -1,8 +1,8 @@
 /* api/normalization.c - normalization layers: RMS, batch, group, instance and local response norm.
  *
- * In: a tensor, weights and biases of its channels. Out: the calls in their definition, computed
- * in f32 at least and rounded once. */
-#include "functional.h"
+ * In: a tensor, weights and biases of its channels. Out: the calls in their definition, computed in
+ * at least f32 and rounded once. */
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -1,7 +1,7 @@
-/* api/operand.c - see api/operand.h: what users give for an operand, as nodes.
+/* api/operand.c - converts operands of public ops to nodes (api/operand.h).
  *
- * Numbers beside tensors are weak (NEP 50), so their dtype follows from the tensors'; an integer
- * that this dtype does not hold is refused. */
+ * C numbers next to tensors are weak (NEP 50): their dtype follows from the tensors; an integer
+ * that this dtype cannot hold is refused. */
 #include "operand.h"
 
 #include <inttypes.h>

@@ -1,7 +1,8 @@
-/* api/operand.h - operands of the public ops: handles and C numbers to nodes, within a frame.
+/* api/operand.h - operands of the public ops: tensor handles and C numbers to nodes, within a
+ * frame.
  *
- * Only in calls do numbers exist beside tensors; below them they are 0-d nodes. What returns a node
- * returns NULL when the frame, or the graph, tells why there is none. */
+ * C numbers exist only in public calls; below them they are 0-d nodes. Functions that return a node
+ * return NULL when the frame, or the graph, has an error. */
 #ifndef TCI_API_OPERAND_H
 #define TCI_API_OPERAND_H
 

@@ -1,9 +1,9 @@
-/* api/operators.h - operators of C++ for tensors, where TC_OPERATORS is defined before tc.h is
- * included: a * 2 + b is tc_add(tc_mul(a, 2), b), of tensors and C numbers, and a += b is
- * a = a + b. Comparisons go element by element, as tc_eq does, and == is one of them.
+/* api/operators.h - C++ operators on tensors, if TC_OPERATORS is defined before tc.h is included: a
+ * * 2 + b is tc_add(tc_mul(a, 2), b), for tensors and C numbers, and a += b is a = a + b.
+ * Comparisons are elementwise, as tc_eq, including ==.
  *
- * The one idea: an operator has no place for the user's file and line, but an operand that is
- * converted has: its constructor takes them as default arguments. */
+ * An operator cannot capture the user's file and line, but the conversion of its operand can: the
+ * constructor takes them as default arguments. */
 #ifndef TC_API_OPERATORS_H
 #define TC_API_OPERATORS_H
 

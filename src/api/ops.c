@@ -1,10 +1,9 @@
-/* api/ops.c - public ops: elementwise, reductions, and those generated from rows of ops/table.h.
- * Others are in files of their families, such as api/linalg.c and api/losses.c.
+/* api/ops.c - public ops generated from rows of ops/table.h: elementwise ops and reductions. Others
+ * are in files of their families, such as api/linalg.c and api/losses.c.
  *
- * In: handles, C numbers, attributes, the caller's place. Out: a handle to the node, or a poisoned
- * one.
- * The one idea, here and there: every call is a frame (api/call_frame.h) around one function of
- * graph/build.h, whose operands are found by api/operand.h; what differs in names only is a row. */
+ * In: handles, C numbers, attributes, the user's call site. Out: a handle to the node, or a
+ * poisoned one. Every call is a frame (api/call_frame.h) around one function of graph/build.h,
+ * whose operands are resolved by api/operand.h; calls that differ in names only are rows. */
 #include "calls.h"
 
 #include "operand.h"

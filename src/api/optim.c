@@ -1,9 +1,9 @@
 /* api/optim.c - optimizers.
  *
- * In: parameters and their gradients. Out: effects, and parameters for what is remembered.
- * The one idea: an optimizer is a rule for one parameter, written in the public calls; what all
- * have in common (the arithmetic in f32, the copy of what is narrower, names, lists) stands around
- * it once. */
+ * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
+ *
+ * An optimizer is a rule for one parameter, written in public calls. The common part (arithmetic in
+ * f32, f32 copies of narrower parameters, names, lists) is implemented once around it. */
 #include "optim.h"
 
 #include <math.h>
@@ -60,7 +60,7 @@ static void tci_optim_set(tci_optim *o, tc_tensor param, tc_tensor value)
     o->effects[o->n++] = tc_assign_at(param, value, o->here);
 }
 
-/* What is remembered has the name of its parameter and an end. */
+/* Optimizer state is named after its parameter, with a suffix. */
 static tc_tensor tci_optim_named(const tci_optim *o, tc_tensor state, tc_tensor param,
                                  const char *end)
 {
@@ -401,7 +401,7 @@ static tc_tensor tci_optim_guard(tci_frame *f, tc_tensor effect, tc_tensor finit
     return tc_assign_at(param, kept, here);
 }
 
-/* What becomes of the scale, and of the steps since it was changed. */
+/* Updates the scale, and the number of steps since it changed. */
 static void tci_optim_rescale(tc_tensor scale, tc_tensor finite, int64_t interval,
                               tc_tensor effects[2], tc_site here)
 {

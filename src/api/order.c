@@ -1,14 +1,14 @@
-/* api/order.c - public operations on the order of elements: sort, search, running values, counts,
+/* api/order.c - public ops on the order of elements: sorting, searching, cumulative ops, counting,
  * sets.
  *
- * In: handles, axes, the caller's place. Out: handles to the nodes, or poisoned ones; of several
- * results those that are wanted. */
+ * In: handles, axes, the user's call site. Out: handles to the nodes, or poisoned ones; of several
+ * results only the requested ones. */
 #include "operand.h"
 #include "ops.h"
 
 /* ---- orders ---- */
 
-/* What tc_topk gives, or with k NULL tc_sort: the indices, or the values there. */
+/* The results of tc_topk, or with k NULL of tc_sort: the indices, or the values at them. */
 static tc_tensor tci_ops_ordered(const char *name, tc_tensor x, int axis, const int64_t *k,
                                  bool largest, bool values, tc_site here)
 {

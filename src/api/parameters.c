@@ -1,9 +1,9 @@
-/* api/parameters.c - parameters: made of memory, of nothing or of a value, named, and set by the
+/* api/parameters.c - parameters: created from memory, zeros or a value, named, and written by the
  * user.
  *
- * In: memory, tensors, names. Out: DATA nodes whose storage is a parameter (run/param.c).
- * The one idea: name and value belong to the storage, not to a node, so a parameter that tc_keep
- * moved to another scope is the same one. */
+ * In: memory, tensors, names. Out: DATA nodes whose storage is a parameter (run/param.c). Name and
+ * value belong to the storage and not to a node, so a parameter that tc_keep moved to another scope
+ * is the same parameter. */
 #include <string.h>
 
 #include "compile_jobs.h"

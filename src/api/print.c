@@ -1,15 +1,15 @@
-/* api/print.c - tc_print: a tensor's value as NumPy 2 prints it.
+/* api/print.c - tc_print: prints a tensor as NumPy 2 does.
  *
- * In: a tensor. Out: text like that of Python's print(numpy_array), in the default print options:
+ * In: a tensor. Out: text like that of Python's print(numpy_array), with the default print options:
  * precision 8, threshold 1000, three edge items, lines of 75 characters.
  *
- * The one idea: the layout is a walk over the elements that will be shown, made twice. The first
- * walk collects what all elements need (range, signs, widths) into a tci_print_format, the second
- * writes. Both see the same elements, as past 1000 elements only the corners count.
+ * Design: the shown elements are visited twice. The first pass collects properties of all elements
+ * (range, signs, widths) in a tci_print_format, the second writes. Both see the same elements;
+ * above 1000 elements these are the corners.
  *
- * A float is written with the fewest digits that name it among the values of its dtype, at most 8
- * after the point. Digits come from the C library's exact conversion and are laid out here, so the
- * host's locale has no say. bf16 is printed as the f32 it stands for. */
+ * A float is written with the fewest digits that identify it among the values of its dtype, at most
+ * 8 after the point. Digits come from the C library's exact conversion and are laid out here, so
+ * the host's locale has no effect. bf16 is printed as the f32 of the same value. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

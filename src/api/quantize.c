@@ -1,11 +1,14 @@
-/* api/quantize.c - quantized integers (scale and zero point), and sparse products (COO, CSR).
+/* api/quantize.c - quantized integers (scale and zero point), and sparse matrix products (COO,
+ * CSR).
  *
- * In: tensors, and what scales them or says where elements stand. Out: the calls that they are
- * made of.
- * The one idea: a byte q stands for (q - zero_point) * scale. A product of such is one of integers,
- * exact in i32, scaled once in the end. A sparse product reads the rows that its elements name and
- * adds them where they belong, so no zero is touched and the gradient is again of that kind. */
-#include "functional.h"
+ * In: tensors, and their scales or the positions of elements. Out: compositions of other public
+ * calls.
+ *
+ * A quantized integer q represents (q - zero_point) * scale. A product of such tensors is an
+ * integer product, exact in i32, scaled once at the end. A sparse product gathers the rows that its
+ * elements name and scatter-adds them, so no zero is touched, and the gradient has the same form.
+ */
+#include "composite_ops.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -1,4 +1,5 @@
-/* api/read.c - tc_read: a value, evaluated if needed, as dense memory of the user. */
+/* api/read.c - tc_read: copies a tensor's value to dense memory of the user, after evaluation if
+ * needed. */
 #include <string.h>
 
 #include "compile_jobs.h"

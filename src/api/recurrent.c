@@ -1,12 +1,13 @@
-/* api/recurrent.c - layers that read a sequence with a state: tc_lstm, tc_gru.
+/* api/recurrent.c - recurrent layers: tc_lstm, tc_gru.
  *
- * In: a sequence, the states before it, the weights in PyTorch's order. Out: the state after each
- * step of the last layer, and the last one of every layer.
- * The one idea: what a step's element gives the gates depends on no state, so it is one product
- * for all steps, outside of the loop; within the loop (tc_scan) is what the state gives them. A
- * layer that reads backwards is the same loop from the other end. */
+ * In: a sequence, the initial states, the weights in PyTorch's order. Out: the state after each
+ * step of the last layer, and the last state of every layer.
+ *
+ * The products of inputs and gate weights depend on no state, so they are one GEMM for all steps,
+ * outside of the loop; the loop (tc_scan) has the products with the state. A backward layer is the
+ * same loop from the other end. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include "../base/alloc.h"
 
@@ -47,7 +48,7 @@ static tc_tensor tci_recurrent_gate(const tci_recurrent *r, tc_tensor all, int i
     return tc_slice(all, 1, tc_dim_mul(i, r->width), tc_dim_mul(i + 1, r->width), 1);
 }
 
-/* What the state gives the gates. */
+/* Contribution of the state to the gates. */
 static tc_tensor tci_recurrent_of_state(const tci_recurrent_side *s, tc_tensor h)
 {
     tc_site here = s->r->m.here;
@@ -198,7 +199,7 @@ static tc_tensor tci_recurrent_side_of(tci_recurrent *r, tc_tensor x, int side)
     return y;
 }
 
-/* What the last layer gave, or what went wrong. */
+/* The output of the last layer, or a poisoned handle. */
 static tc_tensor tci_recurrent_layers(tci_recurrent *r, tc_tensor x)
 {
     tc_site here = r->m.here;

@@ -1,6 +1,6 @@
 /* api/region.c - regions: names for parts of a program.
  *
- * In: tc_region_begin and tc_region_end. Out: tci_ctx.region, which each public call stamps on the
+ * In: tc_region_begin and tc_region_end. Out: tci_ctx.region, which each public call stores in the
  * nodes that it makes. */
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* api/run.c - the calls that run a program: the text of a failure is in the program or the call. */
+/* api/run.c - public calls that run a program; the text of an error is in the program or the call.
+ */
 #include <stdio.h>
 
 #include "../debug/minify.h"

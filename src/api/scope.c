@@ -1,18 +1,20 @@
-/* api/scope.c - scopes, and the values that leave them.
+/* api/scope.c - scopes, and values that leave them.
  *
- * In: tc_scope_begin/end, tc_keep, tc_retain. Out: dropped nodes; DATA nodes in the scope outside.
- * The one idea: a node belongs to the scope it was made in and can only be used by nodes of that
+ * In: tc_scope_begin/end, tc_keep, tc_retain. Out: dropped nodes; DATA nodes in the outer scope.
+ *
+ * Design: a node belongs to the scope in which it was made and can only be used by nodes of that
  * scope or deeper ones, so a scope ends by dropping its list, newest first. Only values leave:
- * tc_keep evaluates a node and puts a DATA node with the same storage into the scope outside.
+ * tc_keep evaluates a node and puts a DATA node with the same storage into the outer scope.
  *
- * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: a value that is
- * kept replaces one of the kept values of the same place (file, line, scope) that its computation
- * used, its predecessor, and the predecessors of all that it used are dropped: they are two keeps
- * old and their successors have been used. Where one line keeps several states, which may read each
- * other, the predecessor is the one that was kept at the same turn of its scope; else one that
- * nothing replaces yet, the newest, so that no state of the round before is left behind. A value
- * that still has users, or that tc_retain exempts, stays until its scope ends. Invariant: keeps[id]
- * describes node id only while its generation is that node's. */
+ * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: a kept value
+ * replaces its predecessor, one of the values kept at the same call site (file, line, scope) that
+ * its computation used; and the predecessors of all values that it used are dropped, since they are
+ * two keeps old and their successors have been used. If one line keeps several states, which may
+ * read each other, the predecessor is the one that was kept at the same position in its scope;
+ * otherwise the newest value that nothing has replaced yet, so that no state of the previous
+ * iteration is left behind. A value that still has users, or that tc_retain exempts, stays until
+ * its scope ends. Invariant: keeps[id] describes node id only while its generation is that node's.
+ */
 #include "call_frame.h"
 
 #include <string.h>
@@ -149,7 +151,7 @@ TCI_FN void tci_scope_free_all(tci_ctx *ctx)
 
 /* ---- keeping ---- */
 
-/* What is known of node n as a kept value; NULL when it is none. */
+/* Record of node n as a kept value; NULL if it is not one. */
 static tci_keep *tci_scope_find_keep(const tci_ctx *ctx, const tci_node *n)
 {
     tci_keep *k = n->id < ctx->cap_keeps ? &ctx->keeps[n->id] : NULL;
@@ -230,7 +232,7 @@ static void tci_scope_drop_previous(tci_ctx *ctx, const tci_keep *k)
     }
 }
 
-/* What the list holds at `at` as a value that was kept outside of the scope of `from`, or NULL. */
+/* The list entry at `at` as a value that was kept outside of the scope of `from`, or NULL. */
 static tci_keep *tci_scope_used(const tci_ctx *ctx, const tci_scope_uses *list, size_t at,
                                 const tci_node *from)
 {
@@ -316,7 +318,7 @@ static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
     return kept;
 }
 
-/* What a failed tc_keep returns: the frame's poison, where a kept value would be. */
+/* The return value of a failed tc_keep: the frame's poison, in the scope of a kept value. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f)
 {
     return tci_handle_move_poison(tci_frame_end(f, NULL));

@@ -1,9 +1,9 @@
-/* api/segment.c - reductions of consecutive segments of an axis, and multi-dimensional indices.
+/* api/segment.c - segmented reductions along an axis, and multi-dimensional indices.
  *
- * In: handles, the caller's place. Out: the result of the calls in each definition.
- * The one idea: the segment of an element is how many segments end at or before it (a search in the
- * running sum of lengths), so that a segmented reduction is a scatter by those numbers. */
-#include "functional.h"
+ * In: handles, the user's call site. Out: the result of the calls in each definition. The segment
+ * of an element is the number of segments that end at or before it (a search in the cumulative sum
+ * of lengths), so a segmented reduction is a scatter by segment numbers. */
+#include "composite_ops.h"
 
 #include <math.h>
 #include <string.h>

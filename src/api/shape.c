@@ -1,7 +1,7 @@
-/* api/shape.c - the public operations that move elements and compute nothing: shapes and axes,
- * places, indices and masks.
+/* api/shape.c - public ops that only move elements: reshaping, permuting, slicing, padding,
+ * gathering, scattering, masks.
  *
- * In: handles, sizes, axes, indices, the caller's place. Out: a handle to the node, or a poisoned
+ * In: handles, sizes, axes, indices, the user's call site. Out: a handle to the node, or a poisoned
  * one. */
 #include "operand.h"
 #include "ops.h"
@@ -247,7 +247,7 @@ static tci_node *tci_ops_build_masked_count(tci_graph *g, tci_node *x, tci_node 
                 : NULL;
 }
 
-/* What tc_masked_select gives: the elements, or how many there are. */
+/* Result of tc_masked_select: the elements, or their count. */
 static tc_tensor tci_ops_masked(tc_tensor x, tc_tensor mask, int64_t size, bool count, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_masked_select", here);

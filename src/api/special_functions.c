@@ -1,12 +1,11 @@
-/* api/special_functions.c - special functions that are made of other calls: neighbours and parts
- * of floats, polygamma, the modified Bessel function of order 0, incomplete gamma functions.
+/* api/special_functions.c - special functions composed of other public calls: nextafter and frexp,
+ * polygamma, the modified Bessel function of order 0, incomplete gamma functions.
  *
- * In: handles, the caller's place. Out: the result of the calls in each definition.
- * The one idea: a function is evaluated in each region by the expansion that converges there, with
- * the argument clamped to the region, so that neither a value nor a gradient of the other region is
- * NaN. */
+ * In: handles, the user's call site. Out: the result of the calls in each definition. Each region
+ * of the argument uses the expansion that converges there, with the argument clamped to the region,
+ * so that neither a value nor a gradient of another region is NaN. */
 #include "loops.h"
-#include "functional.h"
+#include "composite_ops.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
-/* api/specialization_trial.c - see api/specialization_trial.h.
+/* api/specialization_trial.c - A/B timing of two programs of a tc_jit (api/specialization_trial.h).
  *
- * In: two programs of the same function, the inputs of a call. Out: how many times as fast the
- * second one is. The one idea: both run in turns within one call and on the same memory, and the
- * best round of each counts, so another load of the machine, or other inputs, change both times.
- * A trial costs some eight runs of each, or at least two where they are long. */
+ * In: two programs of the same function, the inputs of a call. Out: the speedup of the second. Both
+ * run in turns within one call on the same memory, and the best round of each counts, so a change
+ * of machine load or of inputs affects both. A trial costs about eight runs of each, or at least
+ * two if they are long. */
 #include "specialization_trial.h"
 
 #ifdef TC_DYNAMIC_SHAPES

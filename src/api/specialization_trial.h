@@ -1,5 +1,5 @@
-/* api/specialization_trial.h - A/B timing of a program of fixed shapes against the one of symbolic
- * shapes, on the inputs of a call. */
+/* api/specialization_trial.h - A/B timing of a fixed-shape program against the symbolic one, on the
+ * inputs of a call. */
 #ifndef TCI_API_SPECIALIZATION_TRIAL_H
 #define TCI_API_SPECIALIZATION_TRIAL_H
 

@@ -1,12 +1,13 @@
 /* api/specialize.c - tc_jit: a C function compiled once for each signature it is called with.
  *
  * In: a function that records a graph, buffers and static integers. Out: runs of the specialization
- * that serves them (run/specializations.h), which is recorded in a private context and compiled
- * when there is none.
- * The one idea: a known signature is a look-up without a lock and a run as tc_run does it. All else
- * (recording, compiling, dropping, listing) holds the lock of the tc_jit. A call that specializes
- * counts as a reader from before its look-up until its run ended, so what it made cannot be freed
- * below it. */
+ * that serves them (run/specializations.h); a missing one is recorded in a private context and
+ * compiled.
+ *
+ * Design: a known signature costs a lookup without a lock and a run as in tc_run. All other
+ * operations (recording, compiling, dropping, listing) hold the lock of the tc_jit. A call that
+ * specializes counts as a reader from before its lookup until its run ends, so its specialization
+ * cannot be freed meanwhile. */
 #include "../run/specializations.h"
 
 #include <setjmp.h>
@@ -142,7 +143,7 @@ static void tci_spec_print_variant(const tci_variant *x, char *text, size_t room
     }
 }
 
-/* That the lists are there, so that the look-up may read them. */
+/* Checks that the lists are given, so that the lookup may read them. */
 static tc_status tci_spec_check_lists(tci_spec_call *c)
 {
     const tc_bufs *inputs = c->sig.inputs;
@@ -158,7 +159,7 @@ static tc_status tci_spec_check_lists(tci_spec_call *c)
     return TC_OK;
 }
 
-/* That the inputs make a signature. */
+/* Checks that the inputs form a signature. */
 static tc_status tci_spec_check_inputs(tci_spec_call *c)
 {
     for (int i = 0; i < c->sig.inputs->n; i++) {
@@ -424,8 +425,8 @@ static bool tci_spec_try_symbolic(tci_spec_call *c)
     return false;
 }
 
-/* How many of the kind there are of known sizes: native ones, or those that the interpreter serves
- * beyond max_variants; *oldest is the first of them. */
+/* Number of specializations of this kind with fixed sizes: native ones, or those that the
+ * interpreter serves beyond max_variants; *oldest is the first of them. */
 static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_variant **oldest)
 {
     int n = 0;
@@ -640,7 +641,7 @@ static tci_variant *tci_spec_judge_candidate(tci_spec_call *c, tci_variant *x)
     return x;
 }
 
-/* How many there are, and with a candidate. */
+/* Number of hot specializations, including those with a candidate. */
 static int tci_spec_count_hot(const tci_variant_list *l)
 {
     int n = 0;
@@ -1050,8 +1051,8 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
     return all ? n : 0;
 }
 
-/* Which specializations go: that of an id, all (-1), those that the interpreter serves meanwhile
- * (-2). Under the lock. */
+/* Specializations to drop: one id, all (-1), or those that the interpreter serves meanwhile (-2).
+ * Under the lock. */
 enum { TCI_SPEC_ALL = -1, TCI_SPEC_INTERIM = -2 };
 static bool tci_spec_goes(const tci_variant *x, int64_t id)
 {

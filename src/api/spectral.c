@@ -1,11 +1,10 @@
 /* api/spectral.c - short-time Fourier transform (STFT) and its inverse.
  *
- * In: signals [..., n], or spectra [..., bins, frames, 2]. Out: the other one.
- * The one idea: frames are a sliding window over the signal (a view), so the transform is one
- * multiplication by the window function and one FFT of all frames; the inverse adds overlapping
- * frames as the transpose of that view (col2im) and divides by the sum of the squared windows
- * (Griffin and Lim, 1984). */
-#include "functional.h"
+ * In: signals [..., n], or spectra [..., bins, frames, 2]. Out: the other one. Frames are a sliding
+ * window over the signal (a view), so the transform is one multiplication by the window function
+ * and one FFT of all frames; the inverse adds overlapping frames as the transpose of that view
+ * (col2im) and divides by the sum of the squared windows (Griffin and Lim, 1984). */
+#include "composite_ops.h"
 
 #include <math.h>
 

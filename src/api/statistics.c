@@ -1,9 +1,9 @@
 /* api/statistics.c - quantiles, reductions that skip NaN, covariance, comparison within tolerances.
  *
- * In: handles, axes, the caller's place. Out: the result of the calls in each definition.
- * The one idea: a quantile is a linear interpolation between two elements of the sorted row; its
- * position (rank) is computed in f64, so that it is exact for every row that memory holds. */
-#include "functional.h"
+ * In: handles, axes, the user's call site. Out: the result of the calls in each definition. A
+ * quantile interpolates linearly between two elements of the sorted row; its rank is computed in
+ * f64, so it is exact for every row that fits in memory. */
+#include "composite_ops.h"
 
 #include "operand.h"
 

@@ -232,7 +232,7 @@ typedef enum tc_stance {
     TC_STANCE_LATER
 } tc_stance;
 
-/* How far a compile is. */
+/* Progress of a compile. */
 typedef enum tc_phase {
     TC_PHASE_PLAN,
     TC_PHASE_SOURCE,
@@ -304,9 +304,10 @@ typedef struct tc_options {
     bool cache_read_only; /* a pre-seeded cache: entries are loaded, none written */
     bool verify;          /* check every IR after every stage; part of the cache key */
     int check;            /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
-    /* > 0: the schedules that tc thinks fastest of the kernels that take longest are measured, on
-     * memory of their own, for so many milliseconds of a compile at most; what is found is kept
-     * with the code. Results are the same. 0: none are */
+    /* > 0: milliseconds of a compile that are spent on measuring, at most: first competing routes
+     * of contractions (half of the time), then the likeliest schedules of the longest kernels, on
+     * memory of their own. What is found is kept with the code, and measured routes for other
+     * programs too. Results are the same. 0: nothing is measured */
     int tune_ms;
     /* the C compiler works fast rather than well (gcc -Og: a third of its processor time); code is
      * slower, results are the same. Part of the cache key, and not stored on disk. TC_STANCE_LATER

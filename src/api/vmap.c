@@ -1,8 +1,8 @@
-/* api/vmap.c - a function of one example as a graph over many: tc_vmap.
+/* api/vmap.c - tc_vmap: applies a function of one example to a batch.
  *
- * In: a function that builds a graph, tensors with an axis of examples. Out: tensors with one.
- * The one idea: the function is called once, with leaves that stand for an example; what it builds
- * from them is built again with the axis (grad/vmap.c). The leaves are then needed by nothing. */
+ * In: a function that builds a graph, tensors with a batch axis. Out: tensors with a batch axis.
+ * The function is called once, on leaves that represent one example; the nodes that it builds are
+ * rebuilt with the batch axis (grad/vmap.c). The leaves are unused afterwards. */
 #include "call_frame.h"
 
 #include <setjmp.h>

@@ -1,12 +1,14 @@
-/* base/alloc.c - memory: the heap, the user's allocator, and the scratch arena of one compile.
+/* base/alloc.c - memory allocation: the heap, the user's allocator, and the scratch arena of a
+ * compile.
  *
- * In: sizes. Out: memory, NULL (heap) or an escape by longjmp (scratch) when there is none.
- * The one idea: everything comes through tci_heap_resize (or the user's resize), so TC_MALLOC
+ * In: sizes. Out: memory; on failure NULL (heap) or an escape by longjmp (scratch).
+ *
+ * Design: all memory comes through tci_heap_resize (or the user's resize function), so TC_MALLOC
  * replaces libc in one place, and a test can make the n-th request fail.
  *
- * An aligned block carries the pointer to free just below its data. A scratch is a list of chunks,
- * newest first, each twice the last up to TCI_ALLOC_CHUNK_MAX; data is zeroed when handed out, not
- * when the chunk is made, so an unused rest costs nothing. */
+ * An aligned block has the pointer to free just before its data. A scratch arena is a list of
+ * chunks, newest first, each twice as large as the previous one up to TCI_ALLOC_CHUNK_MAX. Data is
+ * zeroed when it is handed out and not when the chunk is made, so unused space costs nothing. */
 #include "alloc.h"
 #include "posix.h"
 

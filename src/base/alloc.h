@@ -1,9 +1,9 @@
-/* base/alloc.h - memory: the allocator hook, and the scratch arena of one compile.
+/* base/alloc.h - memory allocation: the allocator hook, and the scratch arena of a compile.
  *
- * tci_scratch: a bump arena that never returns NULL. When memory runs out, or an internal invariant
- * fails, it jumps back to the one setjmp of its owner (compile/compile.c), which drops the arena
- * and returns a status. Therefore the rule for every room that takes a tci_scratch: own nothing
- * that is not in the scratch. Rooms that outlive a compile use tci_alloc and check for NULL. */
+ * tci_scratch is a bump arena that never returns NULL. When memory runs out, or an internal
+ * invariant fails, it jumps to the one setjmp of its owner (compile/compile.c), which frees the
+ * arena and returns a status. Functions that take a tci_scratch must therefore own nothing outside
+ * of it. Code that outlives a compile uses tci_alloc and checks for NULL. */
 #ifndef TCI_BASE_ALLOC_H
 #define TCI_BASE_ALLOC_H
 

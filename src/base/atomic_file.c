@@ -1,19 +1,21 @@
 /* base/atomic_file.c - atomic file replacement: a file appears complete or not at all. See
  * base/os.h.
  *
- * In: a path, and bytes in order. Out: a file. The one idea: the bytes go to a temporary file in
- * the directory of the path, which is renamed over the path at the end. The directory is opened
- * once and every later step names files in it, so only the length of the name itself is limited.
+ * In: a path, and bytes in order. Out: a file.
  *
- * What must also survive a crash of the machine is written through to the disk before the rename
- * (durable): 0.3 ms on a virtual disk, milliseconds on others, so only where a reader would
- * otherwise start from nothing.
+ * Design: the bytes go to a temporary file in the directory of the path, which is renamed to the
+ * path at the end. The directory is opened once and all later steps name files relative to it, so
+ * only the length of the file name itself is limited.
  *
- * Temporary files in the user's directories are tc-HASH-SLOT.tmp, HASH of the name that is written.
- * Their writer holds a lock (flock) on them until the rename, and the system releases it when the
- * process dies, however it dies. So a save looks at the slots of its name, removes those that
- * nobody has locked, and takes one that is free. Where files have no locks (some network file
- * systems) a file of a day ago counts as left over. */
+ * Files that must survive a crash of the machine are flushed to the disk before the rename
+ * (durable). A flush takes 0.3 ms on a virtual disk and milliseconds on others, so it is used only
+ * where a reader would otherwise have to start from nothing.
+ *
+ * Temporary files in the user's directories are named tc-HASH-SLOT.tmp, where HASH is that of the
+ * destination's name. Their writer holds a lock (flock) on them until the rename; the system
+ * releases it when the process dies. A save looks at the slots of its name, removes those that are
+ * not locked, and takes a free one. On file systems without locks (some network file systems) a
+ * file that is a day old counts as stale. */
 #include "hash.h"
 #include "os.h"
 #include "posix.h"
@@ -53,7 +55,7 @@ static bool tci_fresh_may_follow(const tci_os_fresh *f, const struct stat *link)
             (link->st_uid == dir.st_uid || !(dir.st_mode & S_ISVTX) || !(dir.st_mode & S_IWOTH)));
 }
 
-/* What is at the path now: follows links to the file itself. */
+/* Finds the current file at the path, following links. */
 static int tci_fresh_find(tci_os_fresh *f, const char *path)
 {
     char target[4096];

@@ -1,7 +1,7 @@
-/* base/dim.c - arithmetic on sizes; see base/dim.h, and base/dim_expr.h for what one is made of.
+/* base/dim.c - arithmetic on sizes (base/dim.h; base/dim_expr.h has the representation).
  *
- * In: sizes, known or symbolic. Out: sizes, interned. A result is made as a tci_dim_sum and
- * finished: a number, the one expression with these terms, or a fault. */
+ * In: sizes, known or symbolic. Out: sizes, interned. A result is built as a tci_dim_sum and then
+ * reduced to a number, to the one expression with these terms, or to a fault. */
 #include "dim_expr.h"
 
 TCI_FN tc_status tci_dim_fault_status(int fault)

@@ -1,19 +1,20 @@
-/* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
+/* base/dim.h - sizes: plain numbers or, under TC_DYNAMIC_SHAPES, expressions over symbolic
+ * dimensions.
  *
  * Every size, stride, offset and bound that a stage computes with is a tci_dim and goes through the
- * functions below; without TC_DYNAMIC_SHAPES they are the operators of C.
+ * functions below. Without TC_DYNAMIC_SHAPES they are the operators of C.
  *
  * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
- * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
- * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
- * [2^62, 3 * 2^61), which no size, stride or bound reaches: an odd pattern, the number of the
- * expression, and a check. So plain arithmetic on one by mistake is found out (tci_dim_is_valid,
+ * over quotients, minima and maxima of expressions. It has one canonical form and is interned, so
+ * equal expressions are equal numbers, which == compares. The value of a symbolic tci_dim is in
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches: a tag, the index of the expression, and
+ * a check. Plain C arithmetic on one by mistake is therefore detected (tci_dim_is_valid,
  * tci_dim_is_stray) and not taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
- * no context or program is left. Any thread. Where there is no result, as memory ran out, an
- * expression got too long or a number overflowed, it is one of TCI_DIM_FAULTS, which no rule
- * accepts as a size; arithmetic on it gives it again. */
+ * Interned expressions belong to the process; tci_dim_free_all frees them at tc_shutdown, when no
+ * context or program is left. All functions are thread-safe. If there is no result (out of memory,
+ * expression too long, overflow), it is one of TCI_DIM_FAULTS, which is not a valid size;
+ * arithmetic on a fault gives the fault. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -53,7 +54,7 @@ static inline const int64_t *tci_dim_words(const tci_dim *list)
 
 #define TCI_DIM_MOST (((int64_t)1 << 60) - 1) /* that a symbol may stand for */
 
-/* What is no size: the status that goes with it, and what it is. */
+/* Invalid sizes: the status of each, and its description. */
 #define TCI_DIM_FAULTS(X)                                                                          \
     X(NONE, TC_ERR_ARGUMENT,                                                                       \
       "no valid TC_DIM: expected a name and 0 <= least <= most <= 2^40, or a size as tc_size "     \
@@ -139,7 +140,8 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 /* An expression of C in long long, where symbol number i is a variable s<i>, and quotients (rounded
  * down), minima and maxima are calls of <prefix>_div, _min and _max. */
 TCI_FN void tci_dim_print_c(tci_str *out, tci_dim d, const char *prefix);
-/* What code is made of must be there: a fault ends the compile with its status and `what` it is. */
+/* Requires a valid size for generated code: a fault ends the compile with its status; `what` names
+ * the size. */
 TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 /* Known operands stay on the short way. */
 #define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
@@ -198,7 +200,7 @@ static inline tci_dim_text tci_dim_text_of(tci_dim d)
 #endif
 #define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
 
-/* Which fault a tci_dim that is not valid has, and the words for it. */
+/* The fault of an invalid tci_dim, and its description. */
 static inline int tci_dim_fault(tci_dim d)
 {
     uint64_t row = (uint64_t)d - (uint64_t)TCI_DIM_TAG;

@@ -1,8 +1,7 @@
-/* base/dim_bounds.c - bounds of symbolic sizes, and comparisons that follow from them for
- * certain.
+/* base/dim_bounds.c - bounds of symbolic sizes, and comparisons that follow from them.
  *
- * In: sizes. Out: bounds, saturated at +-2^61, where they say nothing; whether a <= b whatever the
- * symbols are: "no" also means "not found out". */
+ * In: sizes. Out: bounds, saturated at +-2^61, where they carry no information; whether a <= b for
+ * all values of the symbols. "No" includes "not provable". */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES

@@ -1,10 +1,11 @@
-/* base/dim_expr.h - representation of a symbolic size; for the rooms dim*.c alone.
+/* base/dim_expr.h - representation of a symbolic size, for the files base/dim*.c only.
  *
  *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
  *   term   coefficient * product of atoms (ascending, repeated for powers)
  *   expression  a sum of terms, highest first, the constant last; bounds of its value and a hint
- * Canonical: no two terms with the same atoms, no coefficient 0, and never a plain number or an
- * expression that is known. The order of atoms compares what they are, never where they lie, so
+ *
+ * Canonical form: no two terms with the same atoms, no coefficient 0, and never a plain number or
+ * an expression whose value is known. Atoms are ordered by their contents and not by address, so
  * the text of an expression is the same in every process. */
 #ifndef TCI_BASE_DIM_EXPR_H
 #define TCI_BASE_DIM_EXPR_H
@@ -51,9 +52,9 @@ typedef struct tci_dim_sum {
     tci_dim_term *terms, few[TCI_DIM_FEW];
 } tci_dim_sum;
 
-/* What a walk found out about the quotients, minima and maxima it met, by the index of each, so
- * that it looks into each of them once: they share operands, and paths through them double with
- * each level. Begin with n_slots 0, end each one. Without memory a note is not kept. */
+/* Memo table of a traversal, by index of quotient, minimum or maximum, so that each is visited
+ * once: expressions share operands, and the number of paths doubles with each level. Start with
+ * n_slots 0, free each table. Without memory a result is not recorded. */
 typedef struct tci_dim_note {
     int32_t atom;
     int64_t a, b;

@@ -1,11 +1,11 @@
 /* base/dim_misuse.c - detects symbolic sizes that were used as C numbers.
  *
- * In: a number that a user gave. Out: whether it is such a one.
+ * In: a number that a user passed. Out: whether it was computed from a symbolic size.
  *
- * It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
- * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
- * differences, products and what is left of one in an int. How far from each of these still counts
- * is so little that a number which only happens to look so is one in 100,000 of all. */
+ * Detection is not certain: n % 8 is a number like any other. Detected are sums with numbers and
+ * with each other, as multiples of the tag; quotients; and, for the symbolic sizes that users have,
+ * differences, products and truncation to int. The tolerances are so small that only 1 of 100,000
+ * numbers is reported by mistake. */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES

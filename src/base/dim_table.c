@@ -1,9 +1,9 @@
 /* base/dim_table.c - hash-consing table of symbolic sizes.
  *
- * In: sums of terms and atoms. Out: their numbers; from a number what it stands for. Tables are
- * lists of chunks that never move: readers take no lock, as an index only reaches them after the
- * entry was written (through the lock or whatever handed the number over). Entries are found again
- * by hash tables of indices, which only the lock's holder touches. */
+ * In: sums of terms, and atoms. Out: their ids; the expression with an id. Tables are lists of
+ * chunks that never move. Readers take no lock, because an index only becomes visible after its
+ * entry was written (through the lock, or through whatever passed the index on). Entries are looked
+ * up in hash tables of indices, which only the holder of the lock touches. */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES

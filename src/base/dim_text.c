@@ -1,4 +1,5 @@
-/* base/dim_text.c - sizes as text for messages, and as words for the disk and back. */
+/* base/dim_text.c - symbolic sizes as text for messages, and their serialization as words for
+ * files. */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES

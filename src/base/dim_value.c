@@ -1,7 +1,7 @@
-/* base/dim_value.c - substitution: values of symbolic sizes where their symbols have values.
+/* base/dim_value.c - substitution: evaluates symbolic sizes for values or ranges of their symbols.
  *
- * In: a size; symbols and what they are replaced by, values or ranges by number. Out: the symbols
- * in it, another size, a value, bounds of it, which way it goes. */
+ * In: a size; symbols and their replacements, values or ranges by number. Out: the symbols of the
+ * size, another size, a value, bounds, or its monotonicity. */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -360,7 +360,7 @@ typedef struct tci_dim_directing {
 
 static int tci_dim_direction_of(tci_dim_directing *w, tci_dim d);
 
-/* That of the atom, from those of its operands. */
+/* Monotonicity of the atom, from that of its operands. */
 static int tci_dim_joint_direction(const tci_dim_atom *a, int x, int y)
 {
     if (a->kind != TCI_DIM_DIV) {

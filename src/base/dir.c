@@ -1,17 +1,18 @@
-/* base/dir.c - directories that other users cannot change: opened and used safely. See
- * base/dir.h.
+/* base/dir.c - directories that other users cannot change: opened and used safely (base/dir.h).
  *
- * In: a path, and what the directory is for. Out: a descriptor. The one idea: whoever may write to
- * a directory may swap what is in it, so a path is as good as the worst directory on it. It is
- * walked one name at a time from the root; each directory is opened from the one before, without
- * following links, and judged by its descriptor; a link is followed by hand, so that the
- * directories on its way are judged too. Once the last one is open, paths play no part any more.
+ * In: a path, and the purpose of the directory. Out: a descriptor.
  *
- * Judgement: it belongs to this user, to root, or to whoever owns "/" (who could replace the libc
- * as well; root has another number in a user namespace that does not map it), and nobody else may
- * write to it - or only under the sticky bit, as what we use there is ours by its own judgement.
- * The group of a directory of ours may write to it if it is the private group of this user, as
- * distributions have them whose umask is 002. */
+ * Design: whoever may write to a directory may replace its entries, so a path is only as safe as
+ * the least safe directory on it. The path is walked one name at a time from the root. Each
+ * directory is opened relative to the previous one without following links, and checked by its
+ * descriptor. Links are resolved here, so that the directories on their way are checked too. Once
+ * the last directory is open, paths are not used any more.
+ *
+ * Check: the owner is this user, root, or the owner of "/" (who could replace libc as well; root
+ * has another number in a user namespace that does not map it). Nobody else may write to the
+ * directory, except under the sticky bit, since entries that tc uses there are checked by their own
+ * owner. The group may write to a directory of this user if it is the user's private group, which
+ * distributions with umask 002 give each user. */
 #include "dir.h"
 #include "posix.h"
 

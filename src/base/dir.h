@@ -1,5 +1,5 @@
-/* base/dir.h - directories held open: judged once, then worked in by descriptor and plain name, so
- * that whoever swaps something along the path afterwards changes nothing. */
+/* base/dir.h - directories held open: checked once, then used by descriptor and plain file name, so
+ * that later changes along the path have no effect. */
 #ifndef TCI_BASE_DIR_H
 #define TCI_BASE_DIR_H
 

@@ -1,7 +1,8 @@
-/* base/env.h - every environment variable tc reads is one row. The same settings exist as fields of
- * tc_options; a field that is set wins over the variable. Those with a field are read once, when a
- * context is made; the others (LOG, KEEP, NVRTC, TMPDIR, HOME, XDG_CACHE_HOME) when they are
- * needed, and THREADS without a context once a process. A switch is on for any number but 0. */
+/* base/env.h - table of environment variables: every variable that tc reads is one row. The same
+ * settings exist as fields of tc_options; a field that is set overrides the variable. Variables
+ * with a field are read once, when a context is made; the others (LOG, KEEP, NVRTC, TMPDIR, HOME,
+ * XDG_CACHE_HOME) when they are needed, and THREADS without a context once per process. A switch is
+ * on for any number except 0. */
 #ifndef TCI_BASE_ENV_H
 #define TCI_BASE_ENV_H
 

@@ -1,10 +1,11 @@
 /* base/hash.c - 128-bit non-cryptographic hash of bytes.
  *
- * In: bytes. Out: two 64-bit words, the same on every machine of one byte order. The one idea: the
- * folded product of two 64-bit words (high half xor low half of 128 bits) mixes every bit of both
- * in one multiply. Both words of the state see all input, 16 bytes a step, through different
- * constants; the two multiplies of a step are independent. The rotated old state is added, so a
- * factor that happens to be zero cannot wipe it out. */
+ * In: bytes. Out: two 64-bit words, the same on all machines of one byte order.
+ *
+ * Design: the folded product of two 64-bit words (high half xor low half of 128 bits) mixes all
+ * bits of both in one multiplication. Both words of the state see all input, 16 bytes per step,
+ * through different constants; the two multiplications of a step are independent. The rotated old
+ * state is added, so a factor that happens to be zero does not erase it. */
 #include <string.h>
 
 #include "hash.h"

@@ -1,5 +1,5 @@
 /* base/hash.h - 128-bit non-cryptographic hash. Keys are always compared in full as well, so a
- * collision costs time, never a wrong result. */
+ * collision costs time but never gives a wrong result. */
 #ifndef TCI_BASE_HASH_H
 #define TCI_BASE_HASH_H
 

@@ -1,23 +1,23 @@
 /* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
  * warnings, POSIX. Closed by base/impl_end.h.
  *
- * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
- * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
- * made text of.
+ * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
+ * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
- * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
- * Machines that keep excess precision are refused. Clang has no pragma for -fwrapv and
- * -fno-strict-aliasing, so the rooms rely on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan, which GCC's cannot show as wrapv turns its check off), and memory
- * of the user's types is moved by memcpy.
+ * Bit-identical results need strict floating point under all flags. GCC: the region has its own
+ * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
+ * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
+ * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
+ * memory of the user's types is moved by memcpy.
  *
- * The library is compiled again with each edit of the user's file, so that has to be quick, and its
- * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
- * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
- * elements and gets more. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * The library is compiled again with each edit of the user's file, so compile time matters, and its
+ * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
+ * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
+ * on elements and is optimised further. System headers (base/posix.h) come before the change of
+ * options, so that their inline functions keep the user's options and can still be inlined into the
+ * user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push

@@ -1,5 +1,5 @@
-/* base/impl_end.h - closes what base/impl_begin.h opened: the options and warnings of the user are
- * back. */
+/* base/impl_end.h - closes the region that base/impl_begin.h opened: restores the user's compiler
+ * options and warnings. */
 
 #if defined(__clang__)
 #ifndef TCI_KEEP_OPTIMIZE

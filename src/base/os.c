@@ -1,12 +1,13 @@
-/* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
+/* base/os.c - operating system services: clock, environment, files, shared objects, processor
+ * count. Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
  *
- * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
- * after. The one idea of the file functions: whoever can write where we read could plant code. So a
- * private file is trusted only when its owner is this user or root, when nobody else may write it,
- * and when it is no link. In a directory that nobody else may enter the mode of a file does not
- * count: no other user can open it, or link to it, whatever its mode says, and other programs (a
- * compiler) give their files the mode that the umask leaves. */
+ * In: paths and names. Out: results and errno codes. Nothing is printed, and errno is unspecified
+ * afterwards.
+ *
+ * Design of the file functions: whoever can write where tc reads could plant code. A private file
+ * is trusted only if its owner is this user or root, nobody else may write to it, and it is not a
+ * link. In a directory that nobody else may enter, the mode of the file does not matter: no other
+ * user can open or link it, and compilers give their files the mode that the umask leaves. */
 #include "os.h"
 #include "posix.h"
 

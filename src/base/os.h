@@ -1,4 +1,4 @@
-/* base/os.h - the operating system: files, processes, shared objects, clock, locks, threads.
+/* base/os.h - operating system services: files, processes, shared objects, clock, locks, threads.
  * Nothing here knows tensors. Every function reports failure by its result; none prints. */
 #ifndef TCI_BASE_OS_H
 #define TCI_BASE_OS_H
@@ -108,7 +108,7 @@ typedef enum tci_spawn {
  * returns. */
 TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
-/* ---- shared objects: of other projects; ours are loaded by base/shared_object.c ---- */
+/* ---- shared objects: of other projects; ours are loaded by base/object_loader.c ---- */
 TCI_FN void *tci_os_dlopen(const char *path, char why[256]);
 /* One that the process has loaded already; NULL for a name: all whose names are global. */
 TCI_FN void *tci_os_dlopen_loaded(const char *name);

@@ -1,9 +1,9 @@
-/* base/platform.h - compiler and platform facts every room may use.
+/* base/platform.h - compiler, linkage and platform macros that every folder may use.
  *
- * Linkage: TCI_FN marks a function shared between rooms. Joined into one file (the shipped form and
- * src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled alone) it is extern.
- * File-local helpers are plain `static` and carry their room's prefix, as names meet once
- * joined. */
+ * Linkage: TCI_FN marks a function shared between source files. In the amalgamated form (the
+ * shipped headers and src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled
+ * alone) it is extern. File-local helpers are plain `static` and have the prefix of their file,
+ * because all files share one namespace in the amalgamated form. */
 #ifndef TCI_BASE_PLATFORM_H
 #define TCI_BASE_PLATFORM_H
 
@@ -62,7 +62,7 @@
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
 #endif
-/* What a cache key says of the build. */
+/* Build features that are part of cache keys. */
 #ifdef TC_DYNAMIC_SHAPES
 #define TCI_BUILD_FORM TCI_BUILD " dynamic"
 #else

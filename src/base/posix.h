@@ -1,10 +1,9 @@
-/* base/posix.h - the system headers of the implementation half, and what they may hide.
+/* base/posix.h - system headers of the implementation half, and declarations that they may hide.
  *
- * Under -std=c11 the libc declares no POSIX. Asking for it here widens the headers that nobody has
- * included yet (glibc decides once, in features.h, so it is asked again). What headers that the
- * user's file included earlier still hide is declared below: function by function, constant by
- * constant, with the types and values of the Linux libcs. Redeclaring what is visible is legal and
- * changes nothing. */
+ * Under -std=c11 libc declares no POSIX. Requesting it here affects headers that were not included
+ * yet (glibc decides once, in features.h, so the request is repeated). Declarations that headers
+ * included earlier by the user's file still hide are written below, one by one, with the types and
+ * values of the Linux libcs. Redeclaring a visible function is legal and changes nothing. */
 #ifndef TCI_BASE_POSIX_H
 #define TCI_BASE_POSIX_H
 

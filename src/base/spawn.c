@@ -1,20 +1,22 @@
-/* base/spawn.c - runs another program and collects what it prints. See tci_os_run in base/os.h.
+/* base/spawn.c - runs another program and collects its output (tci_os_run in base/os.h).
  *
- * In: a command with its limits. Out: the text, the exit code, and how it ended. The one idea: the
- * child leads its own process group and writes into one pipe. We read until the pipe ends or the
- * child does, whichever is first, so neither a child that closes its output nor a grandchild that
- * keeps it open can hold us. When the child has ended, or its time is up, the whole group is
- * killed; first the group and then the child is let go, as its number may be somebody else's after
- * that.
+ * In: a command with its limits. Out: the text, the exit code, and how it ended.
  *
- * Time is processor time, which the kernel counts for each process (RLIMIT_CPU), so that a busy
- * machine does not make a compiler fail; the clock only ends what waits for ever. The limit is set
- * from outside, as posix_spawn sets none; where that cannot be done only the clock counts.
+ * Design: the child leads its own process group and writes to one pipe. The parent reads until the
+ * pipe closes or the child ends, whichever is first, so neither a child that closes its output nor
+ * a grandchild that keeps the pipe open can block it. When the child has ended, or its time is up,
+ * the whole group is killed; the group is released before the child is reaped, since its number may
+ * be reused afterwards.
  *
- * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any) takes
- * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output file.
- * The group is then killed only while somebody of it still holds the pipe, which shows that its
- * number is not free. */
+ * The time limit is processor time, which the kernel counts per process (RLIMIT_CPU), so a busy
+ * machine does not make a compiler fail; the wall clock only ends processes that wait forever. The
+ * limit is set from outside, since posix_spawn cannot set it; where that is impossible only the
+ * wall clock counts.
+ *
+ * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any child)
+ * takes the exit code away. Such a run counts as OK with code 0, and the caller checks the output
+ * file. The group is then killed only while a member of it still holds the pipe, which shows that
+ * its number is still in use. */
 #include "os.h"
 #include "posix.h"
 
@@ -300,7 +302,7 @@ static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, const int *c
     return true;
 }
 
-/* What was written so far; then nothing of the group is left to write more. */
+/* Collects the remaining output, and ends what the group may still write. */
 static void tci_spawn_finish(tci_spawn_child *c)
 {
     int64_t drain_end_ns = tci_os_now_ns() + 1000000000;

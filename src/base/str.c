@@ -1,7 +1,8 @@
 /* base/str.c - growing text buffer.
  *
- * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch (escapes when memory runs
- * out) or on the heap (`failed` sticks). Capacity doubles; the NUL is always inside cap. */
+ * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch memory (escapes when
+ * memory runs out) or on the heap (`failed` sticks). Capacity doubles; the NUL is always within
+ * cap. */
 #include "posix.h"
 #include "str.h"
 

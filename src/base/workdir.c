@@ -1,13 +1,14 @@
-/* base/workdir.c - makes, keeps and removes the folders in which compilers work.
+/* base/workdir.c - creates, keeps and removes the temporary directories in which compilers work.
  *
- * In: places to try. Out: an open directory of this user alone. The one idea: a folder is in use as
- * long as somebody holds its lock (flock on the directory), and the kernel lets go of that when the
- * process dies, however it dies. So whoever gets the lock of a folder may remove it, whichever
- * machine or container its number of a process came from. A maker that loses the folder between
- * making and locking it sees that it is gone, and makes another.
+ * In: candidate parent directories. Out: an open directory that only this user can enter.
  *
- * Where directories have no locks (some network file systems) a folder counts as left over when it
- * is a day old. */
+ * Design: a directory is in use while a process holds its lock (flock on the directory), which the
+ * kernel releases when the process dies. Whoever gets the lock may remove the directory, whichever
+ * machine or container its owner's process number came from. A creator that loses its directory
+ * between creation and locking notices this and creates another.
+ *
+ * On file systems without directory locks (some network file systems) a directory that is a day old
+ * counts as stale. */
 #include "workdir.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* base/workdir.h - the folder in which a compiler works: only this user can enter it. */
+/* base/workdir.h - the temporary directory in which a compiler works; only this user can enter it.
+ */
 #ifndef TCI_BASE_WORKDIR_H
 #define TCI_BASE_WORKDIR_H
 

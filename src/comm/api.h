@@ -49,7 +49,7 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 
 /* ---- data parallel training ---- */
 
-/* How gradients travel: several as one operation. */
+/* Grouping of gradients into collective operations. */
 typedef struct tc_buckets {
     int64_t bytes; /* of a bucket, about; 0: 25 MiB */
     bool sum;      /* of all ranks, in the place of the mean */
@@ -164,10 +164,10 @@ typedef struct tc_simulation {
     int collectives;
 } tc_simulation;
 
-/* What a run of f takes if `scaled` has so many ranks, all other communicators those that they
- * have; scaled NULL: all of them. Each rank computes what it computes in f. An all_gather is taken
- * to join the same whole of more and smaller parts. machine NULL: the links that tc_comm_measure
- * found, or assumed ones, and one node.
+/* Predicts the time of a run of f if communicator `scaled` has so many ranks and all other
+ * communicators keep theirs; scaled NULL: all communicators. Each rank computes what it computes in
+ * f. An all_gather is assumed to join the same whole from more and smaller parts. machine NULL: the
+ * links that tc_comm_measure found, or assumed ones, and one node.
  *
  *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
  *     for (int ranks = 8; ranks <= 1024; ranks *= 8) {

@@ -330,7 +330,7 @@ TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
     return status ? status : tci_grads_judge(shard_grads, n);
 }
 
-/* What the effects assign to a parameter. TC_NONE: nothing. */
+/* The value that the effects assign to a parameter. TC_NONE: none does. */
 static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, int n, tc_site here)
 {
     const tci_node *p = tci_handle_node(param);

@@ -80,7 +80,7 @@ TCI_FN tci_dim *tci_part_shape(tci_part *v, const tci_node *n, const int8_t *spl
 
 /* ---- collectives ---- */
 
-/* What a public call gave. */
+/* The node of a public call's result. */
 static tci_node *tci_part_taken(tci_part *v, tc_tensor made)
 {
     char text[512];

@@ -176,7 +176,7 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
     return broken != 0;
 }
 
-/* Does a rank's process hold its lock? */
+/* True if a rank's process still holds its lock. */
 static bool tci_shm_lives(const tci_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
@@ -207,7 +207,7 @@ static void tci_shm_pause(tci_shm_waiter *w)
     }
 }
 
-/* What a rank was last known to do. */
+/* Text of the last known operation of a rank. */
 static const char *tci_shm_doing(const tci_shm *s, int rank, char text[TCI_SHM_WHAT])
 {
     const tci_shm_slot *slot = tci_shm_slot_of(s, rank);
@@ -419,7 +419,8 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
-/* How far a send or receive is: bytes, in job->engine_data. Returns whether anything was done. */
+/* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
+ * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
 {
     bool sends = j->verb == TC_COMM_SEND;
@@ -501,8 +502,8 @@ static tc_status tci_shm_pairs(tci_shm *s, char *why)
 
 /* ---- jobs ---- */
 
-/* Does the first job and drops it; the lock is held but for the time that it takes, in which nobody
- * else takes jobs away. */
+/* Executes the first job and drops it. The lock is held except during the execution, in which no
+ * other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];

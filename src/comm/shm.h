@@ -6,7 +6,8 @@
 
 typedef struct tci_shm tci_shm;
 
-/* Who the ranks are: `group` is a text that all of them, and no others at this time, give. */
+/* Identity of the ranks: `group` is a text that all of them, and no other processes at this time,
+ * pass. */
 typedef struct tci_shm_group {
     const char *group;
     int rank, size;

@@ -1,62 +1,34 @@
-/* compile/autotune.c - autotuning: measures candidate schedules of a kernel.
+/* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and kernels alone.
  *
  * In: the kernels that are about to be compiled. Out: for those that could be measured, the fastest
- * of the schedules that the model thinks cheapest. The one idea: one source holds all candidates of
- * the dearest kernels, so one run of the compiler is all that they cost; each then runs on memory
- * made for it, the candidates of a kernel in turns, and its best time counts. All of them give the
- * same bits, so only times are looked at.
+ * of the schedules that the cost model ranks highest.
  *
- * The clock is looked at before every step that takes time: the compiler has what is left as its
- * limit, and no run is begun that would not end in time as far as can be told. What was found is
- * part of the kernel's code from then on, in memory and on disk, under a key that says so. */
+ * Design: one source file has all candidates of the most expensive kernels, so they cost one run of
+ * the compiler. Each candidate runs on memory allocated for it, in turns with the other candidates
+ * of its kernel, and its best time counts. All candidates compute the same bits, so only times are
+ * compared.
+ *
+ * The clock is checked before every step that takes time: the compiler gets the remaining time as
+ * its limit, and no run is started that is not expected to end in time. The choice becomes part of
+ * the kernel's code, in memory and on disk, under a key that contains it. */
 #include "autotune.h"
 
 #include <string.h>
 
-#include "../base/workdir.h"
 #include "../debug/dump.h"
 #include "../loop/schedule_kind.h"
 #include "backend.h"
 
 enum {
-    TCI_TUNE_KERNELS = 12, /* of a compile that are measured, at most */
-    TCI_TUNE_EACH = 8,     /* schedules of each */
     TCI_TUNE_ROUNDS = 15,
     TCI_TUNE_CALLS = 1000,      /* of a round, at most, */
     TCI_TUNE_SAMPLE_NS = 50000, /* which should take so long */
     TCI_TUNE_WALL = 5,          /* a compiler may take so many times its limit by the clock */
-    TCI_TUNE_LEAST_MS = 100,    /* without which no compiler is started */
     TCI_TUNE_OBJECT_MOST = 1 << 28
 };
 static const int64_t tci_tune_bytes = (int64_t)1 << 29; /* of a kernel's memory, at most */
-static const double tci_tune_better = 0.97; /* of the model's choice, to be taken instead */
 
-/* One schedule of one kernel. */
-typedef struct tci_trial {
-    tci_jit_kernel *kernel;
-    const char *text;
-    char *symbol;
-    tci_loop *loop;
-    tci_launch launch;
-    double cost_ns; /* by the model, all tasks by one thread */
-    double best_ns; /* of one call, in the best round; 0: it did not run */
-    void *function;
-} tci_trial;
-
-typedef struct tci_tuning {
-    tci_jit *j;
-    int64_t deadline; /* tci_os_now_ns */
-    tci_trial trials[TCI_TUNE_KERNELS * TCI_TUNE_EACH];
-    int n;
-    tci_str source;
-    void **slots; /* room for the operands of any of the kernels, and two words */
-    int64_t *literals;
-    tci_workdir dir;
-    tci_str output, object;
-    tci_module *module;
-} tci_tuning;
-
-static int64_t tci_tune_left_ms(const tci_tuning *t)
+TCI_FN int64_t tci_tune_left_ms(const tci_tuning *t)
 {
     return (t->deadline - tci_os_now_ns()) / 1000000;
 }
@@ -68,12 +40,10 @@ static int64_t tci_tune_operand_bytes(const tci_koperand *o)
     return TCI_MAX(tci_dim_hint(o->n), 1) * tci_dtype_get((tc_dtype)o->dtype)->bytes;
 }
 
-/* It is no joint and no text of the user's, its sizes are known, its memory is not too much, and it
- * needs none that a step of a device has for itself (such a kernel has one schedule). */
-static bool tci_tune_can_run(const tci_kernel *k)
+TCI_FN bool tci_tune_can_run(const tci_kernel *k)
 {
     int64_t bytes = 0;
-    if (k->n_members || k->call || tci_kernel_earlier(k)) {
+    if (k->call || k->loop || tci_kernel_earlier(k)) {
         return false;
     }
     for (int i = 0; i < k->n_axes; i++) {
@@ -90,21 +60,28 @@ static bool tci_tune_can_run(const tci_kernel *k)
     return bytes <= tci_tune_bytes;
 }
 
+TCI_FN tci_trial *tci_tune_trial(tci_tuning *t, const tci_kernel *k)
+{
+    tci_trial *trial = &t->trials[t->n];
+    memset(trial, 0, sizeof(*trial));
+    trial->kernel = k;
+    trial->symbol = tci_scratch_printf(t->j->s, "tc_trial_%d", t->n);
+    t->n++;
+    return trial;
+}
+
 static void tci_tune_add(tci_tuning *t, tci_jit_kernel *k, const tci_query *a)
 {
     tci_sched list[TCI_TUNE_EACH];
     int n = tci_sched_candidates(a, list, TCI_TUNE_EACH);
     for (int i = 0; i < n && n > 1; i++) {
-        tci_trial *trial = &t->trials[t->n];
+        tci_trial *trial = tci_tune_trial(t, k->kernel);
         tci_str text = {.s = t->j->s};
-        memset(trial, 0, sizeof(*trial));
-        trial->kernel = k;
+        trial->unit = k;
         trial->cost_ns = list[i].cost_ns;
         trial->loop = tci_sched_build(a, &list[i], &trial->launch);
         tci_sched_print(&text, &list[i]);
         trial->text = tci_str_text(&text);
-        trial->symbol = tci_scratch_printf(t->j->s, "tc_trial_%d", t->n);
-        t->n++;
     }
 }
 
@@ -118,7 +95,8 @@ static void tci_tune_choose(tci_tuning *t)
         int best = -1;
         for (int i = 0; i < j->n_kernels; i++) {
             const tci_jit_kernel *k = &j->kernels[i];
-            bool open = !taken[i] && !k->is_found && !k->forced && tci_tune_can_run(k->kernel);
+            bool open = !taken[i] && !k->is_found && !k->forced && !k->kernel->n_members &&
+                        tci_tune_can_run(k->kernel);
             bool dearer = best < 0 ||
                           k->kernel->bytes + k->kernel->flops / 8 >
                               j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
@@ -139,7 +117,7 @@ static void tci_tune_prepare(tci_tuning *t)
     tci_str body = {.s = j->s};
     tci_dialect *d = tci_jit_dialect(j);
     for (int i = 0; i < t->n; i++) {
-        const tci_kernel *k = t->trials[i].kernel->kernel;
+        const tci_kernel *k = t->trials[i].kernel;
         operands = TCI_MAX(operands, k->n_operands);
         literals = TCI_MAX(literals, k->n_literals);
         tci_emit_kernel(&body, d, k, t->trials[i].loop, t->trials[i].symbol);
@@ -235,7 +213,7 @@ static void tci_tune_drop(const tc_backend *calls, void *memory)
 static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work, int calls_of)
 {
     const tc_backend *calls = t->j->backend->calls;
-    const tci_kernel *k = trial->kernel->kernel;
+    const tci_kernel *k = trial->kernel;
     int64_t fault = 0, from = tci_os_now_ns();
     t->slots[k->n_operands] = work;
     if (!calls->launch) {
@@ -267,7 +245,7 @@ static double tci_tune_run(tci_tuning *t, const tci_trial *trial, void *work, in
 static void tci_tune_measure(tci_tuning *t, int first, int end, int64_t until)
 {
     const tc_backend *calls = t->j->backend->calls;
-    const tci_kernel *k = t->trials[first].kernel->kernel;
+    const tci_kernel *k = t->trials[first].kernel;
     int64_t work_bytes = 0;
     int n_calls = 1;
     bool whole = true;
@@ -336,6 +314,24 @@ static void tci_tune_free(tci_tuning *t)
     tci_str_free(&t->output);
 }
 
+TCI_FN tci_tuning *tci_tune_begin(tci_jit *j, int64_t deadline)
+{
+    tci_tuning *t = TCI_NEW(j->s, tci_tuning);
+    t->j = j;
+    t->deadline = deadline;
+    t->dir.dir.fd = t->dir.base.fd = -1;
+    return t;
+}
+
+TCI_FN void tci_tune_run_all(tci_tuning *t)
+{
+    tci_tune_prepare(t);
+    if (tci_tune_compile(t)) {
+        tci_tune_measure_all(t);
+    }
+    tci_tune_free(t);
+}
+
 /* Where every candidate ran, the fastest; the model's where none is clearly faster. */
 static void tci_tune_decide(tci_tuning *t, int first, int end)
 {
@@ -347,7 +343,7 @@ static void tci_tune_decide(tci_tuning *t, int first, int end)
         best = t->trials[i].best_ns < t->trials[best].best_ns ? i : best;
     }
     double model = t->trials[first].best_ns, least = t->trials[best].best_ns;
-    tci_jit_kernel *k = t->trials[first].kernel;
+    tci_jit_kernel *k = t->trials[first].unit;
     k->measured = t->trials[least < tci_tune_better * model ? best : first].text;
     k->measured_note = tci_scratch_printf(
         t->j->s, "; measured %.3f us, the model's choice %.3f us (%s), of %d", least * 1e-3,
@@ -360,19 +356,13 @@ TCI_FN void tci_tune(tci_jit *j)
     if (j->options->tune_ms <= 0 || !j->n_missing || !runs) {
         return;
     }
-    tci_tuning *t = TCI_NEW(j->s, tci_tuning);
-    t->j = j;
-    t->deadline = tci_os_now_ns() + (int64_t)j->options->tune_ms * 1000000;
-    t->dir.dir.fd = t->dir.base.fd = -1;
+    int64_t budget = (int64_t)j->options->tune_ms * 1000000 - j->tuned_ns;
+    tci_tuning *t = tci_tune_begin(j, tci_os_now_ns() + budget);
     tci_tune_choose(t);
     if (t->n == 0) {
         return;
     }
-    tci_tune_prepare(t);
-    if (tci_tune_compile(t)) {
-        tci_tune_measure_all(t);
-    }
-    tci_tune_free(t);
+    tci_tune_run_all(t);
     for (int i = 0; i < t->n; i = tci_tune_end_of(t, i)) {
         tci_tune_decide(t, i, tci_tune_end_of(t, i));
     }

@@ -1,10 +1,11 @@
-/* compile/backend.c - the registry of backends, and which of them serves a set of options.
+/* compile/backend.c - registry of backends, and the choice of a backend for a set of options.
  *
  * In: structs of functions (api/backend.h) and options. Out: a tci_backend: name, functions and
- * target. The one idea: what a backend says about the machine is asked once a process and vector
- * width, so that picking one costs a lock and a comparison. "interp" is not registered: it is
- * the absence of a struct. Nothing is ever removed, so what is handed out lives as long as the
- * process. */
+ * target.
+ *
+ * Design: a backend is asked about the machine once per process and vector width, so choosing one
+ * costs a lock and a comparison. "interp" is not registered; it is the absence of a struct.
+ * Backends are never removed, so the returned pointers live as long as the process. */
 #include <string.h>
 
 #include "../base/os.h"
@@ -30,7 +31,7 @@ static struct {
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
-/* Those with a device whose memory the host cannot read; grows only. */
+/* Backends with a device whose memory the host cannot read; the list only grows. */
 static struct {
     int n; /* atomic */
     const tc_backend *of[TCI_BACKEND_MAX];

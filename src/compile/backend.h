@@ -28,6 +28,6 @@ TCI_FN bool tci_foreign_read(const char *name, tci_foreign_record *r, tci_str *w
 TCI_FN void tci_foreign_write(FILE *out, const tci_backend *b);
 /* The compiler of a real backend, and stubs for what loads and runs. */
 TCI_FN tc_backend tci_foreign_stubs(const tc_backend *real);
-/* What plans and schedules for this backend must know. */
+/* Machine description for plans and schedules of this backend. */
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
 #endif

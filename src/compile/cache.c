@@ -1,20 +1,22 @@
-/* compile/cache.c - the memory cache: code by program key, kernels by kernel key, and who compiles
- * what.
+/* compile/cache.c - memory cache: code by program key, kernels by kernel key, and claims on keys
+ * that are being compiled.
  *
- * In: keys. Out: counted references to code that any thread may run. The one idea: one lock guards
- * four small tables and is held for look-ups and list surgery only. A key that is being compiled
- * stands in the list of claims; whoever else wants it waits on the condition and looks again, so
- * the same key is compiled once however many threads ask, and a failure leaves no trace.
+ * In: keys. Out: counted references to code that any thread may run.
  *
- * Room: codes also hang in a list by their last use. When codes and loaded modules together are
- * more than the cap, the ones used longest ago go, but for those in use by a program: dropping
- * them would free nothing. That happens when code is added and when a program lets go of one.
+ * Design: one lock guards four small tables and is held for lookups and list operations only. A key
+ * that is being compiled is in the list of claims; other threads that want it wait on the condition
+ * variable and look again. The same key is therefore compiled once however many threads request it,
+ * and a failure leaves no trace.
  *
- * Invariants: the cache holds one reference of each code in its table, a code one of each of its
- * modules. A code that left the table lives on with its programs. Module counts change under the
- * lock only; a module that nobody holds leaves the list before it is unloaded, which is done
+ * Eviction: codes are also in a list by last use. When codes and loaded modules together exceed the
+ * cap, the least recently used are evicted, except those in use by a program, which would free
+ * nothing. This happens when code is added and when a program releases its code.
+ *
+ * Invariants: the cache holds one reference to each code in its table, and a code holds one to each
+ * of its modules. Code that left the table lives on with its programs. Module counts change under
+ * the lock only; an unreferenced module leaves the list before it is unloaded, which is done
  * without the lock. Full keys are compared, never hashes alone. A child made by fork finds the lock
- * free and no claims: whoever held them stayed behind. */
+ * free and no claims. */
 #include "cache.h"
 
 #include <string.h>
@@ -40,7 +42,7 @@ static struct {
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
 } tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
 
-/* What left the tables and is yet to be freed, without the lock. */
+/* Entries that left the tables and are freed later, without the lock. */
 typedef struct tci_cache_dropped {
     tci_code *codes;
     tci_module *modules;
@@ -390,7 +392,7 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
 {
     tci_claim_result result = TCI_CLAIM_FOUND;
     tci_cache_lock();
-    *code = tci_cache_look_up(r, native);
+    *code = r->anew ? NULL : tci_cache_look_up(r, native);
     if (!*code && tci_cache_is_claimed(r)) {
         result = TCI_CLAIM_BUSY;
     } else if (!*code) {

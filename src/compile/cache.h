@@ -1,6 +1,5 @@
-/* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in
- * them, and which keys are being compiled right now. One lock, never held across a compile or a
- * file access. */
+/* compile/cache.h - caches that compiles share within the process: code, loaded modules, kernels,
+ * and the keys that are being compiled. One lock, never held across a compile or a file access. */
 #ifndef TCI_COMPILE_CACHE_H
 #define TCI_COMPILE_CACHE_H
 
@@ -9,7 +8,7 @@
 
 /* ---- code ---- */
 TCI_FN tci_code *tci_code_make(void); /* unpublished, refs 1; NULL: out of memory */
-/* What runs kernel k: a host function, or a device's handle. */
+/* Sets the function of kernel k: a host function, or a device handle. */
 TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
                                   void *function);
 /* compile/cross_target.c: a device that refuses every launch, of a backend whose code cannot run
@@ -41,8 +40,7 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes
 TCI_FN void tci_cache_wait(const tci_request *r);
 
 /* ---- modules and the kernels in them ---- */
-/* What a launch needs to know of a built kernel; texts and dims belong to whoever holds the
- * record. */
+/* Data of a built kernel for its launches; texts and dims belong to the holder of the record. */
 typedef struct tci_kernel_record {
     const char *symbol, *note;
     tci_dim n_tasks;

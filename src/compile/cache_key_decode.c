@@ -1,13 +1,16 @@
 /* compile/cache_key_decode.c - decoder of cache keys: rebuilds the canonical graph that a key
  * contains.
  *
- * In: a key, whose second half is the whole graph (compile/key.c writes it). Out: the same nodes in
- * a graph of a scratch, by their canonical numbers. The one idea: what identifies a program in the
- * caches also restores it, so neither a saved program (io/program_file.c) nor a minimal case
- * (debug/test_case.c) needs another description of a graph.
+ * In: a key, whose second half is the whole graph (written by compile/key.c). Out: the same nodes
+ * in a scratch graph, by their canonical numbers.
  *
- * Leaves come without memory, literals and inputs without values and names: those are not in a key.
- * Invariant: a request made of the result has the same graph part of its key, byte for byte. */
+ * Design: the key that identifies a program in the caches also restores it, so saved programs
+ * (io/program_file.c) and minimized test cases (debug/test_case.c) need no other description of a
+ * graph.
+ *
+ * Leaves come without memory, literals and inputs without values and names, since a key does not
+ * contain them. Invariant: a request made from the result has the same graph part of its key, byte
+ * for byte. */
 #include <string.h>
 
 #include "code.h"

@@ -1,22 +1,22 @@
-/* compile/code.h - code: what one compile produced, shared and memoized; and the ways to it.
+/* compile/code.h - code: the shared, memoized result of one compile.
  *
- * Code is immutable once published, counted, and free of any context. It is what the disk cache
- * stores (compile/disk.c) and what a tc_program runs (run/program.c). It holds no literal
- * values and no user memory: those belong to the program that captured them.
+ * Code is immutable once published, reference-counted, and independent of any context. The disk
+ * cache stores it (compile/disk.c) and tc_program runs it (run/program.c). It has no literal values
+ * and no user memory; those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/symbolic_shapes.c makes code without symbols of it, for the sizes of a run.
+ * run; run/symbolic_shapes.c instantiates it for the sizes of a run.
  *
- * What a program does is a list of steps (tci_list_step), rows of the kinds below. First the init
- * list, done once for a program and again when what it reads changed; then what each run does. A
- * step is given to a queue; those of one queue are done in order (launches of a repetition once a
- * round), and those of different queues
- * side by side but for SIGNAL and WAIT. Invariants (compile/verify.c): each launch is in the list
- * once, and in the order of their numbers; whatever reads a buffer comes after all that wrote it,
- * in its own queue or behind a WAIT for a SIGNAL behind that; a run uploads each input and
- * downloads each output of the user where the code runs on a device with memory of its own, and
- * else none; what may fault is checked before an output is downloaded, and all before a parameter
- * is set. */
+ * A program is a list of steps (tci_list_step), rows of the kinds below: first the init list,
+ * executed once per program and again when its operands changed; then the steps of each run. A step
+ * is submitted to a queue. Steps of one queue execute in order (launches of a repetition once per
+ * iteration); steps of different queues execute concurrently, except for SIGNAL and WAIT.
+ *
+ * Invariants (compile/verify.c): each launch is in the list once, in the order of their numbers; a
+ * reader of a buffer comes after all writers, in its own queue or behind a WAIT for a SIGNAL behind
+ * them; a run uploads each input and downloads each output of the user if the code runs on a device
+ * with its own memory, and otherwise none; steps that may fault are checked before an output is
+ * downloaded, and all of them before a parameter is set. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -203,7 +203,8 @@ typedef struct tci_code {
 } tci_code;
 
 /* ---- compile/backend.c ---- */
-/* Who compiles and where it runs. Process lifetime; detecting the target is done once a process. */
+/* Backend and target of a compile. Lives as long as the process; the target is detected once per
+ * process. */
 typedef struct tci_backend {
     const char *name;                    /* "interp", "cpu", ... */
     const tc_backend *calls;             /* NULL: the interpreter, or an engine: */
@@ -264,6 +265,7 @@ typedef struct tci_request {
     /* a graph-level backend that runs the parts of the graph which it takes, or NULL */
     const struct tci_backend *engine;
     const int *cancel; /* atomic: ends its compile when it is not 0; or NULL */
+    bool anew;         /* it is compiled even if a cache has it */
     /* symbols of the program by number, and those of the user that they stand for */
     tci_dim *symbols, *user_symbols;
     int n_symbols;
@@ -310,7 +312,7 @@ TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *
 TCI_FN tci_request *tci_request_for_target(tci_scratch *s, const tci_request *r,
                                            const tc_options *o, const char *backend,
                                            const char *features, const char *record);
-/* What every key says of this build: it begins with that. */
+/* Build identification at the start of every key. */
 TCI_FN const char *tci_key_build(void);
 
 /* ---- compile/cache_key_decode.c ---- */
@@ -363,7 +365,7 @@ TCI_FN bool tci_code_split_init(tci_code *c);
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
-/* How often launch t is done in a run, within repetitions of known length. */
+/* Number of executions of launch t in a run, within repetitions of known length. */
 TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);

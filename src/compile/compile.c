@@ -1,23 +1,25 @@
-/* compile/compile.c - compilation driver: runs every stage from graph to loaded code, in order,
- * for a batch of requests.
+/* compile/compile.c - compilation driver: runs every stage from graph to loaded code, in order, for
+ * a batch of requests.
  *
- * In: requests (compile/key.c). Out: refcounted code for each, from memory, from disk, or made
- * here. The one idea: tci_compile_batch calls every stage by name, in order, and nothing else
- * sequences:
+ * In: requests (compile/key.c). Out: reference-counted code for each, from memory, from disk, or
+ * newly compiled.
+ *
+ * Design: tci_compile_batch calls every stage by name, in order, and nothing else sequences them:
  *
  *   graph -> rewrite -> plan (with its kernels) -> loop -> source -> compiler -> module -> code
  *
  * After each stage the driver verifies its IR (options.verify), dumps it (options.dump) and adds
- * its time. A stage leaves by tci_scratch_fail when memory or an invariant fails; the one setjmp is
- * tci_compile_guard. Stages own nothing outside the batch's scratch, so after an escape the batch
- * is dropped whole.
+ * its time. A stage escapes by tci_scratch_fail when memory runs out or an invariant fails; the one
+ * setjmp is tci_compile_guard. Stages own nothing outside the scratch arena of the batch, so after
+ * an escape the whole batch is dropped.
  *
- * Where native code cannot be had (no compiler, a failed build, a machine that does not qualify)
- * the plan's kernels are interpreted instead, unless the options refuse that. Such code is kept in
- * memory only.
+ * If native code is unavailable (no compiler, a failed build, an unsupported machine), the plan's
+ * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
+ * only.
  *
- * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first makes what
- * it claimed, then waits for what others are making, so no two callers wait for each other. */
+ * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first compiles the
+ * keys that it claimed, then waits for those of other threads, so no two callers wait for each
+ * other. */
 #include <string.h>
 
 #include "../base/env.h"
@@ -95,6 +97,23 @@ static void tci_compile_copy(tci_compile_batch_state *b, tci_compile_job *job)
     }
 }
 
+/* A job that is planned, with lines on measured routes (compile/autotune_routes.c). */
+typedef struct tci_compile_planning {
+    tci_compile_batch_state *b;
+    tci_compile_job *job;
+} tci_compile_planning;
+
+static tci_plan *tci_compile_plan(void *arg, const char *measured)
+{
+    const tci_compile_planning *p = arg;
+    const tci_request *r = p->job->request;
+    tci_machine machine = tci_backend_machine(p->b->backend, p->b->options);
+    machine.routes = tci_str_text(&p->b->jit.forced);
+    machine.measured = measured;
+    return tci_plan_make(&p->b->scratch, p->job->copy.graph, p->job->copy.inputs, r->n_inputs,
+                         p->job->copy.literals, r->n_literals, p->job->roots, r->n_roots, machine);
+}
+
 static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
 {
     tci_scratch *s = &b->scratch;
@@ -117,10 +136,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = tci_backend_machine(b->backend, b->options);
-    machine.routes = tci_str_text(&b->jit.forced);
-    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
-                              r->n_literals, job->roots, r->n_roots, machine);
+    tci_compile_planning planning = {b, job};
+    const tci_tune_planner planner = {tci_compile_plan, &planning};
+    job->plan = tci_compile_plan(&planning, NULL);
+    if (b->options->tune_ms > 0 && b->backend->calls && !b->jit.exports && !b->jit.shows) {
+        job->plan = tci_tune_routes(&b->jit, job->plan, &planner);
+    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -410,7 +431,7 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* What a step of a collective is, for tc_explain. */
+/* Description of a collective's step for tc_explain. */
 static const char *tci_compile_collective(tci_compile_batch_state *b, const tci_custom_call *call)
 {
     const tci_comm_step *s = &call->comm;
@@ -640,7 +661,7 @@ static void tci_compile_say_found(const tc_options *o, const tci_request *r)
     }
 }
 
-/* What debug/recompile.c is told of a request; the graph's text in the batch's scratch. */
+/* Data of a request for debug/recompile.c; the graph's text is in the batch's scratch memory. */
 static tci_recompile_asked tci_compile_asked(tci_compile_batch_state *b, tci_compile_job *job,
                                              tci_str *text)
 {
@@ -793,7 +814,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             continue;
         }
         bool look = b && backend->calls && !(o->dump && o->dump[0]) && !o->check &&
-                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine;
+                    !tci_env_int(TCI_ENV_KEEP, 0) && !job->request->engine && !job->request->anew;
         job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
         if (look && !job->code) {
             tci_compile_guard(b, tci_compile_find_other, job);
@@ -822,6 +843,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
     if (n_misses) {
         tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
         b->jit.cancel = misses[0].request->cancel;
+        b->jit.anew = misses[0].request->anew;
         b->jobs = misses;
         b->n_jobs = n_misses;
         tci_compile_batch(b);
@@ -881,7 +903,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
     int n_found = 0;
     (void)s;
     for (int i = 0; i < n; i++) {
-        codes[i] = tci_cache_find(requests[i], native);
+        codes[i] = requests[i]->anew ? NULL : tci_cache_find(requests[i], native);
         requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
         statuses[i] = TC_OK;
         n_found += codes[i] != NULL;
@@ -916,7 +938,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             jobs[n_jobs++].request = requests[i];
         }
     }
+    int64_t at = tci_os_now_ns();
     tc_status status = tci_compile_missing(jobs, jobs + n, n_jobs, o, backend, log);
+    tci_compile_lap(&at, "compile"); /* around the phases; waits and the disk are in it too */
     for (int i = 0, j = 0; i < n; i++) {
         if (!codes[i]) {
             codes[i] = jobs[j].status == TC_OK ? jobs[j].code : NULL;

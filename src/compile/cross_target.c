@@ -1,10 +1,12 @@
-/* compile/cross_target.c - cross compilation: records of machines as text, and backends that
- * compile for machines that are not here.
+/* compile/cross_target.c - cross compilation: descriptions of machines as text, and backends that
+ * compile for machines other than this one.
  *
  * In: a name of the table below, or a file that tc_machine_write wrote; the functions of a backend.
- * Out: a target; functions that compile and do not run. The one idea: such a backend is the real
- * one with stubs in place of what loads and runs, so all stages, both caches and saved programs
- * work as they do for this machine; only a run says that it cannot be. */
+ * Out: a target; functions that compile but do not run.
+ *
+ * Design: such a backend is the real one with stubs for the functions that load and run code. All
+ * stages, both caches and saved programs work as they do for this machine; only a run returns an
+ * error. */
 #include <stddef.h>
 #include <string.h>
 
@@ -165,7 +167,7 @@ static bool tci_foreign_line(tci_foreign_record *r, char *line)
                                      : tci_foreign_set(&r->target, line, value);
 }
 
-/* What cannot be compiled for. NULL: nothing. */
+/* Reason why a machine cannot be compiled for. NULL: it can. */
 static const char *tci_foreign_judge(const tci_foreign_record *r)
 {
     const tc_backend_target *t = &r->target;

@@ -1,28 +1,27 @@
-/* compile/disk.c - the disk cache: entries, their checks, and the size cap.
+/* compile/disk.c - disk cache: entries, their validation, and the size cap.
  *
- * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
- *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
- *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
- *   tc-g-HASH.bin   what the engine of a graph-level backend made of a model
+ * In: code and kernels just built, or requested keys. Out: files, or loaded code. A directory has
+ *   tc-p-HASH.bin   a program: its whole key and the code, without machine code
+ *   tc-k-HASH.bin   a kernel: its whole key and the name of its object file
+ *   tc-g-HASH.bin   the result of a graph-level backend for a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
- *                   processes that race write one file, and the same bytes
+ *                   processes that race write one file with the same bytes
  *   tc-t-HASH.bin   of an exported cache (compile/disk_export.c): a target that it has programs for
  *
- * The one idea: nothing read is believed. The directory must be one that others cannot change
- * (base/dir.c), and files ours; an entry's header must be exactly what we would have written, its
- * payload must have the recorded hash, the full key must be the one asked for, and an object file
- * must have the size and hash its entry says. What was checked is what is loaded: the bytes, not
- * the file. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
- * sees all of one or none; an entry whose object was evicted is a miss. Every failure to write is
- * harmless: the code stays in memory.
+ * Design: nothing that is read is trusted. The directory must be one that others cannot change
+ * (base/dir.c), and its files must belong to this user. The header of an entry must match what this
+ * build would write, its payload must have the recorded hash, the full key must be the requested
+ * one, and an object file must have the size and hash that its entry says. The bytes that were
+ * checked are loaded, not the file. An invalid entry is counted, removed, and compiled again. Files
+ * appear by rename, so a reader sees a complete file or none; an entry whose object was evicted is
+ * a miss. Failures to write are harmless: the code stays in memory.
  *
- * A crash of the machine: object files and program entries, what a warm start loads, are written
- * through to the disk before the rename (two waits a compile). Kernel entries, of which a compile
- * may write hundreds, and sources, which only people read, are not: one that a crash has torn is
- * refused by its checksum, and its kernel is compiled once more.
+ * A crash of the machine: object files and program entries, which a warm start loads, are flushed
+ * to the disk before the rename (two flushes per compile). Kernel entries, of which a compile may
+ * write hundreds, and sources, which are for people, are not flushed: a torn entry is refused by
+ * its checksum, and its kernel is compiled again.
  *
- * One function describes an entry both ways (compile/serialize.h): what is written is what is
- * read. */
+ * One function describes an entry for writing and for reading (compile/serialize.h). */
 #include "disk.h"
 
 #include <errno.h>
@@ -692,7 +691,7 @@ static int64_t tci_disk_drop_oldest(const tci_disk *d)
 
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 {
-    /* What the directory last looked at holds, by this process's reckoning. */
+    /* Contents of the directory that was scanned last, as counted by this process. */
     static struct {
         tci_mutex lock;
         tci_hash dir;

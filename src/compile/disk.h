@@ -1,4 +1,4 @@
-/* compile/disk.h - the disk cache: programs, kernels and object files that outlive the process. */
+/* compile/disk.h - disk cache: programs, kernels and object files that outlive the process. */
 #ifndef TCI_COMPILE_DISK_H
 #define TCI_COMPILE_DISK_H
 

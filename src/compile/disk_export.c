@@ -1,10 +1,12 @@
 /* compile/disk_export.c - exported caches: copies of a disk cache that serve other machines.
  *
- * In: a disk cache. Out: a directory with its entries of this build and, as tc-t-HASH.bin, each
- * target that there are programs for; on a machine that has such a directory, code for a target
- * that this machine can run in place of its own. The one idea: a key is a target's texts and then a
- * graph, so the key under which another machine's code was stored follows from that target's texts
- * and the request at hand: nothing in the directory is searched but its list of targets. */
+ * In: a disk cache. Out: a directory with its entries of this build and a tc-t-HASH.bin for each
+ * target that has programs. On a machine with such a directory: code for a target that this machine
+ * can run, in the place of its own.
+ *
+ * Design: a key is the target's texts followed by a graph, so the key of another machine's code
+ * follows from that target's texts and the request. Nothing in the directory is searched except its
+ * list of targets. */
 #include "disk.h"
 
 #include <errno.h>
@@ -63,7 +65,7 @@ static int tci_target_order(const void *a, const void *b)
     return n != m ? (n < m ? 1 : -1) : by_features ? by_features : strcmp(x->record, y->record);
 }
 
-/* Those of that backend which this machine runs, in scratch. */
+/* The targets of that backend that this machine can run, in scratch memory. */
 static tci_disk_target *tci_target_list(const tci_disk *d, tci_scratch *s,
                                         const tci_backend *backend, int *n)
 {

@@ -1,16 +1,16 @@
 /* compile/engine_program.c - programs of external engines (graph-level backends such as ONNX
  * Runtime), wrapped as code with one step.
  *
- * In: a request whose backend is an engine. Out: code with one step, which calls what it made.
- * compile/graph_split.c makes programs of parts of graphs of the same pieces.
+ * In: a request whose backend is an engine. Out: code with one step, which calls the engine's
+ * compiled model. compile/graph_split.c uses the same functions for parts of graphs.
  *
- * The one idea: to the rest of tc such a program is one kernel that is a function of the host, with
- * the user's inputs and outputs as operands. So checks of buffers, strides, parameters, symbolic
- * sizes, explain and profiles are those of every program.
+ * Design: to the rest of tc such a program is one kernel that is a host function, with the user's
+ * inputs and outputs as operands. Checks of buffers, strides, parameters, symbolic sizes, explain
+ * and profiles work as for every program.
  *
- * Memory that is captured and numbers are constants of the model, so that the engine can fold and
- * pack them; the key of the request has their versions and values (compile/key.c). Parameters are
- * inputs, as runs of other programs change them; effects (ASSIGN) are outputs. */
+ * Captured memory and literals are constants of the model, so that the engine can fold and pack
+ * them; the key of the request has their versions and values (compile/key.c). Parameters are
+ * inputs, since runs of other programs change them; effects (ASSIGN) are outputs. */
 #include "engine_program.h"
 
 #include <string.h>
@@ -100,7 +100,7 @@ TCI_FN void tci_graph_program_write(tci_graph_making *m, tci_node **at)
                   &m->model);
 }
 
-/* What the blob of a model depends on. */
+/* Hash of everything that the blob of a model depends on. */
 static tci_hash tci_graph_program_sum(tci_graph_making *m, int threads)
 {
     tci_str text = {.s = m->s};

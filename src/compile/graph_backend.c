@@ -1,8 +1,8 @@
-/* compile/graph_backend.c - the registry of graph-level backends.
+/* compile/graph_backend.c - registry of graph-level backends.
  *
  * In: structs of functions (api/graph_backend.h) and names such as "onnxrt:cuda". Out: a
- * tci_backend for each name that was asked for. Nothing is ever removed, so what is handed out
- * lives as long as the process. */
+ * tci_backend for each requested name. Backends are never removed, so the returned pointers live as
+ * long as the process. */
 #include "graph_backend.h"
 
 #include <string.h>

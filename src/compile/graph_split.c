@@ -1,20 +1,20 @@
 /* compile/graph_split.c - partitions a graph between an engine and tc.
  *
  * In: a request whose engine refused the graph as a whole. Out: a copy of the graph in which each
- * part that the engine runs is one CUSTOM node, and the programs of these parts. All further stages
- * see a graph with calls of host functions.
+ * part that the engine runs is one CUSTOM node, and the programs of these parts. Later stages see a
+ * graph with calls of host functions.
  *
- * The one idea: a node's level is the number of changes of side (tc, engine) on the longest path to
- * it, even for tc and odd for the engine. The engine's nodes of one level are one part: a path from
+ * Design: the level of a node is the number of changes of side (tc, engine) on the longest path to
+ * it: even for tc, odd for the engine. The engine's nodes of one level form one part. A path from
  * one of them to another through a node of tc would have raised the level, so parts are convex and
- * as large as their level allows (as in TVM's MergeCompilerRegions). Nodes that no input of the
- * user reaches have no side: each part has its own copies, which its engine folds.
+ * as large as their level allows (as in TVM's MergeCompilerRegions). Nodes that do not depend on a
+ * user input have no side: each part has its own copies, which its engine folds.
  *
- * A node is refused in one of three ways: the engine does not support its op (supports); it has no
- * form in its format; or it refuses the model of a part, and then the model of one of that
- * part's nodes by itself, or else the whole part. After each refusal the levels are found again.
- * A repetition and its results are on one side; effects, the user's functions and collectives are
- * tc's. */
+ * A node can be refused in three ways: the engine does not support its op (supports); the node
+ * cannot be expressed in the engine's format; or the engine refuses the model of a part, and then
+ * the model of a single node of that part, or else the whole part. After each refusal the levels
+ * are computed again. A repetition and its results are on one side; effects, the user's functions
+ * and collectives belong to tc. */
 #include "graph_split.h"
 
 #include <string.h>
@@ -358,7 +358,7 @@ static bool tci_split_probe(tci_splitting *p, int i, char text[TC_GRAPH_TEXT])
     return refused;
 }
 
-/* Which nodes of a part the engine refuses; without any, the whole part. */
+/* Finds the nodes of a part that the engine refuses; if there are none, all nodes of the part. */
 static void tci_split_find_refused(tci_splitting *p, int part, const char *why)
 {
     char text[TC_GRAPH_TEXT];

@@ -1,5 +1,5 @@
-/* compile/graph_split.h - graph partitioning: subgraphs that an external engine runs, and the
- * rest, which tc compiles. */
+/* compile/graph_split.h - graph partitioning: subgraphs for an external engine; tc compiles the
+ * rest. */
 #ifndef TCI_COMPILE_GRAPH_SPLIT_H
 #define TCI_COMPILE_GRAPH_SPLIT_H
 

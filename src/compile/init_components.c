@@ -1,12 +1,13 @@
 /* compile/init_components.c - independent parts of the init section: connected components of its
  * launches by the buffers that they share.
  *
- * In: code whose launches and buffers are there. Out: its units (compile/code.h). A unit reads
- * captured leaves and numbers alone, so what it computes may serve every program that has the
- * same unit over the same memory (run/init_cache.c), as two programs that pack the same weights.
+ * In: code with its launches and buffers. Out: its units (compile/code.h). A unit reads captured
+ * leaves and literals only, so its results can serve every program that has the same unit over the
+ * same memory (run/init_cache.c), such as two programs that pack the same weights.
  *
  * Invariants: each launch of the init list and each KEPT buffer is in one unit; launches of a unit
- * are ascending, so temporaries that share memory in the list do so in a unit done by itself. */
+ * are ascending, so temporaries that share memory in the list may also share it in a unit executed
+ * alone. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -60,7 +61,7 @@ static int32_t tci_units_place(const int32_t *list, int32_t n, int32_t number)
     return -1;
 }
 
-/* What launch t reads and writes, in the words of the unit: leaves and buffers by their order. */
+/* Describes the operands of launch t relative to the unit: leaves and buffers by their order. */
 static void tci_units_describe(const tci_code *c, const tci_code_unit *u, int32_t t, tci_str *out)
 {
     const tci_code_step *step = &c->steps[t];

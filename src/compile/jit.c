@@ -1,14 +1,17 @@
-/* compile/jit.c - kernels to functions: a source file, a compiler process, an object file.
+/* compile/jit.c - JIT driver: kernels to functions through source files, compiler processes and
+ * object files.
  *
- * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
- * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
- * any program before had compiled are found again (in this process or on disk), and only the rest
- * go into new source: one file, or where that would take long several that take a compiler equally
- * long (compile/build_cost.c), which are compiled at once, as many as there are processors.
+ * In: the kernels of all programs of a batch. Out: for each a function in a loaded module.
  *
- * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
- * are found. The prelude is printed after the kernels, because printing them says what they need;
- * all files have the same one, of which compilers drop what a file does not use. */
+ * Design: the canonical text of a kernel is its identity. Equal kernels are compiled once; kernels
+ * that an earlier program compiled are found again (in this process or on disk); only the rest is
+ * printed to new source. This is one file or, where that would take long, several of equal
+ * estimated compile time (compile/build_cost.c), compiled concurrently, as many as there are
+ * processors.
+ *
+ * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all are
+ * found. The prelude is printed after the kernels, since printing them determines what they need.
+ * All files have the same prelude, of which compilers drop unused definitions. */
 #include "jit.h"
 
 #include <stdlib.h>
@@ -141,7 +144,7 @@ static bool tci_jit_must_show_all(const tci_jit *j)
 
 TCI_FN void tci_jit_find(tci_jit *j)
 {
-    bool look = !j->exports && !j->shows && !tci_jit_must_show_all(j);
+    bool look = !j->exports && !j->shows && !j->anew && !tci_jit_must_show_all(j);
     const tc_backend *calls = j->backend->calls;
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];

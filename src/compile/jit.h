@@ -37,12 +37,14 @@ typedef struct tci_jit {
     int n_missing, n_texts;       /* of those that are missing: texts of the user's */
     bool exports;                 /* one source for others: nothing is looked up or built */
     bool shows;                   /* all is scheduled and emitted, nothing is built */
+    bool anew;                    /* no kernel of a cache serves */
     tc_backend_compiler compiler; /* path "": none was looked for, or none found */
     tci_str *sources;
     int n_sources;  /* scratch: the last n_texts are the user's */
     tci_str forced; /* heap: the user's file of schedules */
     tci_str said;   /* heap: command lines and compiler output */
     int64_t written_bytes;
+    int64_t tuned_ns;        /* what measuring routes took */
     tci_mutex progress_lock; /* guards */
     tc_progress progress;    /* what options.progress was told last */
     const int *cancel;       /* ends the compilers when it is not 0, or NULL */
@@ -55,12 +57,13 @@ TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k);
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
 TCI_FN void tci_jit_find(tci_jit *j);                    /* in loaded modules, then on disk */
 TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log);
-/* What schedules are for, and a fresh dialect: of the backend with the compiler that was found. */
+/* Machine description for schedules, and a new dialect: of the backend with the compiler that was
+ * found. */
 TCI_FN tci_machine tci_jit_machine(const tci_jit *j);
 TCI_FN struct tci_dialect *tci_jit_dialect(const tci_jit *j);
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify);
 TCI_FN void tci_jit_emit(tci_jit *j);
-/* What launches of a kernel that was scheduled go by; its texts are the jit's. */
+/* Launch data of a scheduled kernel; its texts belong to the jit. */
 TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log); /* log: why it failed, for the user */
 /* Tells options.progress. */

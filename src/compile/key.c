@@ -1,16 +1,16 @@
-/* compile/key.c - a compile request: what the roots need, in canonical order, and its key.
+/* compile/key.c - compile requests: canonical order of the nodes, and the cache key.
  *
- * In: roots in the user's graph, options, backend, target. Out: the nodes in a post-order walk from
- * the roots, the numbering of inputs, captured leaves and literal slots, key bytes and their hash;
- * and, only for a request that no cache knows, a copy of it in a scratch graph.
+ * In: roots in the user's graph, options, backend, target. Out: the nodes in post-order from the
+ * roots; the numbering of inputs, captured leaves and literal slots; the key bytes and their hash;
+ * and, only for a request that no cache has, a copy of the graph in scratch memory.
  *
- * The one idea: the walk depends on structure alone, so neither names, pointers, ids nor the order
- * of creation reach the key; and the key is written straight from the user's nodes, because most
+ * Design: the traversal depends on structure alone, so names, pointers, ids and the order of
+ * creation do not reach the key. The key is written directly from the user's nodes, because most
  * requests end in the memory cache and never need the copy.
  *
- * Key numbers: user input i is i, nodes[j] is n_user_inputs + j; how many inputs there are is known
- * when the walk is done. So the places of a request are j + 1 for nodes[j], and -(i + 1) for user
- * input i. */
+ * Key numbers: user input i is i, nodes[j] is n_user_inputs + j; the number of inputs is known when
+ * the traversal is done. The positions of a request are therefore j + 1 for nodes[j], and -(i + 1)
+ * for user input i. */
 #include <string.h>
 
 #include "../base/env.h"
@@ -234,7 +234,7 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-/* May word `word` of n's attributes be symbolic? */
+/* True if word `word` of n's attributes may be symbolic. */
 static inline bool tci_key_is_size(const tci_node *n, int word)
 {
     return tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, word));
@@ -593,7 +593,7 @@ static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *r
     return r->n_roots - n_values;
 }
 
-/* Which captured leaf each effect changes. */
+/* Finds the captured leaf that each effect changes. */
 static void tci_key_find_effects(tci_scratch *s, tci_request *r)
 {
     int first = r->n_roots - r->n_effects;

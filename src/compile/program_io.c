@@ -1,4 +1,4 @@
-/* compile/program_io.c - inputs, captured tensors, outputs and scalar literals of a request, bound
+/* compile/program_io.c - binds inputs, captured tensors, outputs and scalar literals of a request
  * to the ports of its code.
  *
  * In: a request and its copy. Out: the ports of its code, with the program's own symbols. */

@@ -1,9 +1,9 @@
-/* compile/schedule_file.c - reads a file of schedules that are forced on kernels.
+/* compile/schedule_file.c - reads a file that forces schedules on kernels.
  *
- * In: a file of lines "KERNEL: SCHEDULE"; # begins a line that is none. KERNEL is the name of a
- * kernel or the first digits, eight at least, of the hash of its canonical text, as tc_explain
- * shows both. Out: the schedule's text for a kernel. The first line that names it counts; whether
- * the schedule fits is for loop/schedule.c to say. */
+ * In: a file of lines "KERNEL: SCHEDULE"; # begins a comment line. KERNEL is the name of a kernel
+ * or the first digits, at least eight, of the hash of its canonical text; tc_explain shows both.
+ * Out: the text of the schedule for a kernel. The first matching line counts; loop/schedule.c
+ * checks whether the schedule fits. */
 #include "schedule_file.h"
 
 #include <string.h>

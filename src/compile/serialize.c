@@ -1,10 +1,11 @@
-/* compile/serialize.c - serializes code (compile/serialize.h), for the disk cache and files of
- * programs.
+/* compile/serialize.c - serializes code (compile/serialize.h) for the disk cache and for program
+ * files.
  *
- * In: code, or bytes of it that come from a file. Out: bytes, or the code again, but for its key
- * and modules. The one idea: one function describes a thing both ways, so what is written is what
- * is read. Reading believes nothing: each number has a range, each index is below the count it
- * indexes, and a breach makes all that follows void. */
+ * In: code, or its bytes from a file. Out: bytes, or the code, without its key and modules.
+ *
+ * Design: one function describes a structure for writing and for reading. Reading trusts nothing:
+ * each number has a range, each index is below the count that it indexes, and a violation
+ * invalidates everything after it. */
 #include "serialize.h"
 
 #include <string.h>

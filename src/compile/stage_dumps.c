@@ -1,8 +1,8 @@
 /* compile/stage_dumps.c - TC_DUMP: writes the IR after each stage to files.
  *
- * In: a batch under way. Out: graph.txt, plan.txt, kernel.txt, loop.txt, source.c and others in the
- * folder of each program (debug/dump.c). The one idea: the driver calls one function after each
- * stage, which writes where options.dump has that stage's word, so no stage knows of dumps. */
+ * In: a batch during compilation. Out: graph.txt, plan.txt, kernel.txt, loop.txt, source.c and
+ * others in the directory of each program (debug/dump.c). The driver calls one function after each
+ * stage, which writes if options.dump has the word of that stage; stages know nothing of dumps. */
 #include <string.h>
 
 #include "../debug/source_location.h"

@@ -1,11 +1,11 @@
-/* compile/steps.c - the step list of a program, and its text.
+/* compile/steps.c - builds the step list of a program, and prints it as text.
  *
- * In: code whose launches and ports are there. Out: its list (compile/code.h).
+ * In: code with its launches and ports. Out: its list (compile/code.h).
  *
- * On the host, and on devices that work on host memory, a run is its launches. On a device with
- * memory of its own three queues do it side by side: inputs go up while kernels of an earlier run
- * work, and outputs come down while those of a later one do. The init list has one queue; what was
- * captured goes up in both lists, as a call may have a copy of its own. */
+ * On the host, and on devices that work on host memory, a run is its launches. On a device with its
+ * own memory three queues overlap: inputs are uploaded while kernels of an earlier run execute, and
+ * outputs are downloaded while those of a later run do. The init list has one queue; captured
+ * memory is uploaded in both lists, since a call may have its own copy. */
 #include "code.h"
 
 /* Rows are counted first, where there is no memory for them yet. */
@@ -23,7 +23,7 @@ static void tci_list_add(tci_list_maker *m, tci_list_kind kind, tci_queue_role q
     m->n++;
 }
 
-/* What follows on queue `to` waits for all that was given to `from`. */
+/* Later steps of queue `to` wait for all steps of `from` so far. */
 static void tci_list_order(tci_list_maker *m, tci_queue_role from, tci_queue_role to, int32_t event)
 {
     tci_list_add(m, TCI_LIST_SIGNAL, from, event, event + 1);

@@ -1,5 +1,5 @@
-/* compile/verify.c - checks what compile/code.h says of finished code; a broken invariant escapes
- * as an internal error. A family's sizes are not known, so nothing is said of them. */
+/* compile/verify.c - verifies the invariants of compile/code.h on finished code; a violation
+ * escapes as an internal error. Sizes of a family are unknown and not checked. */
 #include "code.h"
 
 #include <string.h>
@@ -108,8 +108,8 @@ static void tci_code_verify_alias(tci_scratch *s, const tci_code *c, const tci_a
 
 /* ---- the list ---- */
 
-/* How far each queue is, how far it knows each of the others to be, and where each buffer was
- * written. */
+/* Progress of each queue, its knowledge of the progress of the others, and the writer of each
+ * buffer. */
 typedef struct tci_list_walk {
     tci_scratch *s;
     const tci_code *c;
@@ -234,7 +234,7 @@ static void tci_list_verify_row(tci_list_walk *w, const tci_list_step *row, bool
     }
 }
 
-/* What the rows of a kind in the list of each run count. */
+/* Number of items that the rows of a kind count in the list of each run. */
 static int32_t tci_list_items(const tci_code *c, tci_list_kind kind)
 {
     int32_t n = 0;

@@ -1,12 +1,12 @@
-/* cpu/backend.c - the "cpu" backend: C source by the system's compiler, run by the host's threads.
+/* cpu/backend.c - implements the "cpu" backend: the system's C compiler and host threads.
  *
- * The first user of the seam in api/backend.h. Kernels are plain host functions, so there is no
- * launch, no device memory and nothing to wait for. */
+ * It is the first backend behind the interface of api/backend.h. Kernels are plain host functions,
+ * so there is no launch, no device memory and nothing to wait for. */
 #include "../compile/backend.h"
 
 #include <string.h>
 
-#include "../base/shared_object.h"
+#include "../base/object_loader.h"
 #include "cc.h"
 
 static _Thread_local char tci_cpu_error[512];

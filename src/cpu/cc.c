@@ -1,27 +1,27 @@
 /* cpu/cc.c - finds and runs the system's C compiler.
  *
  * In: source texts and the paths of the objects wanted. Out: shared objects, or a status with the
- * command and what the compiler said. No shell is involved: every argument is an element of a
+ * command and the compiler's messages. No shell is involved: every argument is an element of a
  * vector.
  *
- * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no
- * errno. gcc works at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a sixth faster
- * than -O2 and gives the same speed on code that is explicit about vectors. Of these,
- * -fexpensive-optimizations is what fuses multiply-adds of tiles, and without -fcaller-saves the
- * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
- * its loops must not become calls of memset and memcpy. Where x86 has 16 vector registers gcc may
- * not move what a loop leaves alone before it: it does so whether or not registers are left, and
- * spills sums of a tile then (a convolution with a bias took twice as long). A quick build is
- * -Og: of 40 kernels it takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
+ * Flags. Those that decide results are fixed: no contraction, wrapping integers, no strict
+ * aliasing, no errno. gcc runs at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a
+ * sixth faster than -O2 and gives the same speed on code that is explicitly vectorized. Of these,
+ * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare
+ * call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2; its
+ * loops must not become calls of memset and memcpy. On x86 with 16 vector registers gcc may not
+ * hoist loop invariants: it does so whether or not registers are left, and then spills sums of a
+ * tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
+ * takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
- * Nothing unwinds through a kernel: the tables for that, a fortieth of the time, are left out
- * unless the user debugs. tcc ignores vector types without a word, so its sources are scalar
+ * Nothing unwinds through a kernel: unwind tables, a fortieth of the time, are omitted unless the
+ * user debugs. tcc silently ignores vector types, so its sources are scalar
  * (tc_backend_compiler.vector_bytes).
  *
- * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
- * own kind: overruns inside kernels are then reported too. The features that are part of every key
- * say so, as the loader of any other process would end it at such an object. */
+ * A host built with the address sanitizer gets instrumented kernels if the compiler is of the same
+ * kind: overruns inside kernels are then reported too. This is one of the features in every key,
+ * since the loader of any other process would abort at such an object. */
 #include "cc.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@
 #include "../base/alloc.h"
 #include "../debug/profile.h"
 #include "../base/env.h"
-#include "../base/shared_object.h"
+#include "../base/object_loader.h"
 #include "../base/posix.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -251,8 +251,8 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.cancel = build->cancel;
 }
 
-/* The other processes run beside the first, each from a thread that lives as long as it does; one
- * that has no thread runs when the first has ended. */
+/* The other processes run in parallel with the first, each from a thread that lives as long as it
+ * does; one without a thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {

@@ -1,4 +1,4 @@
-/* cpu/cc.h - the system's C compiler, and the processor it compiles for. */
+/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
@@ -21,7 +21,7 @@ TCI_FN void tci_cpu_machine(tc_machine *m);
 
 /* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
-/* Told from the name and what it links to; nothing is run. */
+/* Decided by the name and the libraries it links to; nothing is run. */
 TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
 /* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
  * address sanitizer. */

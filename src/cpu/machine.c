@@ -1,8 +1,8 @@
-/* cpu/machine.c - facts of the processor: caches, and how many of it the process may use.
+/* cpu/machine.c - detects the processor: its caches, and how many of its cores the process may
+ * use.
  *
- * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
- * to a power of two, so that processors of one make, whatever part of a cache they are given, have
- * equal keys. Of a shared cache no more is counted on than others are likely to leave. */
+ * In: /sys, the affinity mask. Out: a tc_machine, 0 where unknown. Sizes are rounded to a power of
+ * two, so that processors of one model have equal keys. Shared caches count in part. */
 #include <fcntl.h>
 #include <string.h>
 

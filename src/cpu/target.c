@@ -1,12 +1,12 @@
-/* cpu/target.c - CPU features of this process, and the compiler flags that follow from them.
+/* cpu/target.c - detects the CPU features of this process, and derives the compiler flags from
+ * them.
  *
- * In: the vector width that was asked for. Out: a tci_target.
- * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
- * state that the operating system saves (XCR0), so the answer is right under valgrind and
- * emulators, where -march=native would name what the machine has and the process may not use. A
- * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
- * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units,
- * unit_bytes, has_pairs, int_points), never of the model. */
+ * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
+ * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
+ * (XCR0), so the answer is right under valgrind and emulators, where -march=native would name
+ * features that the process may not use. A host without that builtin, or on an unknown processor,
+ * gets scalar code in plain C. Invariant: flags and features are a function of (arch,
+ * vector_bytes, has_fma, matrix_units, unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +67,8 @@ static bool tci_cpu_takes_pairs(void)
     return (a & TCI_CPU_PAIRS) != 0;
 }
 
-/* May this process multiply pairs of bf16, where that pays? Beside AMX it is slower than
- * multiplying f32 (0.4 of it, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
+/* True if this process may use products of bf16 pairs where they pay: with AMX they are slower than
+ * f32 products (0.4 of them, on Sapphire Rapids), on Zen 4 and 5 twice as fast. */
 static bool tci_cpu_has_pairs(void)
 {
     unsigned a, c, d;
@@ -107,8 +107,8 @@ static int tci_cpu_int_points(int vector_bytes)
 #endif
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__TINYC__)
-/* May this process use the matrix unit (AMX, bf16)? The processor has it, the system keeps its
- * registers, and has been asked for leave to use them, as Linux wants. */
+/* True if this process may use the matrix unit (AMX, bf16): the processor has it, the system saves
+ * its registers, and has granted permission to use them, as Linux requires. */
 static bool tci_cpu_has_tiles(void)
 {
     enum {
@@ -126,7 +126,7 @@ static bool tci_cpu_has_tiles(void)
            syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
 
-/* Does the unit take bytes too (AMX, int8)? */
+/* True if the matrix unit takes bytes too (AMX, int8). */
 static bool tci_cpu_has_byte_tiles(void)
 {
     unsigned a, c, d;

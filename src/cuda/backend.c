@@ -1,7 +1,7 @@
-/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, for GPUs, each a backend of its own.
+/* cuda/backend.c - implements the "cuda" backend: CUDA source by NVRTC; one backend per GPU.
  *
- * In: the calls of the seam (api/backend.h) that are not about work (cuda/queue.c): compiling,
- * modules. Out: the backend of each device, and what users call (api/cuda.h). */
+ * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
+ * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
 #include "../compile/backend.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     return TC_ERR_COMPILER;
 }
 
-/* What the features of a target say. */
+/* Values read from a target's features. */
 typedef struct tci_cuda_facts {
     int capability, processors, driver;
 } tci_cuda_facts;
@@ -114,7 +114,7 @@ static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, c
     return TC_OK;
 }
 
-/* What the module says of a kernel with a main loop of its own, where it is one. */
+/* Reads a module's description of a kernel with its own main loop, if it is one. */
 static bool tci_cuda_read_skeleton(const tci_cuda_device *d, const tci_cuda_module *m,
                                    const char *symbol, tci_cuda_function *f)
 {

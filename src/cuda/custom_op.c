@@ -1,9 +1,9 @@
-/* cuda/custom_op.c - CUDA source of a custom op: the user's text and a kernel that calls it
- * (cuda/custom_op.h).
+/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's text and a kernel that
+ * calls it.
  *
- * In: a kernel with a call whose op has a text. Out: a source that shares nothing with others, so
- * that no names meet. What NVRTC says of the text has the op's name and the line of the text.
- * Known sizes are numbers in the kernel; others are arguments of its launch. */
+ * In: a kernel with a call whose op has a text. Out: a source of its own, so that names never
+ * collide. Error messages of NVRTC name the op and the line of the text. Known sizes are numbers
+ * in the kernel; others are arguments of its launch. */
 #include "custom_op.h"
 
 static const char tci_cuda_custom_types[] =

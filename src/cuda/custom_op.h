@@ -1,4 +1,4 @@
-/* cuda/custom_op.h - custom ops with the user's CUDA C++ source: the kernel that calls it. */
+/* cuda/custom_op.h - declares custom ops with CUDA C++ source: the kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_OP_H
 #define TCI_CUDA_CUSTOM_OP_H
 

@@ -1,11 +1,11 @@
-/* cuda/device.c - see cuda/device.h: opens devices, and enters and leaves their contexts.
+/* cuda/device.c - opens GPUs, and enters and leaves their contexts (cuda/device.h).
  *
- * In: numbers of devices. Out: open ones, with what the driver tells of them.
+ * In: device numbers. Out: opened devices, with their properties from the driver.
  *
- * The calling thread may have another context current (the host uses CUDA as well, and there are
- * several devices): every call of the seam makes its device's current and then again what was, also
- * where it fails. So the host's streams, allocations and errors stay its own.
- * After a fork the child has no device: every call says so, and none reaches the driver. */
+ * The calling thread may have another context current (the host uses CUDA as well, or there are
+ * several devices): every call of the backend interface makes its device's context current and
+ * restores the previous one, also on failure. So the host's streams, allocations and errors stay
+ * its own. After a fork the child has no device: every call fails, and none reaches the driver. */
 #include "device.h"
 
 #include <stdio.h>
@@ -130,7 +130,7 @@ static int tci_cuda_attribute(int which, int device)
     return tci_cuda.cu->device_attribute(&value, which, device) ? 0 : TCI_MAX(value, 0);
 }
 
-/* What the driver tells of the device; what it does not tell stays 0. */
+/* The driver's properties of the device; unknown ones stay 0. */
 static void tci_cuda_machine(int device, tc_machine *m)
 {
     enum {                           /* CU_DEVICE_ATTRIBUTE_... */
@@ -155,10 +155,10 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The units of warps; on Hopper for what its matrix units do not take (cuda/wgmma.c). Operations
- * of halves in a cycle of a processor: NVIDIA's papers on the architectures have 512 multiply-adds
- * of f16 for Turing (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer cards, which
- * have other units too, as A100. f64 is no faster than by threads but on the large ones. */
+/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma.c). f16
+ * multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
+ * (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer GPUs, which have other units too,
+ * as A100. f64 is no faster than on SIMT threads except on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)
 {
     bool hopper = capability / 10 == 9, large = capability == 80 || capability / 10 == 10;

@@ -1,4 +1,4 @@
-/* cuda/device.h - the GPUs of this process: their contexts, functions of modules, last errors. */
+/* cuda/device.h - declares the GPUs of this process: contexts, functions of modules, errors. */
 #ifndef TCI_CUDA_DEVICE_H
 #define TCI_CUDA_DEVICE_H
 
@@ -33,7 +33,7 @@ TCI_FN tci_cuda_device *tci_cuda_get(int index);
 TCI_FN tci_cuda_device *tci_cuda_of(void *user);
 /* Opens it at the first call. */
 TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target);
-/* Tells the forks of the lock. */
+/* Registers the fork handlers of the lock. */
 TCI_FN void tci_cuda_keep_over_fork(void);
 TCI_FN const tci_cu *tci_cuda_driver(void); /* of an open device */
 
@@ -71,7 +71,8 @@ typedef struct tci_cuda_sequence {
 /* cuda/queue.c: one of n graphs that are to be made; NULL: out of memory. */
 TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
 /* nodes[i] of a graph, one for each launch from `first` on; NULL: it has no tasks, and nothing
- * waits for it. What comes before `first` is in a graph before. after: room for as many. */
+ * waits for it. Launches before `first` are in an earlier graph. after: an array of as many
+ * entries. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
                                    int i, void **after);
 /* cuda/graph_while.c: a member of tc_backend. */

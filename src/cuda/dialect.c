@@ -1,31 +1,31 @@
-/* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
+/* cuda/dialect.c - implements the CUDA dialect: one block of threads is one wide vector machine.
  *
  * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
  * Out: definitions for NVRTC, without any #include.
  *
- * The one idea: a vector of T * q lanes is spread over the T threads of a block, q neighbouring
- * lanes each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses join.
- * Lane i belongs to thread i / q. Whatever is not a vector is computed by all threads alike, so
- * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
- * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
+ * Design: a vector of T * q lanes is spread over the T threads of a block, q neighbouring lanes
+ * each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses coalesce.
+ * Lane i belongs to thread i / q. Scalars are computed by all threads alike, so control flow is
+ * uniform in the block and any statement may contain a barrier. Scalar code is that of the C
+ * dialect, which this one extends; only vectors differ: a struct of q elements.
  *
- * Lanes meet in four places: LANE (one lane to all), HIGH_HALF and its like (lane i takes lane i +
- * h), BELOW (h lanes take the last of the h before) and BARRIER (local arrays may be read by other
- * threads than wrote them). Blocks meet in one: AWAIT, of what a block before told (TELL). Cards
- * begin blocks in the order of their numbers, which no manual promises, and run them to their end,
- * so none waits for one that has no place; words are read and written past the caches of a
- * processor (volatile).
+ * Lanes communicate in four operations: LANE (one lane to all), HIGH_HALF and its like (lane i
+ * reads lane i + h), BELOW (h lanes read the last of the h before) and BARRIER (local arrays may
+ * be read by other threads than wrote them). Blocks communicate by AWAIT, which waits for the
+ * signal of an earlier block (TELL). GPUs start blocks in the order of their numbers, which no
+ * manual promises, and run them to completion, so none waits for one that is not scheduled; words
+ * bypass the L1 cache (volatile).
  *
- * A block may also hold several vectors side by side, each in the threads of a warp or of a part of
- * one; those of one warp are all there or none is. Threads are counted from the vector's first
- * then, and lanes meet inside the vector: definitions for that have the number of its threads in
- * their name. */
+ * A block may also hold several vectors, each in the threads of a warp or of a part of one; those
+ * of one warp are all active or none is. Threads are then counted from the vector's first one, and
+ * lanes communicate inside the vector: such definitions have the number of its threads in their
+ * name. */
 #include <string.h>
 
 #include "../emit/c_spell.h"
 #include "dialect.h"
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 #include "custom_op.h"
 #include "simt_attention.h"
 #include "mma_sync.h"
@@ -77,9 +77,9 @@ static const struct {
     {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
-/* Where nothing under- or overflows: Newton's step on the reciprocal that the unit gives, and two
+/* Without under- or overflow: Newton's step on the hardware's approximate reciprocal, and two
  * remainders, the last of which rounds (Markstein, IA-64 and Elementary Functions, 2000). nvcc's
- * division makes the same steps behind a branch, which keeps elements side by side apart. */
+ * division makes the same steps after a branch, which serializes neighbouring elements. */
 static const char tci_cuda_quotient_text[] =
     "#ifdef TC_NO_PTX\n"
     "#define tc_quotient(a, b) ((a) / (b))\n"
@@ -213,10 +213,10 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 /* ---- memory ---- */
 
 /* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
- * storage type, $L and $W one element loaded and stored, $P what a thread's part lies in on its
- * way, w, $I element i of that and $O its storing, $B the mask type, $Q lanes of a thread, $H its
- * number, $G how many meet, $R what a shuffle is told of the threads that it is among, $D the
- * storage dtype's name, $U what rounds a word of it for a matrix unit, $X x rounded so
+ * storage type, $L and $W one element loaded and stored, $P the type that carries a thread's part w
+ * to or from memory, $I element i of that and $O its storing, $B the mask type, $Q lanes of a
+ * thread, $H its number, $G how many lanes communicate, $R the mask of a shuffle, $D the storage
+ * dtype's name, $U the rounding of a word of it for a matrix unit, $X x rounded so
  * (cuda/mma_sync.c). Counts and strides are of the whole vector. */
 static const tci_cuda_row tci_cuda_rows[] = {
     {TCI_MEM_LOAD, "load",
@@ -441,8 +441,8 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
-/* bf16 by the one instruction that newer cards have for two of them, f16 by the one that all have;
- * tests define TC_NO_PTX. Back without one: where scores are rounded beside products (attention),
+/* bf16 by the one instruction that newer GPUs have for two of them, f16 by the one that all have;
+ * tests define TC_NO_PTX. Back without one: where scores are rounded during products (attention),
  * ptxas has all products wait for the instruction (C7514). The C dialect's names are taken. */
 static const char *const tci_cuda_halves_names[] = {"tc_narrow_f32_bf16", "tc_narrow_f32_f16",
                                                     "tc_widen_f32_f16"};
@@ -672,7 +672,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
-    own->beside = l->rows > 1 ? l->threads : 0; /* of a skeleton too: it stands behind others */
+    own->beside = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
@@ -702,7 +702,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         return;
     }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
-    /* a joint takes operands by numbers that are not known: without a copy of them all */
+    /* a merged kernel takes operands by variable numbers: without a copy of them all */
     const char *indexed = l->n_members ? "__grid_constant__ " : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"

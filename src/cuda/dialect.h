@@ -1,4 +1,4 @@
-/* cuda/dialect.h - the CUDA dialect's maker. */
+/* cuda/dialect.h - declares the constructor of the CUDA dialect. */
 #ifndef TCI_CUDA_DIALECT_H
 #define TCI_CUDA_DIALECT_H
 

@@ -1,8 +1,8 @@
-/* cuda/driver_api.c - opens libcuda and libnvrtc.
+/* cuda/driver_api.c - opens libcuda and libnvrtc at run time.
  *
- * In: nothing. Out: tables of functions. The one idea: a table is filled once a process under a
- * lock and never changes after. NVRTC is opened only when something must be compiled (it takes
- * longer than anything else at a start), so its path can be had without opening it. */
+ * In: nothing. Out: tables of functions. Design: a table is filled once per process under a lock
+ * and never changes afterwards. NVRTC is opened only when something must be compiled (it is the
+ * slowest part of a start), so its path can be queried without opening it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* cuda/driver_api.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
- * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
+/* cuda/driver_api.h - declares the CUDA driver and NVRTC as tables of functions, opened at run
+ * time: no CUDA headers. Names and values: CUDA 13 driver API reference. */
 #ifndef TCI_CUDA_DRIVER_API_H
 #define TCI_CUDA_DRIVER_API_H
 
@@ -72,7 +72,7 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
     X(function_set, "cuFuncSetAttribute", (void *, int, int))
 
-/* What drivers have since 12.0, and 12.4: NULL in older ones. */
+/* Functions of drivers since 12.0, and 12.4: NULL in older ones. */
 #define TCI_CU_NEWER_ROWS(X)                                                                      \
     X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
       (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
@@ -106,7 +106,7 @@ typedef struct tci_nvrtc {
 } tci_nvrtc;
 #undef TCI_ROW
 
-/* A fork finds the lock of this room free. */
+/* A fork finds the lock of this file free. */
 TCI_FN void tci_cu_keep_over_fork(void);
 /* Process lifetime, opened at the first call; NULL: *why says why. Both from any thread. */
 TCI_FN const tci_cu *tci_cu_get(const char **why);

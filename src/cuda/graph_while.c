@@ -1,12 +1,12 @@
-/* cuda/graph_while.c - while loops on the device: a CUDA graph with conditional nodes.
+/* cuda/graph_while.c - runs while loops on the device: a CUDA graph with conditional nodes.
  *
- * In: two rounds, as launches, and the bytes that say whether there is another. Out: a sequence
+ * In: two iterations, as launches, and the bytes that say whether there is another one. Out: a
+ * sequence
  *
  *     decide(go[0]) -> while: rounds[0], decide(go[1]) -> if: rounds[1], decide(go[0])
  *
- * where `decide` is a kernel of one thread that counts rounds and tells the nodes, which a kernel
- * of CUDA C++ without headers cannot; so it is PTX, which the driver compiles when it is first
- * needed. */
+ * where `decide` is a kernel of one thread that counts iterations and sets the conditions of the
+ * nodes. CUDA C++ without headers cannot, so it is PTX, compiled by the driver on first use. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -62,7 +62,7 @@ typedef struct tci_cuda_looping {
     tci_cuda_device *d;
     const tc_backend_loop *loop;
     void *decide;
-    void **nodes, **after;    /* room for the launches of a round */
+    void **nodes, **after;    /* an entry for each launch of an iteration */
     unsigned long long again; /* handle of the while */
 } tci_cuda_looping;
 
@@ -145,7 +145,8 @@ static tc_status tci_cuda_loop_graph(tci_cuda_looping *x, void *graph)
     return status ? status : tci_cuda_loop_decide(x, odd, node, 0, 1, 0, &node);
 }
 
-/* What the driver does not make, the host does round by round. */
+/* Builds a loop in the driver's graph. If the driver cannot, the host runs it iteration by
+ * iteration. */
 static tc_status tci_cuda_loop_make(tci_cuda_looping *x, tci_cuda_graph *g)
 {
     const tci_cu *cu = tci_cuda_driver();

@@ -1,14 +1,13 @@
-/* cuda/memory.c - memory of GPUs: allocation, for programs and for users.
+/* cuda/memory.c - allocates GPU memory, for programs and for users.
  *
- * In: sizes. Out: memory of a device. The driver shares out what is small by itself, but gives all
- * else in pages of 2 MB, so that a network whose weights are of 1.2 MB each would take 2 for each.
- * The one idea: a size of which pages would waste much is a piece of a slab, into which others go
- * too; a slab is an eighth of all before it together, so that little is left over in the last.
+ * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
+ * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for
+ * which pages would waste much is a piece of a slab, shared with others; a slab is an eighth of
+ * all slabs before it together, so that little is wasted in the last.
  *
- * Invariants: pieces lie in a slab in ascending order and are longer than TCI_CUDA_SMALL; a slab
- * without any goes back to the driver. As the driver does when it frees, what frees a piece waits
- * for the device first. In a child made by fork nothing here is reached, so the lock may be held
- * there by nobody. */
+ * Invariants: pieces are in a slab in ascending order and larger than TCI_CUDA_SMALL; an empty
+ * slab is returned to the driver. Like the driver's free, freeing a piece waits for the device
+ * first. In a child made by fork nothing here is reached, so no thread can hold the lock there. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -53,7 +52,7 @@ static bool tci_cuda_is_piece(int64_t bytes)
     return bytes > TCI_CUDA_SMALL && bytes <= TCI_CUDA_PIECE_MOST && waste * TCI_CUDA_WASTE > bytes;
 }
 
-/* Where the slab has room for so many bytes: the piece before which they go, *begin; -1: none. */
+/* A gap of the slab for so many bytes: the piece before which they go, *begin; -1: none. */
 static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *begin)
 {
     *begin = 0;
@@ -67,7 +66,7 @@ static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *be
     return -1;
 }
 
-/* A slab with room for so many bytes, the last of the list; NULL: the device has no memory. */
+/* A slab with so many free bytes, the last of the list; NULL: the device has no memory. */
 static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
 {
     tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index];

@@ -1,17 +1,17 @@
-/* cuda/mma_sync.h - CUDA text of mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the CUDA text of mma.sync, the tensor cores of warps. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 
 #include "../base/str.h"
 #include "../loop/memory_ops.h"
 
-/* How an access is spelled: see tci_cuda_rows in cuda/dialect.c. */
+/* The text of an access: see tci_cuda_rows in cuda/dialect.c. */
 typedef struct tci_cuda_row {
     uint8_t mem;
     const char *name, *text;
 } tci_cuda_row;
 
-/* The row of a statement of the unit; NULL: it is none. */
+/* The row of a statement of mma.sync; NULL: it is none. */
 TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m);
 /* Definitions that the rows share. */
 TCI_FN void tci_cuda_warps_prelude(tci_str *out);

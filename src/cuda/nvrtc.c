@@ -1,8 +1,8 @@
-/* cuda/nvrtc.c - CUDA source to cubin files.
+/* cuda/nvrtc.c - compiles CUDA source to cubin files with NVRTC.
  *
- * In: a build request of the seam. Out: one cubin file for each source. Sources are compiled side
- * by side, each in a thread of its own, which NVRTC allows (in older versions their back ends wait
- * for each other); what they say is passed on when all have ended. Options: the real
+ * In: a build request of the backend interface. Out: one cubin file per source. Sources are
+ * compiled concurrently, each in a thread of its own, which NVRTC allows (in older versions its
+ * back ends are serialized); messages are passed on when all have ended. Options: the real
  * architecture, so that loading never compiles; no contraction of a * b + c, which would change
  * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
 #include <pthread.h>
@@ -90,7 +90,7 @@ static void *tci_nvrtc_run(void *arg)
     return NULL;
 }
 
-/* Kept sources lie beside the outputs, as the C compiler's do. */
+/* Kept sources are next to the outputs, as the C compiler's are. */
 static void tci_nvrtc_keep(const tc_build *build, int i)
 {
     char path[600];

@@ -1,4 +1,4 @@
-/* cuda/nvrtc.h - builds with NVRTC, in this process. */
+/* cuda/nvrtc.h - declares builds with NVRTC, in this process. */
 #ifndef TCI_CUDA_NVRTC_H
 #define TCI_CUDA_NVRTC_H
 

@@ -1,12 +1,12 @@
-/* cuda/queue.c - streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
+/* cuda/queue.c - implements streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
  *
- * In: the calls of the seam (api/backend.h). A queue is a stream; NULL is the device's own. A
- * recorded sequence is a CUDA graph of explicit kernel nodes, each behind those that it must come
- * after, launched by one driver call; a long one is several of them, one behind the other.
+ * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
+ * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its
+ * dependencies, launched by one driver call; a long one is several graphs, one after the other.
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
- * host memory that the device sees (host_alloc), which is the launch's own word; it can be read
- * when the queue was waited for. */
+ * host memory that the device maps (host_alloc), one word per launch; it can be read after the
+ * queue was waited for. */
 #include <stdio.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
                                           TCI_CU_L2_PROMOTION_128B, 0);
 }
 
-/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
+/* The kernel's one argument: maps of a template, operands, literals, the fault word, at least one
  * of each (see tci_cuda_head and tci_cuda_wgmma_head). False: it cannot be made. */
 static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
 {
@@ -79,7 +79,7 @@ static bool tci_cuda_pack(const tc_launch *launch, int64_t *to)
     return true;
 }
 
-/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
+/* The parameters that both ways of launching pass to the driver. False: the launch is too large. */
 static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
 {
     const tci_cuda_function *f = launch->function;
@@ -196,7 +196,7 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
                           "cuGraphAddKernelNode");
 }
 
-/* Launches [first, last) of those. after: room for as many as there are. */
+/* Launches [first, last) of those. after: an array of as many entries. */
 static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launches, void **nodes,
                                      void **after, int first, int last)
 {

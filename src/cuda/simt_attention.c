@@ -1,31 +1,30 @@
-/* cuda/simt_attention.c - CUDA text of fused attention, forward and backward, on CUDA cores:
- * shared-memory layout and main loops.
+/* cuda/simt_attention.c - writes the CUDA text of fused attention, forward and backward, on CUDA
+ * cores: shared-memory layout and main loops.
  *
- * Shared memory, all as f32: of attention the queries of a tile, a step of keys, one of values, the
- * weights of tile by step, and a word for each half warp; of its gradients both factors of the
- * rows, both of a step, and pairs of tile by step. Each row is padded by four elements, so that
- * 16 bytes of neighbouring rows lie in different banks. What is left of the sums takes the place of
- * all that, once they are made.
+ * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,
+ * the weights of tile by step, and a word for each half warp; for its gradients both operands of
+ * the rows, both of a step, and scores of tile by step. Each row is padded by four elements, so
+ * that 16 bytes of neighbouring rows are in different banks. The final sums reuse this memory.
  *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these, and
- * of each 16 W columns of a result W that lie together. So a product of four elements along a row
- * takes one load for a row, which the half warp shares, and one for a step; and weights that lanes
- * leave in shared memory are taken by lanes of the same warp.
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these,
+ * and for each 16 W columns of a result W contiguous ones. So a product of four elements along a
+ * row takes one load for a row, which the half warp shares, and one for a step; and weights that
+ * lanes store in shared memory are read by lanes of the same warp.
  *
- * Keys of the next step are on their way while weights are made and summed, values of it while its
- * scores are. Where keys are cut off for a tile's queries, the steps beyond the cut are left out as
- * in cuda/attention.c: each half warp says whether its rows are far enough above it.
+ * Keys of the next step are loaded while weights are computed and summed, values of it while its
+ * scores are. If keys are cut off for a tile's queries, the steps beyond the cut are skipped as in
+ * cuda/wgmma_attention.c: each half warp reports whether its rows are far enough above it.
  *
- * Invariants: a barrier stands before the first read of what all threads have copied and before
- * the next copy to where all have read. Rows and steps that do not exist are zeros, and their
- * weights are 0, or are never stored. */
+ * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
+ * copy to memory that all have read. Missing rows and steps are zeros, and their weights are 0, or
+ * are never stored. */
 #include "simt_attention.h"
 
 #include <string.h>
 
 /* ---- the prelude ---- */
 
-/* Copies of 16 bytes that go on by themselves, in groups; older cards wait for each. */
+/* Asynchronous copies of 16 bytes, in groups; older GPUs wait for each. */
 static const char tci_cuda_flash_copies[] =
     "#ifndef TC_NO_PTX\n#if __CUDA_ARCH__ >= 800\n"
     "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
@@ -42,8 +41,8 @@ static const char tci_cuda_flash_copies[] =
     "template <int n> TC_I void tc_copies_wait() {}\n"
     "#endif\n#endif\n";
 
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once lie at a
- * multiple of four; turned: rows lie together. */
+/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
+ * multiple of four; turned: rows are contiguous. */
 static const char tci_cuda_flash_loading[] =
     "template <class S> TC_I int tc_flash_thread() {\n"
     "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"
@@ -336,7 +335,7 @@ static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
     return x->dtype == TC_F32 ? "float" : "unsigned short";
 }
 
-/* Do fours of its elements lie at a multiple of four? */
+/* True if groups of four of its elements start at a multiple of four. */
 static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
                                         int64_t size)
 {
@@ -348,7 +347,7 @@ static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_si
 }
 
 /* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
- * on; they lie `own` apart, their elements `summed`. */
+ * on; they are `own` apart, their elements `summed`. */
 static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
                                     const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
                                     int64_t size, int width)

@@ -1,15 +1,15 @@
-/* cuda/simt_attention.h - CUDA text of attention and its gradients on SIMT threads: the main
- * loops. */
+/* cuda/simt_attention.h - declares the CUDA text of attention and its gradients on SIMT threads:
+ * the main loops. */
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 
 #include "../loop/simt_attention.h"
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/attention.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
-/* Is the loop one of these kernels? */
+/* True if the loop is one of these kernels. */
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
 /* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,

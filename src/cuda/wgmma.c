@@ -1,32 +1,32 @@
-/* cuda/wgmma.c - CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp, consumer warps,
- * mbarrier pipeline. In three layers:
+/* cuda/wgmma.c - writes the CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp,
+ * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
  *               define TC_NO_PTX and these names
  *   templates   of the prelude, tc_matrix_load and tc_matrix_multiply: the producer and the
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
- *   kernel      its class S, the split into roles, and the epilogue around the hole
+ *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer; tc_done). A box is rows of
- * 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m
- * or n; else a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the
- * other.
+ * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
+ * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
+ * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * consecutive.
  *
- * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
- * between groups of eight rows in 32-45, 1 << 62 for this swizzle. A product takes 32 bytes of k,
- * 16 elements, 8 of f32 or 32 bytes; so many further are 32 bytes along k, else 16 rows.
+ * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
+ * between groups of eight rows in 32-45, 1 << 62 for this swizzle. An instruction takes 32 bytes
+ * of k, 16 elements, 8 of f32 or 32 bytes; the next ones are 32 bytes further along k, else 16
+ * rows.
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
- * it: a consumer says so at both, by its first warp, as a product is done for all of its warps at
- * once. Not as a release of the cluster: no thread wrote what is ordered here, and a fence of the
- * whole device for each step takes longer than its products. A block's loader stays until its last
- * stages were freed, so that nothing arrives at a block that has ended.
+ * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
+ * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
+ * fence of the whole device per step takes longer than its products. A block's producer stays
+ * until its last stages were freed, so that nothing arrives at a block that has exited.
  *
- * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, of blocks that
- * share, one of each consumer of both; a buffer is written only when the one who filled it before
- * has had it taken; no barrier of the whole block after tc_matrix_begin, as its warps go different
- * ways. */
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
+ * share, one of each consumer of both; a buffer is written only after its previous contents were
+ * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
 #include "wgmma.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static int tci_cuda_wgmma_bytes(const tci_matrix *x)
     return tci_dtype_get((tc_dtype)x->dtype)->bytes;
 }
 
-/* How many elements a box has along a side's axis for this axis of the kernel. */
+/* Number of elements of a box along a side's axis for this axis of the kernel. */
 static int64_t tci_cuda_wgmma_extent(const tci_matrix *x, int which, int axis)
 {
     int own = which == 0 ? x->m_axis : x->n_axis;
@@ -465,7 +465,7 @@ TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_mat
         tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
     }
     tci_str_printf(out, "}, %%%d, %%%d, p%s", n, n + 1, bytes ? "" : ", 1, 1");
-    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not turned on their way */
+    if (tci_dtype_is_half((tc_dtype)x->dtype)) { /* others are not transposed while loading */
         tci_str_printf(out, ", %d, %d", !x->side[0].along_k, !x->side[1].along_k);
     }
     tci_str_add(out, ";\\n}\"\n        : ");
@@ -508,7 +508,7 @@ static void tci_cuda_wgmma_load_head(tci_str *out, const char *name, const tci_m
     }
 }
 
-/* What says where axis a of the kernel stands. */
+/* Text of the coordinate of axis a of the kernel. */
 static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 {
     static const char *const batch[TCI_MATRIX_BATCH] = {"p.b0", "p.b1", "p.b2", "p.b3"};
@@ -527,7 +527,7 @@ static const char *tci_cuda_wgmma_where(const tci_matrix *x, int a)
 }
 
 /* Loads the boxes of one stage of a side that is an array: a box for every 64 of its own axis where
- * that lies fastest, else one. */
+ * that is contiguous, else one. */
 static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_matrix *x,
                                       int which)
 {
@@ -633,8 +633,8 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 }
 
 /* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
- * batch is slowest. Blocks that share a side are at neighbours: as many columns lie side by side,
- * or a band has a multiple of as many rows. */
+ * batch is slowest. Blocks that share a side have neighbouring tiles: as many columns follow each
+ * other, or a band has a multiple of as many rows. */
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
@@ -695,9 +695,9 @@ static void tci_cuda_wgmma_class(tci_str *out, const char *symbol, const tci_mat
     tci_str_add(out, "};\n");
 }
 
-/* The parts before the hole. Twelve warps leave each thread the 168 registers that multiplying
- * takes; of sixteen, those that multiply have these from the others, and more of twelve in wide
- * tiles. */
+/* The parts before the epilogue slot. Twelve warps leave each thread the 168 registers that
+ * multiplying takes; of sixteen, those that multiply have these from the others, and more of twelve
+ * in wide tiles. */
 static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int loader = 4 * x->consumers;
@@ -722,9 +722,9 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
                    loader, symbol, symbol);
 }
 
-/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
- * what nothing is left behind any more; one may be a tile ahead of the other, which
- * a parity does not tell, so they wait until all have left their last sums. */
+/* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
+ * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last sums. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;

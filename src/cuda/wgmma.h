@@ -1,5 +1,5 @@
-/* cuda/wgmma.h - CUDA text of WGMMA GEMM: the main loop; and the facts of such a kernel that a
- * module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma.h - declares the CUDA text of WGMMA GEMM: the main loop; and the properties of such a
+ * kernel that a module stores, so that they are known wherever the cubin comes from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 
@@ -37,7 +37,7 @@ typedef struct tci_cuda_skeleton {
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 
-/* Its parts for other skeletons: rows of m or n that the boxes of a side hold, the map of a side,
+/* Its parts for other templates: rows of m or n that the boxes of a side hold, the map of a side,
  * the text of its loads as a function `name`, and of the constant. */
 TCI_FN int tci_cuda_wgmma_loaded(const tci_matrix *x, int which);
 TCI_FN tci_cuda_map tci_cuda_wgmma_map(const tci_matrix *x, int which);
@@ -55,9 +55,9 @@ TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_mat
  * blocks of so many warps, several at once on a processor. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
-/* What its holes read of them. */
+/* The values that its slots read of them. */
 TCI_FN void tci_cuda_skeleton_args(tci_str *out);
-/* The kernel up to the hole; and what follows on the hole. */
+/* The kernel up to the epilogue slot; and the text after it. */
 TCI_FN void tci_cuda_wgmma_head(tci_str *out, const char *symbol, const tci_loop *l, int n_words);
 TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol);
 

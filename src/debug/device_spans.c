@@ -1,17 +1,17 @@
-/* debug/device_spans.c - times of kernels and of recorded runs on a device.
+/* debug/device_spans.c - records the times of kernels and of captured graph replays on a device.
  *
- * In: launches, one by one, or the replay of a recorded run. Out: for each a record of the launch
- * by the host and one on the track of the device's queue, with a flow between them.
+ * In: launches, one by one, or the replay of a captured run. Out: for each launch a record of the
+ * host and one on the track of the device's queue, with a flow between them.
  *
- * The one idea: an event before and one after each launch, read when both are reached, give times
- * by the device's clock; a base event on the device's own queue, which the host waits for, gives
- * the host's time of the same moment. A device without events is waited for after each launch
- * instead, by the host's clock.
+ * Design: an event before and one after each launch, read when both are reached, give times of the
+ * device's clock. A base event on the device's own queue, for which the host waits, maps them to
+ * the host's clock. On a device without events the host waits after each launch and uses its own
+ * clock.
  *
- * The kernels of a recorded run have no events: the first runs of a program in a profile are
- * launched one by one, and the later ones are one span each, with the kernels' shares of those.
- * Spans of asynchronous runs are read when the profile ends, so that the host does not wait for a
- * queue and runs of several queues overlap as they do without a profile. */
+ * Kernels within a captured run have no events. The first runs of a program in a profile are
+ * therefore launched one by one; later runs are one span each, with the shares of the kernels
+ * measured before. Spans of asynchronous runs are read when the profile ends, so that the host does
+ * not wait for a queue, and runs of several queues overlap as they do without a profile. */
 #include "device_spans.h"
 
 #include "../base/alloc.h"
@@ -104,7 +104,7 @@ TCI_FN bool tci_device_spans_begin(tci_device_spans *s, const tc_program *f, voi
     return true;
 }
 
-/* What comes between the two events of a span: a launch, or a replay. */
+/* Submits the launch or replay between the two events of a span. */
 static tc_status tci_device_spans_give(const tci_device_spans *s, const tc_launch *launch,
                                        void *sequence)
 {

@@ -1,5 +1,5 @@
-/* debug/device_spans.h - times of kernels and of recorded runs on a device, while a profile records
- * or TC_LOG=kernels is on. */
+/* debug/device_spans.h - times of kernels and of captured graph replays on a device, while a
+ * profile records or TC_LOG=kernels is on. */
 #ifndef TCI_DEBUG_DEVICE_SPANS_H
 #define TCI_DEBUG_DEVICE_SPANS_H
 

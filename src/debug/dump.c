@@ -1,8 +1,8 @@
-/* debug/dump.c - log lines and stage dumps.
+/* debug/dump.c - writes log lines and stage dumps.
  *
- * In: topics and texts from the compile rooms. Out: the user's log callback, lines on stderr
- * when TC_LOG asks for them, and files in the dump directory when TC_DUMP or options.dump does.
- * Nothing is written that was not asked for, and no failure here reaches the compile. */
+ * In: topics and texts from compile/. Out: calls of the user's log callback, lines on stderr if
+ * TC_LOG requests them, and files in the dump directory if TC_DUMP or options.dump does. Nothing is
+ * written unless requested, and a failure here does not affect the compile. */
 #include "dump.h"
 
 #include <stdarg.h>
@@ -92,7 +92,7 @@ TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
     return d->stages && tci_dump_list_has(d->stages, stage);
 }
 
-/* What stands behind the last '/' becomes a plain file name. */
+/* Makes the part after the last '/' a plain file name. */
 static void tci_dump_clean_name(tci_str *path)
 {
     char *name = path->failed ? NULL : strrchr(path->text, '/');

@@ -1,4 +1,4 @@
-/* debug/dump.h - what the compile shows on request: log lines by topic, and files of each stage. */
+/* debug/dump.h - diagnostic output of a compile: log lines by topic, and files of each stage. */
 #ifndef TCI_DEBUG_DUMP_H
 #define TCI_DEBUG_DUMP_H
 

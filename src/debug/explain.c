@@ -1,11 +1,10 @@
-/* debug/explain.c - the part of tc_explain that needs the plan: what one run does, launch by
- * launch, and why it is not fewer kernels. Written while the plan exists; kept with the code, also
- * on disk.
+/* debug/explain.c - the part of tc_explain that needs the plan: the launches of a run, and why they
+ * are not fewer. Written while the plan exists, and kept with the code, also on disk.
  *
- * In: plan and code. Out: sections of lines. The first tells totals; "launches, once:" and
- * "launches:" list the launches; each other one has a title that ends in a colon and lines of its
- * own below (tci_explain_text): a pass that has more to tell adds its section there. Ends of the
- * lines behind a tab are for debug/summary.c, which shows all this to the user. */
+ * In: plan and code. Out: sections of lines. The first has totals; "launches, once:" and
+ * "launches:" list the launches; each other section has a title that ends in a colon and its own
+ * lines (tci_explain_text): a pass with more to report adds its section there. The ends of lines
+ * after a tab are for debug/summary.c, which shows all this to the user. */
 #include "explain.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* debug/explain.h - the text of tc_explain, made at compile time while the plan is still there. */
+/* debug/explain.h - the text of tc_explain, written at compile time while the plan exists. */
 #ifndef TCI_DEBUG_EXPLAIN_H
 #define TCI_DEBUG_EXPLAIN_H
 

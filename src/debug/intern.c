@@ -1,10 +1,9 @@
 /* debug/intern.c - interned strings that live as long as the process.
  *
- * In: names of regions and programs, and of source files. Out: small numbers for them, which nodes
- * and programs keep instead of pointers: a program may outlive the context that its regions were
- * opened in, and the plugin whose __FILE__ it was made in.
- * The one idea: an open hash table over items that never move, so a text is read without the
- * lock. */
+ * In: names of regions, programs and source files. Out: small ids, which nodes and programs store
+ * instead of pointers: a program may outlive the context in which its regions were opened, and the
+ * plugin whose __FILE__ it was made in. An open hash table over items that never move, so a string
+ * is read without the lock. */
 #include "intern.h"
 
 #include <string.h>

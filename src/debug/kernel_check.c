@@ -2,11 +2,12 @@
  * makes a NaN of finite numbers, or crashes.
  *
  * In: the launches of a run. Out: as without a check, or TC_ERR_CHECK with the kernel, its line and
- * region, the element and both values; and a file with a small program that fails as well
+ * region, the element and both values; and a file with a small program that fails in the same way
  * (debug/minify.c).
- * The one idea: executors agree in every bit, so the first kernel whose output differs from the
- * interpreter's on the same operands is the culprit. The operands are copied before the launch, the
- * interpreter works on the copies. A kernel may crash, so a child runs it first. */
+ *
+ * Design: executors agree in every bit, so the first kernel whose output differs from the
+ * interpreter's on the same operands is the faulty one. The operands are copied before the launch,
+ * and the interpreter works on the copies. A kernel may crash, so a child process runs it first. */
 #include "kernel_check.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
-/* debug/kernel_check.h - options.check: each kernel next to the interpreter, on the same operands.
- */
+/* debug/kernel_check.h - options.check: compares each kernel with the interpreter on the same
+ * operands. */
 #ifndef TCI_DEBUG_KERNEL_CHECK_H
 #define TCI_DEBUG_KERNEL_CHECK_H
 
 #include "../run/context.h"
 
-/* What a checked kernel's code has in addition; made while the plan exists. */
+/* Additional data of a checked kernel's code, made while the plan exists. */
 struct tci_checker_info {
     int64_t *bytes;   /* per operand: of the stretch that it reads or writes */
     int8_t *dtypes;   /* per operand */
@@ -14,7 +14,7 @@ struct tci_checker_info {
     size_t workspace; /* of the interpreter */
 };
 
-/* What was found first. */
+/* The first failure found. */
 typedef struct tci_checker_found {
     int kind; /* one of TC_CHECK_...; 0: nothing */
     int step;

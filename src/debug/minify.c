@@ -1,11 +1,12 @@
-/* debug/minify.c - a failure as a small program that fails in the same way.
+/* debug/minify.c - minimizes a failure to a small program that fails in the same way.
  *
- * In: a program and what failed. Out: a file of C (debug/repro.c), and a line that names it.
- * The one idea: a case is cut down step by step, and a step is kept only if what is left still
- * fails in the same way: the nodes of the failing kernel alone, with the values that they read;
- * then fewer nodes (an earlier node as the result, a node as the number that it computes, a node
- * left out); then smaller sizes; then simpler numbers. Each try is a compile and a run with the
- * same check, in this process: a kernel that crashes does so in a child (debug/kernel_check.c). */
+ * In: a program, and the failure. Out: a file of C (debug/repro.c), and a line that names it.
+ *
+ * Design: a test case is reduced step by step, and a step is kept only if the rest still fails in
+ * the same way: the nodes of the failing kernel alone, with the values that they read; then fewer
+ * nodes (an earlier node as the result, a node replaced by its value, a node removed); then smaller
+ * sizes; then simpler numbers. Each try is a compile and a run with the same check, in this
+ * process; a kernel that crashes does so in a child (debug/kernel_check.c). */
 #include "minify.h"
 
 #include <string.h>

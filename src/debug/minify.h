@@ -1,4 +1,4 @@
-/* debug/minify.h - a failure as a small program that fails in the same way. */
+/* debug/minify.h - minimizes a failure to a small program that fails in the same way. */
 #ifndef TCI_DEBUG_MINIFY_H
 #define TCI_DEBUG_MINIFY_H
 

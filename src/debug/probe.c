@@ -1,9 +1,9 @@
 /* debug/probe.c - run-time debug ops: tc_print_value, tc_assert_all, tc_assert_finite.
  *
- * In: a tensor. Out: the same tensor, behind an op of the user's kind (api/custom.h) that looks at
- * it. The one idea: such an op is a step of a run like all others, in loops and on devices too; a
- * condition that does not hold leaves a text for the thread, and the run that ends on that thread
- * returns it (debug/kernel_check.h). A program without such ops pays nothing. */
+ * In: a tensor. Out: the same tensor, after an op of the user's kind (api/custom.h) that inspects
+ * it. Such an op is a step of a run like any other, in loops and on devices too. A condition that
+ * does not hold leaves a text for the thread, and the run that ends on that thread returns it
+ * (debug/kernel_check.h). A program without such ops pays nothing. */
 #include "kernel_check.h"
 
 #include <math.h>

@@ -1,9 +1,11 @@
-/* debug/profile.c - profiles: begun, ended, and what their records mean.
+/* debug/profile.c - profiling sessions: starts and stops recording, collects the rings of all
+ * threads, and resolves records to names, lines and shapes.
  *
  * In: the rings of debug/record.c. Out: tc_profile, which debug/timeline.c shows.
- * The one idea: what a record means (names, lines, shapes) is noted once for each program, when its
- * first record comes, so a profile outlives programs and contexts. Ending one turns recording off,
- * waits for threads that are writing, and takes what the rings hold. */
+ *
+ * Design: the names, lines and shapes of a program are noted once, at its first record, so a
+ * profile outlives programs and contexts. Ending a session turns recording off, waits for threads
+ * that are writing, and takes the contents of the rings. */
 #include "profile.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* debug/profile.h - records of what ran, in memory: rings of threads, programs, and what is made of
- * them. Off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
+ * read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 
@@ -63,7 +63,7 @@ TCI_FN bool tci_profile_times_devices(void); /* the profile that records wants t
 TCI_FN void tci_profile_phase(const char *name, int64_t begin_ns, int64_t end_ns);
 /* TC_LOG=kernels: a step ran. */
 TCI_FN void tci_profile_log(const struct tc_program *f, int step, int64_t ns);
-/* What the calling thread is for, in names of tracks: static text, and a number (0: none). */
+/* Role of the calling thread for track names: static text, and a number (0: none). */
 TCI_FN void tci_profile_role(const char *role, int number);
 /* TC_TRACE, and TC_LOG=kernels. False: the file cannot be written. */
 TCI_FN bool tci_profile_trace(const char *path);
@@ -185,6 +185,20 @@ TCI_FN void tci_profile_drop(tc_profile *p); /* ended */
 
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);
+
+/* ---- idle time of a track (debug/idle_time.c), from its first kernel to its last ---- */
+typedef struct tci_idle {
+    bool is_device;
+    int track;          /* of a device the number of its queue in the profile, else of a thread */
+    int64_t busy_ns;    /* in kernels and collectives; the others have none: */
+    int64_t in_runs_ns; /* between the kernels of a run, */
+    int64_t in_compiles_ns;
+    int64_t outside_ns; /* and outside of runs and compiles */
+} tci_idle;
+/* A row for each track with kernels, threads first; the caller frees them. NULL: no memory. */
+TCI_FN tci_idle *tci_idle_measure(const tc_profile *p, int *n);
+/* The idle share of that time, without what is in compiles. More than half: launch-bound. */
+TCI_FN double tci_idle_share(const tci_idle *row);
 #endif
 
 #endif

@@ -1,11 +1,13 @@
-/* debug/recompile.c - which part of a program's signature made it another program.
+/* debug/recompile.c - explains a recompile: which part of a program's signature differs from an
+ * earlier program.
  *
- * In: the graph's text of each program that no memory cache had. Out: a line to the log, the
- * report by line of the user's program, the text of TC_ERR_FROZEN. The one idea: that text has a
- * line for each node and the same for the same graph, so the nearest earlier program is the one
- * with the most equal lines, and the first that differs is the cause: a size, a dtype, an op, a
- * constant. The newest programs are remembered, in a ring; their texts up to a number of bytes
- * in all. */
+ * In: the text of the graph of each program that was not in the memory cache. Out: a line for the
+ * log, the report by line of the user's program, the text of TC_ERR_FROZEN.
+ *
+ * Design: the text has one line per node and is the same for the same graph. The nearest earlier
+ * program is the one with the most equal lines, and the first line that differs is the cause: a
+ * size, a dtype, an op, a constant. The newest programs are kept in a ring, and their texts up to a
+ * total number of bytes. */
 #include "recompile.h"
 
 #include <stdlib.h>
@@ -68,7 +70,7 @@ static void tci_recompile_unlock(void)
 
 /* ---- comparing ---- */
 
-/* How many lines of two texts are equal, and where the first others begin. */
+/* Number of equal lines of two texts, and the position of the first difference. */
 typedef struct tci_recompile_match {
     int equal, lines;
     bool as_long;             /* as many lines: likely the same ops */
@@ -396,7 +398,7 @@ typedef struct tci_recompile_place {
     int64_t ns, hits;
 } tci_recompile_place;
 
-/* Those of the report, oldest first. */
+/* Entries of the report, oldest first. */
 typedef struct tci_recompile_report {
     tci_str *out;
     bool json;
@@ -489,6 +491,31 @@ static void tci_recompile_print_json(const tci_recompile_report *r, const tci_re
     tci_str_printf(r->out, "%c", '}');
 }
 
+/* True if the call wants a value of the lazy form; tc_compile and a tc_jit do not. */
+static bool tci_recompile_is_cut(const tci_recompile_past *p)
+{
+    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",
+                                        "tc_print"};
+    bool cuts = false;
+    for (int k = 0; k < TCI_COUNT(calls); k++) {
+        cuts = cuts || !strcmp(p->call, calls[k]);
+    }
+    return cuts;
+}
+
+/* True if most of a piece of the lazy form is what a piece of another line computes too, as values
+ * that depend on parameters are not stored. */
+static bool tci_recompile_repeats(const tci_recompile_report *r, const tci_recompile_past *p)
+{
+    bool repeats = false;
+    for (int i = 0; i < r->n && tci_recompile_is_cut(p) && 2 * p->equal > p->lines; i++) {
+        const tci_recompile_past *near = r->list[i];
+        repeats = repeats || (!strcmp(near->name, p->near) && tci_recompile_is_cut(near) &&
+                              !tci_recompile_same_place(near, p));
+    }
+    return repeats;
+}
+
 static void tci_recompile_print_text(const tci_recompile_report *r, const tci_recompile_past *p)
 {
     tci_str_printf(r->out, "  %s  %s%.1f ms, %lld hits: ", p->name,
@@ -506,6 +533,12 @@ static void tci_recompile_print_text(const tci_recompile_report *r, const tci_re
                        p->near);
     } else {
         tci_str_printf(r->out, "differs from %s in %s; was %s\n", p->near, p->is, p->was);
+    }
+    if (tci_recompile_repeats(r, p)) {
+        tci_str_printf(r->out,
+                       "    %d of %d lines of the graph are those of %s, and are computed in both: "
+                       "make them in a scope and tc_keep the value\n",
+                       p->equal, p->lines, p->near);
     }
 }
 
@@ -546,23 +579,24 @@ static void tci_recompile_print_place(const tci_recompile_report *r, int first, 
     tci_str_add(r->out, r->json ? "]}" : "");
 }
 
-/* How many programs calls that want a value (not tc_compile or a tc_jit) have made of the graph. */
+/* Prints how many programs the evaluating calls have made of the graph. */
 static void tci_recompile_print_cuts(const tci_recompile_report *r)
 {
-    static const char *const calls[] = {"tc_eval", "tc_eval_many", "tc_read", "tc_keep",
-                                        "tc_print"};
-    int places = 0, programs = 0;
+    int places = 0, programs = 0, again = 0;
     for (int i = 0; i < r->n; i++) {
-        bool cuts = false;
-        for (int k = 0; k < TCI_COUNT(calls); k++) {
-            cuts = cuts || !strcmp(r->list[i]->call, calls[k]);
-        }
+        bool cuts = tci_recompile_is_cut(r->list[i]);
         programs += cuts;
         places += cuts && tci_recompile_is_first(r, i);
+        again += tci_recompile_repeats(r, r->list[i]);
     }
     if (places) {
-        tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s\n",
+        tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s",
                        places, places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
+        if (again) {
+            tci_str_printf(r->out, ", of which %d compute%s most of another again", again,
+                           again == 1 ? "s" : "");
+        }
+        tci_str_add(r->out, "\n");
     }
 }
 

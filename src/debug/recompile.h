@@ -1,4 +1,4 @@
-/* debug/recompile.h - why a program was compiled anew: TC_LOG=recompiles, tc_recompile_report, and
+/* debug/recompile.h - why a program was compiled again: TC_LOG=recompiles, tc_recompile_report, and
  * the text of TC_ERR_FROZEN. */
 #ifndef TCI_DEBUG_RECOMPILE_H
 #define TCI_DEBUG_RECOMPILE_H
@@ -22,10 +22,10 @@ TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *a
 TCI_FN void tci_recompile_took(tci_hash hash, int64_t ns);
 /* A compile found it in memory. */
 TCI_FN void tci_recompile_hit(tci_hash hash);
-/* It is of sizes that kept coming, at so many times the speed of the symbolic program; serves: and
- * is kept. */
+/* Records a program for frequent sizes, with its speedup over the symbolic program; serves: it is
+ * kept. */
 TCI_FN void tci_recompile_hot(tci_hash hash, double speed, bool serves);
-/* How it differs from the nearest program that there is; nothing is remembered. */
+/* Writes the difference from the nearest existing program; nothing is recorded. */
 TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked);
 /* By line of the call: programs, milliseconds, what differed, what to write. ctx NULL: of all
  * contexts. */

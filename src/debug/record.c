@@ -1,16 +1,16 @@
-/* debug/record.c - records of what ran, in rings of the threads.
+/* debug/record.c - writes profiling records to ring buffers of the threads.
  *
  * In: hooks in runs, compiles and the pool; marks of the user. Out: records, which debug/profile.c
  * collects.
  *
- * The one idea: a record is 32 bytes in a ring of its thread, so writing one takes no lock and no
- * I/O, and a kernel of 20 ns is not drawn as 10 us. A ring grows by chunks until the profile's
- * memory is used up; then it goes round, and the oldest records are dropped and counted.
+ * Design: a record is 32 bytes in a ring of its thread, so writing one takes no lock and no I/O,
+ * and a kernel of 20 ns is not shown as 10 us. A ring grows by chunks until the profile's memory is
+ * used up; then it wraps, and the oldest records are dropped and counted.
  *
- * Rings belong to threads and stay until the process ends: a thread that dies leaves its ring to
- * the next one that asks. `busy` keeps a ring while its thread writes: the thread sets it and then
- * looks whether the profile is on; who ends the profile turns it off and then waits for `busy`.
- * What needs the rooms above (names of programs) is called through tci_profile_process. */
+ * Rings belong to threads and stay until the process ends; a thread that ends leaves its ring to
+ * the next one that needs one. `busy` protects a ring while its thread writes: the thread sets it
+ * and then checks that the profile is on; whoever ends the profile turns it off and then waits for
+ * `busy`. Functions of higher layers (names of programs) are called through tci_profile_process. */
 #include "profile.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
-/* debug/report.c - a program as a page for a browser.
+/* debug/report.c - renders a program as an HTML page.
  *
- * In: a program. Out: one file of HTML that needs no network: its data as JSON, and a script that
+ * In: a program. Out: one HTML file that needs no network: its data as JSON, and a script that
  * draws them. Launches are boxes from top to bottom in their order, forward on the left and
- * backward on the right, within their regions, which fold; the width of a box is its time by the
- * model; lines are buffers, as wide as they have bytes; below is the memory plan over the launches.
- * A click on a box shows the nodes of the kernel with their lines, its kernel, loop and source
- * text; elsewhere the summary, the phases of the compile, and the programs of the process with why
- * each was compiled.
+ * backward on the right, within their regions, which fold. The width of a box is its time by the
+ * cost model; lines are buffers, whose width shows their bytes; below is the memory plan over the
+ * launches. A click on a box shows the kernel's nodes with their lines, its kernel IR, loop IR and
+ * source; a click elsewhere shows the summary, the phases of the compile, and the programs of the
+ * process with the reason why each was compiled.
  *
- * The one idea: the order of launches is a layout already, so nothing has to be computed that grows
- * faster than the program. Layout programs do not end on a graph of 3,000 nodes. */
+ * Design: the order of launches is the layout, so nothing is computed that grows faster than the
+ * program. Graph layout tools do not finish on 3,000 nodes. */
 #include "report.h"
 
 #include <string.h>
@@ -243,7 +243,7 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
     tci_str_add(out, "]");
 }
 
-/* What the compile took, and the cache in which the program was found instead. */
+/* Times of the compile phases, or the cache in which the program was found. */
 static void tci_report_phases(tci_str *out, const tc_program *f)
 {
     const tc_times *t = &f->code->times;

@@ -1,4 +1,4 @@
-/* debug/report.h - a program as a page for a browser. */
+/* debug/report.h - renders a program as an HTML page. */
 #ifndef TCI_DEBUG_REPORT_H
 #define TCI_DEBUG_REPORT_H
 

@@ -1,9 +1,8 @@
-/* debug/repro.c - a case as a C program of its own.
+/* debug/repro.c - writes a test case as a standalone C program.
  *
- * In: a case. Out: a program of public calls that builds with one line, prints PASS or FAIL, and
- * exits with 0 or 1.
- * The one idea: nodes are what public calls make, so most have a call of the op's name; the others
- * are listed here. */
+ * In: a test case. Out: a program of public calls that builds with one command, prints PASS or
+ * FAIL, and exits with 0 or 1. Most nodes are written as the call with the name of their op; the
+ * exceptions are listed here. */
 #include "repro.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* debug/repro.h - a case as a C program of its own. */
+/* debug/repro.h - writes a test case as a standalone C program. */
 #ifndef TCI_DEBUG_REPRO_H
 #define TCI_DEBUG_REPRO_H
 

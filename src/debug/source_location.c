@@ -1,11 +1,10 @@
-/* debug/source_location.c - source locations of kernels: the user file and line, tc_ call and
+/* debug/source_location.c - source locations of kernels: the user's file and line, tc_ call and
  * region of each step of a program.
  *
  * In: the request that found or made a program's code. Out: line, call and region of each canonical
- * node, and texts of them.
- * The one idea: code (and the disk cache) holds canonical numbers only (plan/kernel_origin.c); what
- * they are in the user's source belongs to the program, so a cache hit shows the lines of this
- * program. */
+ * node, and their texts. Code (and the disk cache) has canonical numbers only
+ * (plan/kernel_origin.c); their locations in the user's source belong to the program, so a cache
+ * hit shows the lines of this program. */
 #include "source_location.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
-/* debug/summary.c - tc_explain: a program on one screen, by name and line of the user.
+/* debug/summary.c - tc_explain: prints a one-screen summary of a program (kernels, times, traffic,
+ * why values are not fused) with the user's names and lines.
  *
- * In: a program. Out: text or JSON. What needs the plan was written when there was one
- * (debug/explain.c) and came along with the code; what is the user's (lines, regions, names of
- * inputs and parameters) is added here from the program, so that code from a cache shows the names
- * of the program that found it. */
+ * In: a program. Out: text or JSON. The parts that need the plan were written at compile time
+ * (debug/explain.c) and are stored with the code. The user's lines, regions and names of inputs and
+ * parameters are added here from the program, so that code from a cache shows the names of the
+ * program that found it. */
 #include "summary.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* debug/test_case.h - captured test case: a program as data that can be cut down, built again and
- * run. */
+/* debug/test_case.h - captured test case: a program as data that can be reduced, rebuilt and run.
+ */
 #ifndef TCI_DEBUG_TEST_CASE_H
 #define TCI_DEBUG_TEST_CASE_H
 
@@ -22,7 +22,7 @@ typedef struct tci_case {
     int root;
 } tci_case;
 
-/* What a graph is filled with: see tci_case_read. */
+/* Memory for the inputs of a graph: see tci_case_read. */
 typedef struct tci_case_memory {
     const int64_t *literals;     /* words, by program slot */
     const char *const *inputs;   /* dense memory of the user's inputs, or NULL */
@@ -40,7 +40,7 @@ TCI_FN tci_case tci_case_cut(tci_scratch *s, const tci_case *k, int root, const 
 TCI_FN int tci_case_size(const tci_case *k);
 TCI_FN bool tci_case_is_leaf(const tci_case_node *n); /* memory or a number */
 TCI_FN int64_t tci_case_bytes(const tci_case_node *n);
-/* What compiling and running the case does: *kind is one of TC_CHECK_..., 0: no check failed. */
+/* Status of compiling and running the case: *kind is one of TC_CHECK_..., 0: no check failed. */
 TCI_FN tc_status tci_case_try(tci_scratch *s, const tci_case *k, const tc_options *o, bool runs,
                               int *kind);
 /* Sets `known` of all nodes that compute, by the interpreter, op by op. False: it failed. */

@@ -1,11 +1,11 @@
-/* debug/timeline.c - what a profile shows: a table of kernels, and a timeline for Perfetto.
+/* debug/timeline.c - output of a profile: a table of kernels, and a timeline for Perfetto.
  *
  * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
- * for each thread; process 2 the devices, with a track for each queue (stream). A recorded run is a
- * span there; in the first ones of a program its kernels are drawn by their shares of unrecorded
- * runs (in all of them a long trace would be gigabytes). */
+ * for each thread; process 2 the devices, with a track for each queue (stream). A captured graph
+ * replay is one span; in the first replays of a program its kernels are drawn by their shares of
+ * uncaptured runs (in all of them a long trace would take gigabytes). */
 #include "profile.h"
 
 #include <errno.h>
@@ -52,7 +52,8 @@ typedef struct tci_timeline {
     tci_str *out;
     tci_timeline_spot **spots; /* by program and step */
     int *shared; /* recorded runs of each program that were drawn with their kernels */
-    int n_flows;
+    tci_idle *idle;
+    int n_idle, n_flows;
     bool any;
     tci_os_fresh *file; /* takes the text as it grows; NULL: it stays in memory */
 } tci_timeline;
@@ -203,6 +204,38 @@ static void tci_timeline_graph(tci_timeline *t, const tci_profile_thread *thread
     }
 }
 
+static void tci_track_name(tci_str *out, const tc_profile *p, bool is_device, int i)
+{
+    const tci_profile_track *track = is_device ? &p->tracks[i] : NULL;
+    const tci_profile_thread *thread = is_device ? NULL : &p->threads[i];
+    if (track) {
+        tci_str_add(out, track->device);
+        if (track->queue) {
+            tci_str_printf(out, " stream %d", track->number);
+        }
+    } else if (thread->role) {
+        tci_str_add(out, thread->role);
+        if (thread->number) {
+            tci_str_printf(out, " %d", thread->number);
+        }
+    } else {
+        tci_str_printf(out, "thread %llu", (unsigned long long)thread->id);
+    }
+}
+
+/* With the idle share of a track that has kernels. */
+static void tci_timeline_track_name(tci_str *out, const tci_timeline *t, bool is_device, int i)
+{
+    tci_track_name(out, t->p, is_device, i);
+    for (int k = 0; k < t->n_idle; k++) {
+        if (t->idle[k].is_device == is_device && t->idle[k].track == i) {
+            double share = tci_idle_share(&t->idle[k]);
+            tci_str_printf(out, " (idle %.0f%%%s)", 100 * share,
+                           share > 0.5 ? ", launch-bound" : "");
+        }
+    }
+}
+
 static void tci_timeline_track(tci_timeline *t, int pid, uint64_t tid, const char *what,
                                const char *name)
 {
@@ -219,26 +252,40 @@ static void tci_timeline_tracks(tci_timeline *t)
     tci_timeline_track(t, 1, 0, "process_name", "host");
     tci_timeline_track(t, 2, 0, "process_name", "device");
     for (int i = 0; i < t->p->n_tracks; i++) {
-        const tci_profile_track *track = &t->p->tracks[i];
-        char name[80];
-        snprintf(name, sizeof(name), track->queue ? "%s stream %d" : "%s", track->device,
-                 track->number);
-        tci_timeline_track(t, 2, (uint64_t)i + 1, "thread_name", name);
+        tci_str name = {0};
+        tci_timeline_track_name(&name, t, true, i);
+        tci_timeline_track(t, 2, (uint64_t)i + 1, "thread_name", tci_str_text(&name));
+        tci_str_free(&name);
     }
     tci_timeline_track(t, 3, 0, "process_name", "communication");
     tci_timeline_track(t, 3, 1, "thread_name", "collectives");
     for (int i = 0; i < t->p->n_threads; i++) {
-        const tci_profile_thread *thread = &t->p->threads[i];
-        char name[80];
-        if (thread->role && thread->number) {
-            snprintf(name, sizeof(name), "%s %d", thread->role, thread->number);
-        } else if (thread->role) {
-            snprintf(name, sizeof(name), "%s", thread->role);
-        } else {
-            snprintf(name, sizeof(name), "thread %llu", (unsigned long long)thread->id);
-        }
-        tci_timeline_track(t, 1, thread->id, "thread_name", name);
+        tci_str name = {0};
+        tci_timeline_track_name(&name, t, false, i);
+        tci_timeline_track(t, 1, t->p->threads[i].id, "thread_name", tci_str_text(&name));
+        tci_str_free(&name);
     }
+}
+
+/* Numbers of the idle time of each track, for tools. */
+static void tci_timeline_idle_numbers(tci_timeline *t)
+{
+    tci_str_add(t->out, "\"idle\":[");
+    for (int i = 0; i < t->n_idle; i++) {
+        const tci_idle *row = &t->idle[i];
+        tci_str name = {0};
+        tci_track_name(&name, t->p, row->is_device, row->track);
+        tci_str_add(t->out, i ? ",{\"track\":" : "{\"track\":");
+        tci_summary_json_text(t->out, tci_str_text(&name));
+        tci_str_printf(t->out,
+                       ",\"busy_us\":%.3f,\"in_runs_us\":%.3f,\"in_compiles_us\":%.3f,"
+                       "\"outside_us\":%.3f,\"idle\":%.4f,\"launch_bound\":%s}",
+                       (double)row->busy_ns / 1e3, (double)row->in_runs_ns / 1e3,
+                       (double)row->in_compiles_ns / 1e3, (double)row->outside_ns / 1e3,
+                       tci_idle_share(row), tci_idle_share(row) > 0.5 ? "true" : "false");
+        tci_str_free(&name);
+    }
+    tci_str_add(t->out, "]");
 }
 
 static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *file)
@@ -250,11 +297,12 @@ static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *
         out->failed |= !t.spots[i];
     }
     t.shared = tci_heap_get(sizeof(*t.shared) * (size_t)(p->n_programs + 1));
-    out->failed |= !t.spots || !t.shared;
-    tci_str_printf(out,
-                   "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
-                   "\"traceEvents\":[",
+    t.idle = tci_idle_measure(p, &t.n_idle);
+    out->failed |= !t.spots || !t.shared || !t.idle;
+    tci_str_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld,",
                    (long long)p->dropped);
+    tci_timeline_idle_numbers(&t);
+    tci_str_add(out, "},\"traceEvents\":[");
     tci_timeline_tracks(&t);
     for (int i = 0; i < p->n_threads && !out->failed; i++) {
         for (int64_t k = 0; k < p->threads[i].n && !out->failed; k++) {
@@ -271,6 +319,7 @@ static void tci_timeline_write(tci_str *out, const tc_profile *p, tci_os_fresh *
     }
     tci_heap_free(t.spots);
     tci_heap_free(t.shared);
+    tci_heap_free(t.idle);
 }
 
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
@@ -304,19 +353,14 @@ typedef struct tci_timeline_row {
     double ns, bytes, flops, best_ns;
 } tci_timeline_row;
 
-typedef struct tci_timeline_busy {
-    int64_t begin_ns, end_ns;
-} tci_timeline_busy;
-
 typedef struct tci_timeline_sum {
     const tc_profile *p;
     tci_timeline_row *rows;
     int n, cap;
-    int **row_of;              /* 1 + the row, by program and step; 0: none yet */
-    double ns;                 /* of all kernels */
-    double run_ns, host_ns;    /* of runs, and of kernels of the host */
-    tci_timeline_busy *device; /* when devices worked */
-    int64_t n_device;
+    int **row_of; /* 1 + the row, by program and step; 0: none yet */
+    double ns;    /* of all kernels */
+    tci_idle *idle;
+    int n_idle;
 } tci_timeline_sum;
 
 /* A row for all steps of a program that are the same kernel; NULL: no memory. */
@@ -387,11 +431,6 @@ static bool tci_timeline_add_graph(tci_timeline_sum *t, const tci_record *run)
 
 static bool tci_timeline_add(tci_timeline_sum *t, const tci_record *r)
 {
-    double ns = (double)(r->end_ns - r->begin_ns);
-    t->run_ns += r->kind == TCI_RECORD_RUN ? ns : 0;
-    if (r->kind == TCI_RECORD_DEVICE || r->kind == TCI_RECORD_GRAPH) {
-        t->device[t->n_device++] = (tci_timeline_busy){r->begin_ns, r->end_ns};
-    }
     if (r->kind == TCI_RECORD_GRAPH) {
         return tci_timeline_add_graph(t, r);
     }
@@ -399,23 +438,15 @@ static bool tci_timeline_add(tci_timeline_sum *t, const tci_record *r)
         (r->kind != TCI_RECORD_KERNEL && r->kind != TCI_RECORD_DEVICE)) {
         return true;
     }
-    t->host_ns += r->kind == TCI_RECORD_KERNEL ? ns : 0;
     return tci_timeline_add_kernel(t, r, 1);
 }
 
 static bool tci_timeline_sum_all(tci_timeline_sum *t)
 {
     const tc_profile *p = t->p;
-    int64_t n = 0;
-    for (int i = 0; i < p->n_threads; i++) {
-        for (int64_t k = 0; k < p->threads[i].n; k++) {
-            uint8_t kind = p->threads[i].records[k].kind;
-            n += kind == TCI_RECORD_DEVICE || kind == TCI_RECORD_GRAPH;
-        }
-    }
     t->row_of = tci_heap_get(sizeof(*t->row_of) * (size_t)(p->n_programs + 1));
-    t->device = tci_heap_get(sizeof(*t->device) * (size_t)(n + 1));
-    bool ok = t->row_of && t->device;
+    t->idle = tci_idle_measure(p, &t->n_idle);
+    bool ok = t->row_of && t->idle;
     for (int i = 0; i < p->n_threads; i++) {
         for (int64_t k = 0; k < p->threads[i].n && ok; k++) {
             ok = tci_timeline_add(t, &p->threads[i].records[k]);
@@ -430,7 +461,7 @@ static void tci_timeline_sum_free(tci_timeline_sum *t)
         tci_heap_free(t->row_of[i]);
     }
     tci_heap_free(t->row_of);
-    tci_heap_free(t->device);
+    tci_heap_free(t->idle);
     tci_heap_free(t->rows);
 }
 
@@ -466,35 +497,23 @@ static void tci_timeline_sort(const tci_timeline_sum *t, tc_sort sort, int shown
     }
 }
 
-static void tci_timeline_idle(tci_str *out, const char *where, double idle_ns, double all_ns)
+static void tci_timeline_idle(tci_str *out, const tc_profile *p, const tci_idle *row)
 {
-    if (all_ns > 0) {
-        tci_str_printf(out, "%s idle between kernels:", where);
-        tci_summary_time(out, TCI_MAX(idle_ns, 0));
-        tci_str_add(out, " of");
-        tci_summary_time(out, all_ns);
-        tci_str_printf(out, " (%.1f%%)%s\n", 100 * TCI_MAX(idle_ns, 0) / all_ns,
-                       idle_ns > all_ns / 2 ? ": launch-bound" : "");
+    double share = tci_idle_share(row);
+    tci_track_name(out, p, row->is_device, row->track);
+    tci_str_printf(out, " idle %.1f%% of", 100 * share);
+    tci_summary_time(out, (double)(row->busy_ns + row->in_runs_ns + row->outside_ns));
+    tci_str_add(out, share > 0.5 ? ", launch-bound:" : ":");
+    tci_summary_time(out, (double)row->in_runs_ns);
+    tci_str_add(out, " between kernels of a run,");
+    tci_summary_time(out, (double)row->outside_ns);
+    tci_str_add(out, " outside of runs");
+    if (row->in_compiles_ns) {
+        tci_str_add(out, "; without");
+        tci_summary_time(out, (double)row->in_compiles_ns);
+        tci_str_add(out, " in compiles");
     }
-}
-
-static int tci_timeline_earlier(const void *a, const void *b)
-{
-    const tci_timeline_busy *x = a, *y = b;
-    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
-}
-
-/* From the first kernel of devices to the last: how long none of their queues had one. */
-static void tci_timeline_device_idle(tci_str *out, const tci_timeline_sum *t)
-{
-    int64_t idle = 0;
-    qsort(t->device, (size_t)t->n_device, sizeof(*t->device), tci_timeline_earlier);
-    int64_t begin = t->n_device ? t->device[0].begin_ns : 0, end = begin;
-    for (int64_t i = 0; i < t->n_device; i++) {
-        idle += TCI_MAX(t->device[i].begin_ns - end, 0);
-        end = TCI_MAX(end, t->device[i].end_ns);
-    }
-    tci_timeline_idle(out, "device", (double)idle, (double)(end - begin));
+    tci_str_add(out, "\n");
 }
 
 static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int shown)
@@ -523,8 +542,9 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
         tci_str_printf(out, " %5.1f%%  %d more kernels\n", t->ns > 0 ? 100 * rest / t->ns : 0.0,
                        t->n - shown);
     }
-    tci_timeline_idle(out, "host", t->run_ns - t->host_ns, t->host_ns > 0 ? t->run_ns : 0);
-    tci_timeline_device_idle(out, t);
+    for (int i = 0; i < t->n_idle; i++) {
+        tci_timeline_idle(out, t->p, &t->idle[i]);
+    }
     if (t->p->dropped) {
         tci_str_printf(out,
                        "%lld records were dropped, the oldest first: expected more megabytes\n",

@@ -1,13 +1,14 @@
-/* debug/trace.c - TC_TRACE: a profile of a whole process, written when the process ends.
+/* debug/trace.c - TC_TRACE: profiles a whole process, and writes the trace when the process ends.
  *
  * In: a file name, of the first context that has one. Out: the file, which is an empty list until
  * tc_shutdown, the exit of the process, or a signal that ends it.
  *
- * The one idea: a signal handler may call almost nothing, so a thread that is made at the begin
- * waits on a pipe and writes the file when a handler wakes it; the handler waits for that, and then
- * the signal ends the process as it would have. Handlers are set only for signals that nobody else
- * handles, and only where a trace is asked for. A writer that cannot go on (the thread that crashed
- * holds a lock) is waited for TCI_TRACE_WAIT_MS. SIGKILL and _exit leave the empty list. */
+ * Design: a signal handler may call almost nothing, so a thread that is created at the start waits
+ * on a pipe and writes the file when a handler wakes it; the handler waits for that, and then the
+ * signal ends the process as it would have. Handlers are installed only for signals that nobody
+ * else handles, and only if a trace is requested. If the writer cannot continue (the thread that
+ * crashed holds a lock), the handler waits TCI_TRACE_WAIT_MS. SIGKILL and _exit leave the empty
+ * list. */
 #include "profile.h"
 
 #include <stdlib.h>

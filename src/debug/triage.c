@@ -1,11 +1,12 @@
 /* debug/triage.c - bisects a wrong result: finds the stage or option at which the result of a
  * program changes.
  *
- * In: a program and its inputs. Out: a line for each way to run it, from the plainest to what it
- * does, and where the result is another one.
- * The one idea: all ways give the same bits, but for sums in another order, so the first rung that
- * differs is the part of tc (or of the compiler) to look at. The graph is read from the key
- * (debug/test_case.c): nothing of the program's context is needed. */
+ * In: a program and its inputs. Out: a line for each configuration, from the plainest to the
+ * program's own, and the first one whose result differs.
+ *
+ * Design: all configurations compute the same bits, except for sums in another order, so the first
+ * that differs names the part of tc (or of the compiler) to look at. The graph is read from the key
+ * (debug/test_case.c), so the program's context is not needed. */
 #include <math.h>
 #include <string.h>
 

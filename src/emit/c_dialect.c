@@ -1,15 +1,14 @@
-/* emit/c_dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
- * and tcc.
+/* emit/c_dialect.c - implements the C dialect: types, prims and memory accesses as C for gcc,
+ * clang and tcc.
  *
  * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
- * without any #include, for scalar code and for vectors of the compilers' vector extension. The one
- * idea: a request whose name is new has its definition expanded from a template, and whatever the
- * template mentions is requested on the way; a definition is appended to the text only when it is
- * complete, so the text is always in an order that compiles, and each name is in it once.
- * Prims are spelled in c_prims.c, memory rows in c_memory.c, plain C for what a processor or
- * compiler lacks in c_soft.c; recipes of ops/math.c are printed here, one local variable per
- * value. Invariant: no definition needs libm, libgcc or memcpy, nor touches an element that its row
- * excludes. */
+ * without any #include, for scalar code and for the compilers' vector extension. Design: the
+ * definition of a new name is expanded from a template, and whatever the template mentions is
+ * requested on the way; a definition is appended to the text only when it is complete, so the text
+ * is always in an order that compiles, and each name is in it once. c_prims.c has the prims,
+ * c_memory.c the memory rows, c_soft.c plain C for what a processor or compiler lacks; expansions
+ * of ops/math.c are printed here, one local variable per value. Invariant: no definition needs
+ * libm, libgcc or memcpy, or touches an element that its row excludes. */
 #include <string.h>
 
 #include "c_spell.h"
@@ -499,9 +498,9 @@ static const char *tci_c_dialect_constant(tci_dialect *d, tc_dtype t, tci_value 
     return v.i == INT32_MIN ? "(-2147483647 - 1)" : tci_scratch_printf(d->s, "(%d)", (int)v.i);
 }
 
-/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
- * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the loop behind it is written out n
- * times by the compiler, which takes less of its time than as many copies of the text. */
+/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins with gcc's, with clang's names.
+ * TC_CONVERT: it has __builtin_convertvector. TC_UNROLL(n): the compiler unrolls the loop after it
+ * n times, which takes less of its time than as many copies of the text. */
 static void tci_c_dialect_prelude(tci_dialect *d, tci_str *out)
 {
     tci_c_dialect *cd = d->state;
@@ -613,8 +612,8 @@ static bool tci_c_dialect_in_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* How much of the word or number at `at`, of n bytes, a language with 64 bits in a long has: of
- * `long` before another `long`, nothing; of a number with the suffix ll, one letter less. */
+/* Length of the word or number at `at`, of n bytes, in a language whose long has 64 bits: 0 for
+ * `long` before another `long`; one less for a number with the suffix ll. */
 static size_t tci_c_dialect_kept(const char *at, size_t n)
 {
     if (!strncmp(at, "long long", 9)) {

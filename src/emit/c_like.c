@@ -2,8 +2,8 @@
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
- * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array,
- * n0 a symbolic number, of which the words behind the literals tell the value. */
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array, n0 a
+ * symbolic number, whose value is passed after the literals. */
 #include "../loop/ir.h"
 #include "dialect.h"
 

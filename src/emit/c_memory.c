@@ -1,11 +1,11 @@
-/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
+/* emit/c_memory.c - defines the memory accesses and lane shuffles of the C dialect (rows of
+ * tci_mem).
  *
- * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
- * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
- * else the dtype itself), and `widen` and `narrow` turn those bits into compute values and back.
- * Partial accesses never touch what lies beyond: masked instructions on AVX-512 and, for 4- and
- * 8-byte elements, on AVX2; elsewhere n is taken apart into powers of two (a loop would be
- * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
+ * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition. Design:
+ * an access has the type of the bits in memory (u16 for f16 and bf16, u8 for bool, else the dtype
+ * itself), and `widen` and `narrow` convert those bits to compute values and back. Partial
+ * accesses stay within n: masked instructions on AVX-512 and, for 4- and 8-byte elements, on AVX2;
+ * elsewhere n is split into powers of two (a loop would become memcpy), or lanes are separate. */
 #include <string.h>
 
 #include "../loop/ir.h"
@@ -445,7 +445,7 @@ static void tci_c_dialect_define_load_strided_n(tci_c_dialect_env *e, tci_mem m)
            "        r[i] = p[i * s];\n    }\n    return r;\n}");
 }
 
-/* Neighbours in the other direction are one vector turned round, every other one lies in two. */
+/* Neighbours in the other direction are one vector reversed, every other one is in two. */
 static void tci_c_dialect_define_strided(tci_c_dialect_env *e, tci_mem m)
 {
     const bool store = m == TCI_MEM_STORE_STRIDED;
@@ -581,9 +581,9 @@ static void tci_c_dialect_define_index(tci_c_dialect_env *e, tci_mem m)
            "    }\n    return i;\n}");
 }
 
-/* Sums of products of integers. $1 says whether these lanes have the instructions, $4 whether there
- * is VNNI, which also a compiler that was told so says. Of it gcc makes better code of its builtins
- * than of an assembler's text, of the features $2, which $3 encodes as. */
+/* Sums of products of integers. $1 tests if these lanes have the instructions, $4 if there is VNNI,
+ * also in a compiler that was only given the flag. For VNNI gcc makes better code from its builtins
+ * than from inline assembly, of the features $2, which $3 encodes as. */
 static const char tci_c_dialect_int_pairs[] =
     "#if $1 && $4 && TC_GCC && __GNUC__ >= 11\n"
     "#pragma GCC target(\"$2\")\n"

@@ -1,12 +1,11 @@
-/* emit/c_prims.c - how the C dialect spells the BASE prims.
+/* emit/c_prims.c - writes the BASE prims in the C dialect.
  *
- * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition.
- * The one idea: three layers. An operator of the vector extension where there is one; else an x86
- * builtin of the exact instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of
- * the scalar definition, which is plain C and the meaning that everything else equals bit for bit
- * (tests/cpu/test_dialect.c).
- * Invariant: no operation of a definition is undefined in C for any operand (wrapping apart:
- * -fwrapv); a compiler may therefore fold constants as it likes. */
+ * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition. Design: three layers.
+ * An operator of the vector extension if there is one; else an x86 builtin of the exact
+ * instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of the scalar
+ * definition, which is plain C and the meaning that all others equal bit for bit
+ * (tests/cpu/test_dialect.c). Invariant: no operation of a definition is undefined in C for any
+ * operand (wrapping apart: -fwrapv); a compiler may therefore fold constants freely. */
 #include <string.h>
 
 #include "c_spell.h"
@@ -442,7 +441,7 @@ static bool tci_c_dialect_define_builtin(tci_c_dialect_env *e, tci_prim p, int n
     return true;
 }
 
-/* What the high half of a product has too much where operands are negative: the other one. */
+/* Correction of the high half of a product where operands are negative: the other operand. */
 #define TCI_C_DIALECT_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
 
 /* Of 64 bits a sum of four products of halves, by operators; of 32 a product twice as wide, in

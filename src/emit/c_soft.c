@@ -1,10 +1,9 @@
-/* emit/c_soft.c - software fallbacks in C: fma, square root, rounding, fmod.
+/* emit/c_soft.c - provides software fallbacks in C: fma, square root, rounding, fmod.
  *
- * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang for a
- * processor with the instruction take a builtin; the texts below #else are what tcc and plain
- * x86-64 compile. The one idea of the long ones: take the mantissas apart, compute exactly in
- * integers, round once. Nothing here may call libgcc: no u64 <-> float conversion, as tcc has none
- * of its own. */
+ * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang use a
+ * builtin if the processor has the instruction; the texts below #else are for tcc and plain
+ * x86-64. Design of the long ones: split the mantissas, compute exactly in integers, round once.
+ * Nothing here may call libgcc: no u64 <-> float conversion, as tcc has none of its own. */
 #include <string.h>
 
 #include "c_spell.h"

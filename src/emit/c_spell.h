@@ -1,11 +1,11 @@
-/* emit/c_spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
+/* emit/c_spell.h - declares the state and the templates that the files of the C dialect share.
  *
- * Letters of a template (tci_c_dialect_define): $T the type, $E its element, $A the type unaligned,
- * $I $U the signed and unsigned integer vector of the same shape, $V the unsigned integer of an
- * element's size, $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f
- * of f32 names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are templates too;
- * @x the BASE prim x on the same type, @@x on its element; {v16si} a vector type as x86 builtins
- * declare it. */
+ * Letters of a template (tci_c_dialect_define): $T the type, $E its element, $A the type
+ * unaligned, $I $U the signed and unsigned integer vector of the same shape, $V the unsigned
+ * integer of an element's size, $B the mask, $R the result type, $L lanes, $W bits of an element,
+ * $f the suffix f of f32 names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are
+ * templates too; @x the BASE prim x on the same type, @@x on its element; {v16si} a vector type as
+ * x86 builtins declare it. */
 #ifndef TCI_EMIT_C_SPELL_H
 #define TCI_EMIT_C_SPELL_H
 
@@ -25,7 +25,7 @@ struct tci_c_dialect {
     void *more;              /* its state */
 };
 
-/* What the letters stand for. */
+/* Values of the template letters. */
 typedef struct tci_c_dialect_env {
     tci_c_dialect *cd;
     tc_dtype t, to;

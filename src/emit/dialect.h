@@ -1,12 +1,12 @@
-/* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
- * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
- * prints their definitions as the file's prelude, dependencies first.
+/* emit/dialect.h - declares what differs between target languages: names of types, prims and
+ * memory accesses. The printer (emit/c_like.c) asks for names; the dialect records the requests
+ * and prints their definitions as the file's prelude, dependencies first.
  *
  * Naming: a value type is tc_<dtype> (lanes 1) or tc_<dtype>x<lanes>, e.g. tc_f32, tc_f32x16; a
- * mask (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's vector
- * width divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it is
- * tc_bool (int 0/1). A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or a
- * macro. */
+ * mask (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's
+ * vector width divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it
+ * is tc_bool (int 0/1). A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or
+ * a macro. */
 #ifndef TCI_EMIT_DIALECT_H
 #define TCI_EMIT_DIALECT_H
 
@@ -32,13 +32,13 @@ struct tci_dialect {
     /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
-    /* The function's signature (where l->is_member of one that only others call) and its opening
+    /* The function's signature (with l->is_member of one that only others call) and its opening
      * brace; `bufs`, `lits`, `fault`, `task_begin` and `task_end` are in scope after it. n_words:
-     * that `lits` has. Of a skeleton (l->matrix): its main loop up to the hole, where the
-     * operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
+     * the number in `lits`. For a template (l->matrix): its main loop up to the epilogue slot,
+     * where the operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int n_words);
-    /* Of a skeleton with blocks for scores: what stands before block i and behind it, all before
-     * the function's own statements. */
+    /* For a template with blocks for scores: the text before block i and after it, all before the
+     * function's own statements. */
     void (*score_head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     void (*score_tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l, int i);
     /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
@@ -48,7 +48,7 @@ struct tci_dialect {
      * language; `lits` are the launch's dims. NULL: there can be none. */
     void (*call)(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
                  const char *symbol);
-    /* What closes the function after its statements. */
+    /* Text that closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
@@ -57,7 +57,7 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
-/* emit/grouped_launch.c: that of a joint, with those of its members. */
+/* emit/grouped_launch.c: that of a merged kernel, with those of its members. */
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                            const char *symbol);
 /* emit/grouped_launch.c: that of a fused loop, with those of its members. */

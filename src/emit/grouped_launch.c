@@ -1,19 +1,19 @@
-/* emit/grouped_launch.c - grouped launch and fused loop: the text of several kernels as
- * one function.
+/* emit/grouped_launch.c - prints grouped launches and fused loops: several kernels as one
+ * function.
  *
- * In: the loop IR of a grouped launch (a joint). Out: a function of each member kernel, and a
- * dispatcher, which maps the number of a task to its member by a table. The table has, for each
- * member, the first of its tasks, where its operands and literals begin, and which function it is.
- * So another member is another row. The text is C, whatever the dialect, but for what stands
- * before a function (tci_dialect.head).
+ * In: the loop IR of a grouped launch (a joint). Out: a function for each member kernel, and a
+ * dispatcher, which maps a task number to its member by a table. The table has, for each member,
+ * its first task, where its operands and literals start, and its function, so a further member is
+ * a further row. The text is C in every dialect, except for what precedes a function
+ * (tci_dialect.head).
  *
- * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function of each distinct member,
- * compiled into the one that calls it, and the function with the loop. Its arrays are the cells
- * (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic numbers); none of
- * their addresses leaves the function, so the compiler keeps in registers what it can.
+ * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function for each distinct member,
+ * inlined into the one that calls it, and the function with the loop. Its arrays are the local
+ * scalars (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic numbers);
+ * none of their addresses escapes, so the compiler keeps them in registers where it can.
  *
- * Blocks of threads: cells are shared, thread 0 moves carries, and a barrier follows each member
- * and each such move. */
+ * On GPUs local scalars are in shared memory, thread 0 moves carries, and a barrier follows each
+ * member and each such move. */
 #include "dialect.h"
 #include "../loop/ir.h"
 
@@ -157,7 +157,7 @@ static void tci_emit_fused_loop_barrier(const tci_emit_fused_loop_text *x, int d
     }
 }
 
-/* A row of a carry to its cell, or a cell to the row. */
+/* A row of a carry to its local scalars, or these to the row. */
 static void tci_emit_fused_loop_move(const tci_emit_fused_loop_text *x, const tci_kplace *row,
                                      int cell, bool loads, int depth)
 {
@@ -210,7 +210,7 @@ static void tci_emit_fused_loop_load(const tci_emit_fused_loop_text *x)
     tci_emit_fused_loop_barrier(x, 1);
 }
 
-/* What the round left is what the next one reads. */
+/* Swaps the buffers of a loop iteration: results of one iteration are read by the next. */
 static void tci_emit_fused_loop_turn(const tci_emit_fused_loop_text *x)
 {
     if (!tci_emit_fused_loop_has_cells(x)) {

@@ -1,5 +1,5 @@
-/* emit/target.h - what the processor of this process can do, as the process itself sees it (under
- * valgrind or an emulator that is less than the machine). The compiler's flags follow from it. */
+/* emit/target.h - declares the features of the processor as this process sees them (under valgrind
+ * or an emulator fewer than the machine has). The compiler's flags follow from them. */
 #ifndef TCI_EMIT_TARGET_H
 #define TCI_EMIT_TARGET_H
 

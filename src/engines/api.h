@@ -1,4 +1,5 @@
-/* engines/api.h - engines of others as backends by name. The public half of tc_engines.h. */
+/* engines/api.h - external inference engines as backends by name: the public half of tc_engines.h.
+ */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 

@@ -1,6 +1,6 @@
-/* engines/best.c - which backend runs a graph fastest here: measured, not modelled.
+/* engines/best.c - tc_best_backend: measures which backend runs a graph fastest on this machine.
  *
- * In: a graph and a budget of time. Out: the backends that compiled it, by the median time of a
+ * In: a graph and a time budget. Out: the backends that compiled it, sorted by the median time of a
  * run. Every backend runs with the options of the graph's context, on zeros. */
 #include <stdlib.h>
 #include <string.h>

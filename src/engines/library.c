@@ -1,9 +1,8 @@
 /* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
  *
- * A library that a user names, or that is in a usual place, may crash in its constructors: it is
- * loaded in a child process first, with its output thrown away. Where the child cannot tell (it is
- * reaped by the host, or hangs on a lock that another thread held at the fork), the library is
- * loaded all the same. */
+ * A library may crash in its constructors, so it is first loaded in a child process whose output is
+ * discarded. If the child cannot report (the host reaps it, or it hangs on a lock that another
+ * thread held at the fork), the library is loaded anyway. */
 #include "library.h"
 
 #include <stdio.h>

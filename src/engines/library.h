@@ -1,6 +1,7 @@
-/* engines/library.h - the shared library of an engine: found without loading it, then loaded once.
+/* engines/library.h - the shared library of an engine: located without loading it, then loaded
+ * once.
  *
- * In: names and usual places. Out: a handle, or a text that says what is missing. */
+ * In: file names and default locations. Out: a handle, or a text that says what is missing. */
 #ifndef TCI_ENGINES_LIBRARY_H
 #define TCI_ENGINES_LIBRARY_H
 

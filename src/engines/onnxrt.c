@@ -1,9 +1,9 @@
-/* engines/onnxrt.c - onnxruntime as a graph-level backend.
+/* engines/onnxrt.c - ONNX Runtime as a graph-level backend.
  *
- * In: an ONNX model. Out: a session, whose runs read and write the user's memory. onnxruntime's C
- * interface is a table of functions to which releases only append (onnxruntime_c_api.h, OrtApi), so
- * places of the table are enough and no header is needed. Its log goes nowhere: errors come as
- * texts. */
+ * In: an ONNX model. Out: a session, whose runs read and write the user's memory. The C API of ONNX
+ * Runtime is a table of functions to which releases only append (onnxruntime_c_api.h, OrtApi), so
+ * indices into the table suffice and no header is needed. Its log is discarded: errors are returned
+ * as text. */
 #include "onnxrt.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* engines/onnxrt.h - onnxruntime as a graph-level backend, with its execution providers. */
+/* engines/onnxrt.h - ONNX Runtime and its execution providers as a graph-level backend. */
 #ifndef TCI_ENGINES_ONNXRT_H
 #define TCI_ENGINES_ONNXRT_H
 

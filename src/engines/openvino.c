@@ -1,8 +1,8 @@
 /* engines/openvino.c - OpenVINO as a graph-level backend.
  *
- * In: an ONNX model. Out: a compiled model, of which each run takes a request: requests belong to
- * one run at a time and are kept for the next. Floats are computed as f32 also where the processor
- * has bf16 (INFERENCE_PRECISION_HINT). The blob is OpenVINO's own (export_model). */
+ * In: an ONNX model. Out: a compiled model; each run takes an inference request from a pool. Floats
+ * are computed in f32 even if the processor has bf16 (INFERENCE_PRECISION_HINT). The cached blob is
+ * OpenVINO's own format (export_model). */
 #include "openvino.h"
 
 #include <stdio.h>

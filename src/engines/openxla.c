@@ -1,12 +1,12 @@
 /* engines/openxla.c - XLA as a graph-level backend, through a PJRT plugin.
  *
  * In: a StableHLO module as text. Out: a loaded executable. A plugin exports one table of
- * functions, each of which takes one record (pjrt_c_api.h). Records are zero and larger than those
- * of any version, so that newer plugins find defaults in the members that they added.
+ * functions, each of which takes one struct (pjrt_c_api.h). Structs are zeroed and larger than
+ * those of any version, so that newer plugins find defaults in members that they added.
  *
- * Executables are not stored on disk: XLA's loader for CPUs writes to stderr where it finds machine
- * features that it does not know. On the CPU inputs are read where they are (zero copy). The number
- * of threads is the plugin's own choice, by the affinity mask of the process. */
+ * Executables are not stored on disk: XLA's CPU loader writes to stderr if it finds machine
+ * features that it does not know. On the CPU inputs are read in place (zero copy). The plugin
+ * chooses the number of threads, by the affinity mask of the process. */
 #include "openxla.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* engines/register.c - makes the engines known before main, so that TC_BACKEND can name them. */
+/* engines/register.c - registers the engines before main, so that TC_BACKEND can name them. */
 #include "onnxrt.h"
 #include "openvino.h"
 #include "openxla.h"

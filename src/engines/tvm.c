@@ -1,12 +1,12 @@
-/* engines/tvm.c - TVM as a graph-level backend: its Python tool compiles, its C runtime runs.
+/* engines/tvm.c - TVM as a graph-level backend: its Python tool compiles, its C runtime executes.
  *
- * In: an ONNX model. Out: a shared object, made by a child process (python3, tvm.relax), which the
- * relax virtual machine of libtvm_runtime runs in this process. The object's bytes are the blob of
- * the disk cache, so a model that was compiled once needs no Python.
+ * In: an ONNX model. Out: a shared object, built by a child process (python3, tvm.relax) and
+ * executed in this process by the relax virtual machine of libtvm_runtime. The bytes of the object
+ * are the blob in the disk cache, so a model that was compiled once needs no Python.
  *
  * The runtime is reached through 5 functions of libtvm_ffi (tvm/ffi/c_api.h, 0.1), which call
- * others by name with tagged values. A virtual machine serves one run at a time, and runs take
- * turns. */
+ * others by name with tagged values. A virtual machine serves one run at a time; concurrent runs
+ * wait. */
 #include "tvm.h"
 
 #include <signal.h>

@@ -1,34 +1,34 @@
-/* export/c.c - tc_export_c: a program as one file of C that needs nothing else.
+/* export/c.c - tc_export_c: a program as one standalone file of C.
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where they are asked for, a header
- * and a file of weights, each complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a header and a file of
+ * weights, each complete or absent.
  *
- * The one idea: a program is a list of launches (compile/code.h), and the C dialect prints its
- * kernels as ever. What else a run does is spelled out: captured memory as arrays, each launch as a
- * call with its operands, the rounds of a repetition as a loop whose number moves them. The init
- * list is a function of its own.
+ * Design: a program is a list of launches (compile/code.h), and the C dialect prints its kernels as
+ * usual. The rest of a run is written out: captured memory as arrays, each launch as a call with
+ * its operands, the steps of a repetition as a loop whose index moves them. The init section is a
+ * function of its own.
  *
  * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
- * then code whose functions are compiled for AVX2 and for AVX-512 by pragmas. Names of a level's
- * code get its tag (tc_add becomes tc_avx2_add), and the function that others call chooses a level
- * by what the processor has, once a process. All levels compute the same bits.
+ * then code for AVX2 and for AVX-512, selected by target pragmas. The code of a level has a tag in
+ * its names (tc_add becomes tc_avx2_add). The public function chooses the level once per process by
+ * the features of the processor. All levels compute the same bits.
  *
- * A parameter that the program assigns is an argument. Its new value is written over the old one
- * where tc_run would do so, else to the workspace, and copied when nothing faulted.
+ * A parameter that the program assigns is an argument. Its new value overwrites the old one where
+ * tc_run would do so; otherwise it is written to the workspace and copied if no fault occurred.
  *
- * Symbolic sizes are arguments: offsets, bytes and rounds are printed as expressions of them. The
- * arena cannot be planned then; its temporaries share slots where no two live at once, and a slot
- * is as large as the largest of them is.
+ * Symbolic sizes are arguments: offsets, sizes in bytes and trip counts are printed as expressions
+ * of them. The arena cannot be planned then; temporaries share slots if no two are live at once,
+ * and a slot has the size of the largest of them.
  *
- * The workspace holds what the init list keeps, new values of parameters, the arena, and the work
- * memory of a kernel; `w` is its first address that 64 divides. */
+ * The workspace holds the results of the init section, new values of parameters, the arena, and
+ * scratch memory of kernels. `w` is its first address that is a multiple of 64. */
 #include <stdarg.h>
 #include <string.h>
 
 #include "../api/compile_jobs.h"
 #include "../api/io.h"
 #include "../base/posix.h"
-#include "names.h"
+#include "reserved_names.h"
 
 enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_INDENT = 4, TCI_EXPORT_HEAD = 64 };
 
@@ -592,7 +592,7 @@ static void tci_export_level_code(const tci_export *e, tci_str *out, int i)
                      "#pragma GCC pop_options\n#endif\n#endif\n");
 }
 
-/* Which levels the compiler can build; whoever compiles may say fewer. */
+/* Limits the levels to those that the compiler can build; the user may limit them further. */
 static void tci_export_level_limit(const tci_export *e, tci_str *out)
 {
     if (tci_export_n_levels(e) > 1) {
@@ -671,7 +671,7 @@ static void tci_export_chosen(const tci_export *e, tci_str *out)
 
 /* ---- symbolic sizes ---- */
 
-/* What expressions call, and whether sizes are in their ranges and make none that is negative. */
+/* Helper functions of size expressions, and checks that sizes are in range and none is negative. */
 static void tci_export_size_helpers(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
@@ -785,7 +785,7 @@ static void tci_export_ports(const tci_export *e, tci_str *out)
     }
 }
 
-/* What the functions take and do, as a comment. */
+/* Describes the functions and their arguments in a comment. */
 static void tci_export_comment(const tci_export *e, tci_str *out, const char *file)
 {
     tci_str_printf(out, "/* %s - computes, made by tc.\n *\n *   ", file);
@@ -920,7 +920,7 @@ static void tci_export_array(tci_export *e, int i)
 
 /* ---- weights in a file of their own ---- */
 
-/* What the file begins with: a word that names the format, its size, a hash of the arrays. */
+/* Header of the weights file: a word that identifies the format, the size, a hash of the arrays. */
 static void tci_export_weights_head(const tci_export *e, uint64_t head[4])
 {
     memcpy(&head[0], "tcweigh1", sizeof(head[0]));
@@ -1193,7 +1193,8 @@ static tc_status tci_export_write(tci_batch *b, tci_export *e)
     return status;
 }
 
-/* Has the kernels' text a function, type or macro of the file's name? All begin with tc_ or TC_. */
+/* True if the kernels' text has a function, type or macro with the file's name. All begin with tc_
+ * or TC_. */
 static bool tci_export_meets(const tci_export *e)
 {
     size_t n = strncmp(e->name, "tc_", 3) && strncmp(e->name, "TC_", 3) ? 0 : strlen(e->name);

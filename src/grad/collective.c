@@ -1,7 +1,7 @@
-/* grad/collective.c - gradients of collectives, each another collective.
+/* grad/collective.c - gradients of collectives: each is another collective.
  *
- * The loss that is differentiated is the sum of all ranks' losses: the gradient of what all ranks
- * receive is the sum of what each of them makes of it. */
+ * The differentiated loss is the sum of the losses of all ranks. A value that all ranks receive
+ * therefore has as its gradient the sum of the gradients that each rank computes for it. */
 #include "grad.h"
 
 static tci_node *tci_vjp_comm(const tci_vjp *v, tc_comm_verb verb, tci_node *x)

@@ -1,8 +1,10 @@
-/* grad/derivatives.c - derivatives of rows that take more than one line of a gradient column.
+/* grad/derivatives.c - derivatives of elementwise functions whose formula does not fit the gradient
+ * column of ops/table.h.
  *
- * In: x. Out: the derivative at x as elementwise nodes.
- * The one idea: where the closed form cancels or has a pole it is a series or a recurrence in its
- * place, which is accurate, and so are the derivatives of its nodes. */
+ * In: x. Out: the derivative at x, as elementwise nodes.
+ *
+ * Where the closed form cancels or has a pole, a series or a recurrence takes its place. It is
+ * accurate there, and so are the derivatives of its nodes. */
 #include "grad.h"
 
 #include "../ops/composite.h"

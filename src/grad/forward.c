@@ -1,10 +1,12 @@
-/* grad/forward.c - the walk of grad/forward.h, and repetitions on its way.
+/* grad/forward.c - forward propagation through a graph (grad/forward.h), and through the bodies of
+ * repetitions.
  *
- * In: what stands beside some nodes. Out: what stands beside roots.
- * A REPEAT beside a REPEAT has, of each carry, input and held value, what it had (unless what
- * stands beside replaces it) and what stands beside it, in that order, and outputs of what stands
- * beside the outputs (of all, if it replaces them). The axis of examples lies behind that of the
- * steps, so that a step finds it in front. */
+ * In: companions (tangents or batched values) of some nodes. Out: companions of the roots.
+ *
+ * The companion of a REPEAT is another REPEAT. For each carry, input and held value it has the
+ * original (unless the companion replaces it) followed by the companion. Its outputs are the
+ * companions of the original outputs; if companions replace originals, every output has one. The
+ * batch axis comes after the axis of steps, so that within a step it is the first axis. */
 #include "forward.h"
 
 TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_forward_rules *rules,

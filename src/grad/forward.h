@@ -1,9 +1,11 @@
-/* grad/forward.h - the walk that jvp.c and vmap.c share: inputs first, something is made beside
- * each node of which an operand has something beside it: its tangent, or all examples of it.
+/* grad/forward.h - forward propagation shared by jvp.c and vmap.c: visits nodes inputs first, and
+ * builds a companion of each node that has an operand with a companion: its tangent, or its values
+ * for a batch of examples.
  *
- * A repetition is walked in its body: beside a BOUND node of what has something stands another one.
- * A carry has something if its beginning has, or what a step makes of it; so the body is walked
- * until no more carries do. */
+ * Repetitions are visited through their bodies: a BOUND node gets a companion BOUND node if the
+ * operand that it stands for has a companion. A carry has a companion if its initial value has one,
+ * or if its next value in the body has one. The body is visited until no further carry gets a
+ * companion. */
 #ifndef TCI_GRAD_FORWARD_H
 #define TCI_GRAD_FORWARD_H
 
@@ -12,7 +14,7 @@
 
 typedef struct tci_forward tci_forward;
 
-/* What the walk is for. */
+/* Rules of a propagation: how companions are built. */
 typedef struct tci_forward_rules {
     tci_node *(*rule)(tci_forward *w, tci_node *n);  /* what comes to stand beside n, or NULL */
     tci_node *(*whole)(tci_forward *w, tci_node *n); /* beside n, which has nothing */
@@ -40,10 +42,10 @@ static inline tci_node **tci_forward_of(tci_forward *w, const tci_node *n)
 TCI_FN tci_node *tci_forward_built(const tci_forward *w, tci_node *n);
 /* n's shape behind the axes in front. */
 TCI_FN tci_dim *tci_forward_shape(const tci_forward *w, const tci_node *n);
-/* What stands beside n, or w->rules->whole. */
+/* The companion of n, or w->rules->whole. */
 TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n);
-/* What stands beside root in the end. What a rule expands into may be made of nodes that a walk
- * comes to later: whoever is first visits them. */
+/* The companion of root. A rule may expand into nodes that the traversal reaches later: whoever is
+ * first visits them. */
 TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root);
 
 /* A REPEAT on the way: per operand outside has, and the BOUND node beside; per result of a step

@@ -1,16 +1,19 @@
-/* grad/grad.c - the walk from roots back to the nodes whose gradients are asked for.
+/* grad/grad.c - reverse-mode differentiation: the traversal from roots back to the nodes whose
+ * gradients are requested.
  *
- * In: roots with their gradients, nodes in the same graph. Out: a gradient node for each.
- * The one idea: one pass over the nodes in reverse of a post-order, each handing its finished
- * gradient on to its operands, where contributions meet by addition. What does not lie between the
- * asked-for nodes and the roots is not touched. The order is that of the graph, so the same graph
- * gives the same gradients, bit for bit.
+ * In: roots with their gradients, and nodes of the same graph. Out: a gradient node for each of
+ * these nodes.
  *
- * A composite without a rule of its own is expanded in place and differentiated by this same walk,
- * which then ends at the composite's inputs.
+ * Design: one pass over the nodes in reverse post-order. Each node passes its finished gradient to
+ * its operands, where contributions are added. Nodes that are not between the requested nodes and
+ * the roots are not visited. The order follows from the graph alone, so the same graph gives the
+ * same gradients, bit for bit.
  *
- * Walks share the table of the nodes' places; a walk inside a walk gives back what it found there,
- * which costs no more than the nodes it meets. */
+ * A composite without a gradient rule is expanded in place and differentiated by the same
+ * traversal, which then ends at the inputs of the composite.
+ *
+ * Traversals share the table of node positions. A nested traversal restores the entries that it
+ * changes, at a cost proportional to the nodes that it visits. */
 #include "../graph/repeat.h"
 #include "grad.h"
 
@@ -84,8 +87,8 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
     }
 }
 
-/* How many operands of n take a part of its gradient: what a BARRIER waits for does not, nor does
- * the value of a WITH_DERIVATIVE. */
+/* Number of operands of n that get a gradient: not those that a BARRIER waits for, nor the value of
+ * a WITH_DERIVATIVE. */
 static int tci_grad_n_taking(const tci_node *n)
 {
     bool one = n->op == TCI_OP_BARRIER || n->op == TCI_OP_WITH_DERIVATIVE;

@@ -1,15 +1,14 @@
-/* grad/grad.h - gradients: ordinary nodes of the same graph, so they fuse, compile and can be
- * differentiated again like any other.
+/* grad/grad.h - gradients as ordinary nodes of the same graph: they fuse, compile and can be
+ * differentiated again like any other node.
  *
- *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
- *            ops/table.h, given their meaning once
- *   rules.c  the same for rows marked OWN: movement, contractions, composites
- *   products.c  gradients of products, of which a factor may be 0
- *   derivatives.c derivatives of rows that are no formula of a line
- *   repeat.c a repetition's, which is one the other way round
- *   grad.c   the walk from the loss back to what is asked for
- *   to_f64.c  a graph in f64, in which differences are good enough to judge gradients
- *   jvp.c    the walk the other way: what changes in the inputs make of the results */
+ *   vjp.c          vector-Jacobian products from the gradient columns of ops/table.h
+ *   rules.c        gradient rules of rows marked OWN: movement, contractions, composites
+ *   products.c     gradients of products whose factors may be 0
+ *   derivatives.c  derivatives that do not fit a column
+ *   repeat.c       gradient of a repetition: a repetition in reverse order
+ *   grad.c         the traversal from the loss back to the requested nodes
+ *   to_f64.c       a graph rebuilt in f64, where finite differences are accurate enough for tests
+ *   jvp.c          forward mode: tangents of results from tangents of inputs */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
@@ -45,7 +44,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
 
-/* grad/linear.c: rules of rows */
+/* grad/lu_cholesky.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_SOLVE_TRIANGULAR(const tci_vjp *v);

@@ -1,17 +1,19 @@
 /* grad/jvp.c - forward mode: tangents of results from tangents of inputs (JVP).
  *
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
- * The one idea: no op has a rule of its own for this. Nodes are visited inputs first
- * (grad/forward.h), and
- *  - of an elementwise row the tangent is its gradient column with the operand's tangent for G: an
- *    element of the result depends on one element of each operand
- *  - an op that is linear in operands is that op over their tangents
- *  - of a reduction it is the sum of the tangents times the gradient of each element
- *  - of all else the gradient rule is transposed: that rule is linear in the gradient u of the
- *    result, so what u takes from the tangent by the same rules is the tangent of the result. Of
- *    what the two walks make only that is read; the rest, and u itself, nothing needs
- * Composites without a rule are expanded in place. A repetition carries the tangents of its carries
- * beside them; one that stops by its values, a branch among them, stops as it did. */
+ *
+ * Design: no op has a JVP rule of its own. Nodes are visited inputs first (grad/forward.h):
+ *  - elementwise rows: the gradient column with the tangent of the operand in the place of G, since
+ *    an element of the result depends on one element of each operand
+ *  - ops that are linear in operands: the same op applied to the tangents
+ *  - reductions: the sum of the tangents, each times the gradient of its element
+ *  - all other ops: the gradient rule is transposed. The rule is linear in the result's gradient u,
+ *    so the gradient of u with respect to the tangent is the tangent of the result. Only this part
+ *    of the two traversals is read; u itself and the rest are dead code.
+ *
+ * Composites without a rule are expanded in place. A repetition carries the tangents next to its
+ * carries. A repetition that stops by its values (a loop or a branch) stops at the same step as the
+ * original. */
 #include "forward.h"
 #include "grad.h"
 
@@ -95,8 +97,8 @@ static tci_node *tci_jvp_reduction(tci_forward *w, tci_node *n)
     return tci_forward_built(w, tci_build_cast(w->g, t, (tc_dtype)n->dtype));
 }
 
-/* What u takes from rule, which is linear in it, given t; NULL: nothing. If a rule is computed by
- * one expression and differentiated as another, so is what u takes. */
+/* The gradient of u under rule, which is linear in it, for the cotangent t; NULL: none. If a rule
+ * is computed by one expression and differentiated as another, so is the gradient of u. */
 static tci_node *tci_jvp_back(tci_forward *w, tci_node *rule, tci_node *t, tci_node *u)
 {
     tci_node *back[2] = {NULL, NULL};
@@ -157,6 +159,7 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     case TCI_OP_RESULT:
     case TCI_OP_ASSIGN:
     case TCI_OP_MEAN:
+    case TCI_OP_CONV_TRANSPOSE:
     case TCI_OP_STOP_GRADIENT: break;
     case TCI_OP_WHERE:
     case TCI_OP_CAST:

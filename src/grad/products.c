@@ -1,13 +1,14 @@
-/* grad/products.c - gradients of products (PROD, and SCAN and SCATTER of mode MUL), also where a
- * factor is 0.
+/* grad/products.c - gradients of products (PROD, and SCAN and SCATTER of mode MUL), also where
+ * factors are 0.
  *
- * In: a node, the gradient of its result. Out: what an operand takes from it.
- * The one idea: a factor's gradient is the product of the other factors, and two expressions of it
- * are equal. By division (the whole product over the factor, or the product with 1 in the place of
- * the one zero) it is cheap, and 0 where another factor is 0: a constant, whose derivative would be
- * 0 too. As the product of what is before the factor and what is after it, it is a polynomial of
- * all factors, so its derivatives of every order are right. The first is computed, the second is
- * differentiated (WITH_DERIVATIVE). */
+ * In: a node and the gradient of its result. Out: the gradient of an operand.
+ *
+ * Design: the gradient of a factor is the product of the other factors, for which there are two
+ * expressions. Division (the whole product over the factor, or the product with 1 in the place of
+ * the only zero) is cheap, but it is a constant 0 where another factor is 0, and the derivative of
+ * that constant is wrong. The product of all factors before times all factors after the factor is a
+ * polynomial, whose derivatives of every order are right. The value comes from the first expression
+ * and the derivatives from the second (WITH_DERIVATIVE). */
 #include "grad.h"
 
 #include "../graph/repeat.h"
@@ -162,8 +163,8 @@ TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *val
 
 /* ---- running ---- */
 
-/* What is before the element, times what all results from there on make of what is after it:
- * s[i] = grad[i] + x[i + 1] s[i + 1]. */
+/* The product before the element times the gradient of the product after it, from all results from
+ * there on: s[i] = grad[i] + x[i + 1] s[i + 1]. */
 static tci_node *tci_product_running_exact(const tci_vjp *v, int axis, bool reverse)
 {
     tci_node *x = v->n->in[0], *one = tci_product_number(v, x->dtype, 1);

@@ -1,24 +1,26 @@
 /* grad/repeat.c - gradient of a repetition: a repetition that runs backward over saved values.
  *
- * In: a REPEAT, the gradients of its results. Out: those of what it takes from outside.
- * The one idea: a step back is the body's gradient, and the body is nodes. Its carries are the
- * gradients of the carries, and a sum for each held value of what all steps give it; its inputs are
- * the carries as they were before each step, which the way forward stores because somebody asks,
- * the inputs again, and the gradients of the outputs. Both bodies share their BOUND nodes, so what
- * a step back needs of the way forward are the same nodes, computed again within the step.
+ * In: a REPEAT and the gradients of its results. Out: the gradients of its operands.
  *
- * A held value that is movement of another (a broadcast bias) is summed as gradient of the other,
- * its taker: a step back ends with the movement's own gradient, so the sum has the elements of the
- * bias and not those of the broadcast.
+ * Design: a backward step is the gradient of the body. Its carries are the gradients of the
+ * carries, and for each held value the sum of its gradients over all steps. Its inputs are the
+ * carries before each step (stored by the forward repetition because this one reads them), the
+ * original inputs, and the gradients of the outputs. Both bodies share their BOUND nodes, so the
+ * forward values that a backward step needs are the same nodes, recomputed within the step.
  *
- * Only floats have gradients: carries that are none are inputs of the way back and no more.
+ * If a held value is movement of another node (a broadcast bias), the gradient of the source is
+ * summed instead: a backward step ends with the gradient of the movement, so the sum has the size
+ * of the bias and not of the broadcast.
  *
- * A repetition of at most one step (a branch) goes back if it went forward, and is given its
- * carries as they began. One of any number of steps that stops by its values has no gradient.
+ * Only floats have gradients. Carries of other dtypes are plain inputs of the backward repetition.
  *
- * One of one step is a region of the graph (tc_checkpoint): what the way back needs of it is made
- * again of what it takes from outside, and not before the gradients of its results are there. A
- * BARRIER says both: what is behind it is not what was computed before it. */
+ * A repetition of at most one step (a branch) runs backward only if it ran forward, and gets its
+ * initial carries. A repetition with any number of steps that stops by its values has no gradient.
+ *
+ * A repetition of exactly one step is a region (tc_checkpoint): the backward pass recomputes the
+ * values that it needs from the operands of the region, once the gradients of the results are
+ * available. A BARRIER node expresses both: CSE does not merge values behind it with those before
+ * it. */
 #include "../graph/repeat.h"
 #include "grad.h"
 
@@ -54,7 +56,7 @@ static tci_node *tci_grad_sum(const tci_grad_repeat *w, tci_node *a, tci_node *b
     return !a ? b : !b ? a : tci_vjp_built(w->v, tci_build_ew(w->v->g, TCI_OP_ADD, both));
 }
 
-/* Is the gradient of operand i of all steps what the one step gives? */
+/* True if the gradient of operand i over all steps is that of the only step. */
 static bool tci_grad_stays(const tci_repeat *r, int i)
 {
     return tci_repeat_is_once(r) || i < r->n_carry + r->n_x;
@@ -112,8 +114,8 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
 }
 
-/* What a region takes from outside, where the gradients of its results are there, as its body is
- * given it. */
+/* Operands of a region behind a BARRIER that waits for the gradients of its results, as its body
+ * takes them. */
 static tci_node **tci_grad_outside(const tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;
@@ -153,7 +155,7 @@ static void tci_grad_give(tci_grad_repeat *w)
 
 /* ---- a step back ---- */
 
-/* What the step takes back: gradients of its results, of the carries and the outputs. */
+/* Gradients that the backward step starts from: those of the carries and of the outputs. */
 static tci_grad_pairs tci_grad_step_roots(tci_grad_repeat *w)
 {
     const tci_repeat *r = &w->r;

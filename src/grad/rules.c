@@ -1,11 +1,13 @@
-/* grad/rules.c - gradients that do not fit a row: movement, contractions, composites.
+/* grad/rules.c - VJP rules that do not fit a column of ops/table.h: movement, contractions,
+ * composites.
  *
- * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
- * The one idea: the transpose of a movement is a movement, or a sum of movements, of the rows that
- * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
- * of their own, and their gradients follow.
+ * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *
- * GATHER's transpose is SCATTER, which adds the gradients of all reads of an element, and back. */
+ * Design: the transpose of a movement op is made of existing movement ops and sums: slices become
+ * pads, pads become slices, a window becomes a sum over windows. Gradients therefore need no
+ * kernels of their own and can be differentiated again.
+ *
+ * The transpose of GATHER is SCATTER with addition, and the reverse. */
 #include "grad.h"
 
 #include <string.h>
@@ -766,7 +768,8 @@ static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, i
                            tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
-/* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
+/* Intermediate values of a LAYER_NORM (keepdims), built as its expansion builds them, so that both
+ * share the nodes. */
 typedef struct tci_rule_norm {
     tc_dtype t;
     int *axes, *others; /* the normalized ones, and the rest */

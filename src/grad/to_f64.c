@@ -1,8 +1,9 @@
 /* grad/to_f64.c - rebuilds a graph in f64.
  *
- * In: a root, and leaves that stand in f64 for some of its nodes. Out: the root in f64.
- * The one idea: a node of floats is the same node in f64 over inputs in f64; integers stay. Where
- * the dtype itself is what an op looks at, its bits, the value is rounded to it first. */
+ * In: a root, and f64 leaves that replace some of its nodes. Out: the root in f64.
+ *
+ * Each float node is rebuilt over f64 inputs; integers stay. Where an op depends on the dtype
+ * itself (on the bits of a value), the value is rounded to the original dtype first. */
 #include "../graph/repeat.h"
 #include "grad.h"
 

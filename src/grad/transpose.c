@@ -1,16 +1,15 @@
-/* grad/transpose.c - ops that are the transposes of others: transposed convolutions, and images of
- * columns of patches.
+/* grad/transpose.c - ops that are transposes of other ops: transposed convolution, and col2im.
  *
- * In: what the other op would give. Out: what its gradient takes from that.
- * The one idea: a WINDOW, or a contraction over one, is linear, so its rule in rules.c needs the
- * shape of its operand and none of its values: zeros stand for them, and no kernel ever reads
- * them. */
+ * In: the shape that the other op takes. Out: the gradient of that op with respect to its operand.
+ *
+ * WINDOW and contractions over it are linear, so their rules in rules.c read only the shape of the
+ * operand. Zeros stand for its values, and no kernel reads them. */
 #include "../ops/window.h"
 #include "grad.h"
 
 #include <string.h>
 
-/* What operand 0 of `n` takes from `grad`; NULL: the graph tells why. */
+/* The gradient of operand 0 of `n` for `grad`; NULL: the graph has the error. */
 static tci_node *tci_transpose_of(tci_graph *g, tci_node *n, tci_node *grad,
                                   tci_node *(*rule)(const tci_vjp *v))
 {
@@ -40,45 +39,92 @@ static tci_node *tci_transpose_zeros(tci_graph *g, tc_dtype t, int rank, const t
 
 /* ---- transposed convolutions ---- */
 
+/* The transposed convolution of x and w whose result has those sizes; words are those of a
+ * CONV_TRANSPOSE. */
+static tci_node *tci_transpose_conv(tci_graph *g, tci_node *x, tci_node *w, const tci_dim *words,
+                                    const tci_dim *sizes)
+{
+    int64_t stride[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
+    tci_dim spans[TCI_IMAGE_RANK], lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0};
+    const int64_t *numbers = tci_dim_words(words), groups = numbers[0];
+    const int n = x->rank - 2;
+    const tc_dtype t = (tc_dtype)x->dtype;
+    spans[0] = x->shape[0];
+    spans[1] = tci_dim_mul(w->shape[1], groups);
+    for (int i = 0; i < n; i++) { /* what the windows reach, which the padding cuts */
+        stride[i] = numbers[1 + 3 * i];
+        dilation[i] = numbers[2 + 3 * i];
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), dilation[i]);
+        tci_dim steps = tci_dim_mul(tci_dim_sub(x->shape[2 + i], 1), stride[i]);
+        spans[2 + i] = tci_dim_add(tci_dim_add(steps, reach), 1);
+        lo[2 + i] = tci_dim_neg(words[3 + 3 * i]);
+        hi[2 + i] = tci_dim_sub(sizes[2 + i], tci_dim_add(spans[2 + i], lo[2 + i]));
+    }
+    tci_node *zero = tci_composite_number(g, t, 0);
+    tci_node *images = tci_window_grouped(g, x, n, x->shape, groups);
+    tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, t, n + 2, spans), n, spans,
+                                          groups);
+    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros,
+                                        tci_dim_list(tci_window_zeros), zero, w->shape + 2, stride,
+                                        dilation);
+    tci_node *conv = tci_window_contract(g, windows, w, n, groups);
+    tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
+    return tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
+}
+
+TCI_FN tci_node *tci_expand_CONV_TRANSPOSE(tci_graph *g, tci_node *n)
+{
+    return tci_transpose_conv(g, n->in[0], n->in[1], tci_node_dims(n), n->shape);
+}
+
+/* Words and sizes of the result; false: the graph tells why. */
+static bool tci_transpose_words(tci_graph *g, int n, const tci_image *image, const tci_node *w,
+                                const tci_window_conv *c, tci_dim *words, tci_dim *sizes)
+{
+    words[0] = c->groups;
+    sizes[0] = image->sizes[0];
+    sizes[1] = tci_dim_mul(w->shape[1], c->groups);
+    for (int i = 0; i < n; i++) {
+        if (c->more[i] >= c->stride[i] && c->more[i] >= c->dilation[i]) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "the output padding is %s: expected less than the stride, %s, or the "
+                           "dilation, %s",
+                           TCI_DIM_TEXT(c->more[i]), TCI_DIM_TEXT(c->stride[i]),
+                           TCI_DIM_TEXT(c->dilation[i]));
+            return false;
+        }
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), c->dilation[i]);
+        tci_dim steps = tci_dim_mul(tci_dim_sub(image->sizes[2 + i], 1), c->stride[i]);
+        tci_dim padding = tci_dim_sub(tci_dim_add(c->padding[i], c->after[i]), c->more[i]);
+        words[1 + 3 * i] = c->stride[i];
+        words[2 + 3 * i] = c->dilation[i];
+        words[3 + 3 * i] = c->padding[i];
+        sizes[2 + i] = tci_dim_sub(tci_dim_add(tci_dim_add(steps, reach), 1), padding);
+    }
+    return true;
+}
+
+/* The expansion tells what is wrong with sizes; it is the result for dtypes without a composite. */
 TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
                                           tci_node *bias, const struct tc_conv *o)
 {
     tci_image image;
     tci_window_conv c;
-    tci_dim spans[TCI_IMAGE_RANK], lo[TCI_IMAGE_RANK] = {0}, hi[TCI_IMAGE_RANK] = {0};
+    tci_dim words[1 + 3 * TCI_IMAGE_AXES], sizes[TCI_IMAGE_RANK];
     if (!x || !w || !tci_image_of(g, x, n, &image) ||
         !tci_window_conv_check(g, x, &image, w, bias, o && o->groups ? o->groups : 1, true) ||
-        !tci_window_conv_of(g, n, o, w, &c)) {
+        !tci_window_conv_of(g, n, o, w, &c) ||
+        !tci_transpose_words(g, n, &image, w, &c, words, sizes)) {
         return NULL;
     }
-    spans[0] = image.sizes[0];
-    spans[1] = tci_dim_mul(w->shape[1], c.groups);
-    for (int i = 0; i < n; i++) { /* what the windows reach, which the padding cuts */
-        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), c.dilation[i]);
-        tci_dim steps = tci_dim_mul(tci_dim_sub(image.sizes[2 + i], 1), c.stride[i]);
-        spans[2 + i] = tci_dim_add(tci_dim_add(steps, reach), 1);
-        lo[2 + i] = tci_dim_neg(c.padding[i]);
-        hi[2 + i] = tci_dim_sub(c.more[i], c.after[i]);
-        if (c.more[i] >= c.stride[i] && c.more[i] >= c.dilation[i]) {
-            tci_graph_fail(g, TC_ERR_ARGUMENT,
-                           "the output padding is %s: expected less than the stride, %s, or the "
-                           "dilation, %s",
-                           TCI_DIM_TEXT(c.more[i]), TCI_DIM_TEXT(c.stride[i]),
-                           TCI_DIM_TEXT(c.dilation[i]));
-            return NULL;
-        }
-    }
     tc_dtype dtype = (tc_dtype)x->dtype, math = bias ? tci_composite_math(x) : dtype;
-    tci_node *zero = tci_composite_number(g, math, 0), *kernel = tci_build_cast(g, w, math);
-    tci_node *images = tci_window_grouped(g, tci_build_cast(g, x, math), n, image.sizes, c.groups);
-    tci_node *wanted = tci_window_grouped(g, tci_transpose_zeros(g, math, n + 2, spans), n, spans,
-                                          c.groups);
-    tci_node *windows = tci_window_over(g, wanted, n, tci_window_zeros,
-                                        tci_dim_list(tci_window_zeros), zero, w->shape + 2,
-                                        c.stride, c.dilation);
-    tci_node *conv = tci_window_contract(g, windows, kernel, n, c.groups);
-    tci_node *r = tci_transpose_of(g, conv, images, tci_vjp_through_window);
-    r = tci_build_pad_axes(g, tci_build_reshape(g, r, n + 2, spans), lo, hi, zero);
+    tci_node *in[2] = {tci_build_reshape(g, tci_build_cast(g, x, math), n + 2, image.sizes),
+                       tci_build_cast(g, w, math)};
+    tci_node *r = in[0] && in[1] ? tci_transpose_conv(g, in[0], in[1], words, sizes) : NULL;
+    if (r && tci_dtype_is_float(math)) {
+        r = tci_graph_node(g, TCI_OP_CONV_TRANSPOSE, math, n + 2, r->shape, 2, in, 1 + 3 * n,
+                           tci_dim_words(words));
+    }
     return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
 }
 
@@ -134,7 +180,7 @@ TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const 
 
 /* ---- x with other elements in a slice ---- */
 
-/* What a slice takes its elements from: `true` where it does, and elsewhere the elements of src. */
+/* Elements that a slice reads: `true` there, and elsewhere the elements of src. */
 static tci_node *tci_transpose_put(tci_graph *g, tci_node *x, tci_node *slice, tci_node *src)
 {
     tci_node *yes = tci_graph_const(g, TC_BOOL, (tci_value){.i = 1});

@@ -1,11 +1,13 @@
-/* grad/vjp.c - the gradient columns of the op rows as nodes.
+/* grad/vjp.c - vector-Jacobian products from the gradient columns of the op rows.
  *
- * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
- * The one idea: a column is nested calls of rows (ops/formula.h); read here with every word meaning
- * "build that node", it makes the gradient's part of the graph.
+ * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *
- * Operands and result have one shape (builders made broadcasting explicit), so no formula here sums
- * over axes; EXPAND does (rules.c). f16 and bf16 are widened before and rounded once after. */
+ * Design: a column is a nested call expression (ops/formula.h). Here each word of it builds the
+ * node of that name, so evaluating the column builds the gradient's part of the graph.
+ *
+ * Operands and result have the same shape (builders made broadcasting explicit), so no formula here
+ * sums over axes; the rule of EXPAND does (rules.c). f16 and bf16 operands are widened first, and
+ * the result is rounded once. */
 #include "grad.h"
 
 TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)

@@ -1,16 +1,18 @@
-/* grad/vmap.c - vectorization (tc_vmap): a graph over one example becomes a graph over many.
+/* grad/vmap.c - vectorization (tc_vmap): a graph for one example becomes a graph for a batch.
  *
- * In: roots over leaves that stand for one example each, and nodes with all examples of the leaves
- * along an axis in front. Out: nodes with all examples of the roots along an axis in front.
- * The one idea: a node that depends on no leaf stays as it is, any other is its own op once more
- * with one axis in front: same dtype, same order of every sum over an example, so what is computed
- * for an example is what the node computes for it. An operand that stays is repeated along that
- * axis, which copies nothing, or left as it is where the op asks for no more.
+ * In: roots over leaves that hold one example each, and nodes that hold all examples of these
+ * leaves along a new first axis. Out: nodes that hold all examples of the roots along a first axis.
  *
- * A branch that examples take differently is both branches, and of each example the one it takes; a
- * loop that examples leave at different steps goes on while one does, and leaves the others alone.
+ * Design: a node that depends on no leaf stays. Any other node becomes the same op with one more
+ * leading axis: the same dtype and the same order of every sum, so each example gets the value that
+ * the original node computes for it. An operand that stays is broadcast along the new axis (no
+ * copy), or used as it is where the op allows that.
  *
- * Gradients need nothing for this, nor does it for gradients: both see only nodes. */
+ * A branch that examples take differently computes both sides and selects per example. A loop that
+ * examples leave at different steps runs until all have left, and keeps the values of those that
+ * have.
+ *
+ * Gradients and vmap need no rules for each other, since both work on nodes. */
 #include "vmap.h"
 
 #include <string.h>
@@ -20,7 +22,7 @@
 #include "../ops/custom.h"
 #include "forward.h"
 
-/* How the words of a node change when an axis is put in front of its operands. */
+/* How the attributes of a node change when a batch axis is added in front of its operands. */
 typedef enum tci_vmap_rule {
     TCI_VMAP_KEEP,   /* they name no axis */
     TCI_VMAP_AXES,   /* those that are axes count one further */
@@ -76,7 +78,8 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
             }
         }
         return TCI_VMAP_AXES;
-    case TCI_OP_CROSS_ENTROPY: return TCI_VMAP_EXPAND;
+    case TCI_OP_CROSS_ENTROPY:
+    case TCI_OP_CONV_TRANSPOSE: return TCI_VMAP_EXPAND;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
@@ -216,13 +219,14 @@ static tci_node *tci_vmap_choose(tci_forward *v, tci_node *go, tci_node *a, tci_
     return tci_forward_built(v, tci_build_where(v->g, go, a, b));
 }
 
-/* Is n, a REPEAT, a branch that not all examples take? Then nothing stands beside it but itself. */
+/* True if n, a REPEAT, is a branch that examples take differently. It then has no companion of its
+ * own. */
 static bool tci_vmap_is_choice(tci_forward *v, const tci_node *n, const tci_repeat *r)
 {
     return r->stops >= 0 && r->length == 1 && *tci_forward_of(v, n->in[r->stops]);
 }
 
-/* Does any example go on? */
+/* True if any example continues. */
 static tci_node *tci_vmap_any(tci_forward *v, tci_node *go)
 {
     const tc_axes all = {NULL, 0, true};

@@ -1,4 +1,4 @@
-/* grad/vmap.h - a graph over one example as the same graph over many (grad/vmap.c). */
+/* grad/vmap.h - tc_vmap: a graph for one example as the same graph for a batch (grad/vmap.c). */
 #ifndef TCI_GRAD_VMAP_H
 #define TCI_GRAD_VMAP_H
 

@@ -1,14 +1,15 @@
-/* graph/build.c - constructors of nodes, with the shape and dtype rules.
+/* graph/build.c - node constructors with shape inference and dtype promotion.
  *
  * In: nodes and attributes as a user gives them (negative axes, one -1 in a shape, mixed dtypes,
- * shapes that broadcast). Out: nodes as graph/node.h describes them, with every CAST, RESHAPE and
- * EXPAND that the rules imply made explicit, or NULL with g->error and g->message.
- * The one idea: after this room nothing is implicit; no later room knows what broadcasting is.
+ * shapes that broadcast). Out: nodes as graph/node.h describes them, with every implied CAST,
+ * RESHAPE and EXPAND made explicit; or NULL with g->error and g->message.
  *
- * Here are the checks, the dtype rules, elementwise ops and reductions; movement is in
+ * Design: nothing is implicit in the graph. No later pass knows about broadcasting or promotion.
+ *
+ * This file has the checks, the dtype rules, elementwise ops and reductions. Movement is in
  * graph/move.c, contractions (matmul, einsum) in graph/contract.c, composites in ops/composite.c.
- * Identities that cost nothing to see (a reshape to the same shape) return their input; the rest
- * is left to rewrite/. */
+ * Identities that are free to detect (a reshape to the same shape) return their input; all others
+ * are left to rewrite/. */
 #include "build.h"
 
 #include <inttypes.h>
@@ -287,7 +288,7 @@ TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
     return t;
 }
 
-/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+/* Hint that makes `size` at least `needed`: a range for the symbol on which it depends. */
 TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
 {
     tci_shape_text t = {""};
@@ -809,8 +810,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
     return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
-/* Which axes of x are meant, in w; x itself becomes a float. *n: how many, -1 where none can be
- * said. */
+/* The axes of x, in w; x itself becomes a float. *n: their number, -1 on error. */
 static int64_t *tci_build_float_axes(tci_graph *g, tci_node **x, tc_axes axes, tci_words *w, int *n)
 {
     w->items = NULL;
@@ -1026,7 +1026,7 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
                                         n + 1, in, 1, attr));
 }
 
-/* What x is movement of behind a barrier, and the movement over that. */
+/* The source of x below movement, behind a barrier, with the movement on top. */
 static tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x)
 {
     tci_node *moved[TCI_BUILD_MOVES], *below = x;

@@ -1,9 +1,9 @@
-/* graph/build.h - constructors on a tci_graph with the shape and dtype rules: one function per op
- * or family. The public calls (api), composites and rewrites all build through these.
+/* graph/build.h - node constructors with shape and dtype rules: one function per op or family, used
+ * by the public calls (api/), composites and rewrites.
  *
- * NULL in, NULL out. On a mistake: g->error and g->message are set (what was given, what was
- * expected; the caller adds op name, file and line) and NULL is returned. Axis 0 or -1 of a 0-d
- * tensor stands for its one element in movement and reductions, as in torch. */
+ * A NULL operand gives NULL. On invalid arguments g->error and g->message are set (given, expected;
+ * the caller adds the name of the op, file and line) and the result is NULL. For a 0-d tensor axis
+ * 0 or -1 is its one element, in movement and in reductions, as in PyTorch. */
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 
@@ -151,8 +151,8 @@ TCI_FN void tci_build_ew_dtypes(tc_promotion how, int op, tc_dtype common, tc_dt
 TCI_FN tci_node *tci_build_real(tci_graph *g, tci_node *x);
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
-/* That a size, bound or count given by a user is one; else an error about `what`, with status `why`
- * where it never could be. */
+/* Checks that a size, bound or count of a user is valid; otherwise an error about `what`, with
+ * status `why` if it never could be. */
 TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
 TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
@@ -204,6 +204,8 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
                                    bool sinks);
 /* x by an op whose operands and value are behind barriers. */
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
+/* Running log(sum(exp(x))) along the axis. */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
@@ -286,7 +288,7 @@ TCI_FN tci_node *tci_build_until_rank(tci_graph *g, tci_node *words, int axis, t
 TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis);
 
 /* ---- ops/search.c: size, where there is one, is how many results there are ---- */
-/* How many of sorted are less than each value, or no greater. */
+/* Number of elements of sorted that are less than each value, or not greater. */
 TCI_FN tci_node *tci_build_searchsorted(tci_graph *g, tci_node *sorted, tci_node *values,
                                         bool right);
 TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x);
@@ -303,8 +305,7 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
 
-/* ---- ops/sets.c: running log(sum(exp(x))); values, or the places where they stand ---- */
-TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
+/* ---- ops/order_statistics.c: values, or their indices ---- */
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
 TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);
@@ -319,7 +320,7 @@ TCI_FN tci_node *tci_build_isin(tci_graph *g, tci_node *x, tci_node *list);
 TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim size,
                                   bool consecutive, int which);
 
-/* ---- ops/linear.c: square matrices [..., n, n] ---- */
+/* ---- ops/linear_algebra.c: square matrices [..., n, n] ---- */
 typedef enum tci_det { TCI_DET_VALUE, TCI_DET_SIGN, TCI_DET_LOG } tci_det;
 TCI_FN tci_node *tci_build_solve(tci_graph *g, tci_node *a, tci_node *b);
 /* The same, or of a's transpose, with the LU of a and operands of one dtype and batch. */

@@ -1,7 +1,7 @@
-/* graph/collective.c - COLLECTIVE nodes: the shape and dtype rules of what ranks do together.
+/* graph/collective.c - constructors of COLLECTIVE nodes, with their shape and dtype rules.
  *
- * In: an operand with, where ranks exchange parts, a first axis of ranks. Out: a node of its own
- * for each call. The axes of the public calls are movement around these (api/comm.c). */
+ * In: an operand; where ranks exchange parts, its first axis is that of the ranks. Out: a new node
+ * for each call. The public calls put movement around these nodes for other axes (api/comm.c). */
 #include "build.h"
 
 TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_node *x)

@@ -1,14 +1,15 @@
-/* graph/contract.c - contractions: matmul and einsum in terms of the one CONTRACT node.
+/* graph/contract.c - matmul and einsum as CONTRACT nodes.
  *
- * In: operands and who shares which axis. Out: CONTRACT nodes (graph/node.h) with the movement
+ * In: operands, and the labels of their axes. Out: CONTRACT nodes (graph/node.h) with movement
  * around them.
- * The one idea: every axis carries a label, a small int. Axes of size 1 that another operand has
- * longer lose their label (a reshape), so broadcasting needs no copy and CONTRACT sees equal sizes
- * only. A repeated label within one operand (a diagonal) is a reshape and a strided slice. An axis
- * that only one operand has and the result lacks is summed before the product.
  *
- * Operands of einsum are taken left to right. Several roundings would show in f16 and bf16, so
- * whatever needs more than one node computes in f32 and rounds once. */
+ * Design: every axis has a label, a small int. An axis of size 1 whose counterpart is longer loses
+ * its label (a RESHAPE), so broadcasting needs no copy and CONTRACT sees equal sizes only. A label
+ * that repeats within one operand (a diagonal) becomes a RESHAPE and a strided SLICE. An axis that
+ * only one operand has and the result lacks is summed before the product.
+ *
+ * Operands of einsum are contracted left to right. In f16 and bf16 several nodes would round
+ * several times, so expressions of more than one node are computed in f32 and rounded once. */
 #include "build.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
-/* graph/contraction.c - decodes contractions: groups of axes, operands below movement, and the same
- * contraction of other operands.
+/* graph/contraction.c - decodes contractions: axis groups, operands below movement, and the same
+ * contraction over other operands.
  *
- * In: CONTRACT nodes. Out: descriptors in scratch (contraction.h), new nodes. */
+ * In: CONTRACT nodes. Out: descriptors in scratch memory (contraction.h), new nodes. */
 #include "contraction.h"
 
 /* ---- values below movement ---- */

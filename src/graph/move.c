@@ -1,10 +1,10 @@
-/* graph/move.c - constructors of movement: the same elements elsewhere, once, several times, or
- * not at all.
+/* graph/move.c - constructors of movement: ops that rearrange, repeat or select elements.
  *
  * In: nodes, axes and sizes as a user gives them. Out: RESHAPE, PERMUTE, EXPAND, SLICE, PAD, CAT,
  * GATHER, WINDOW and IOTA nodes with normalized attributes (graph/node.h).
- * The one idea: one node per kind of movement, whatever the call was named: squeeze and unsqueeze
- * are reshapes, transpose is a permutation, flip is a slice with step -1, index_select a gather. */
+ *
+ * Each kind of movement is one op, whichever public call made it: squeeze and unsqueeze are
+ * reshapes, transpose is a permutation, flip is a slice with step -1, index_select is a gather. */
 #include "build.h"
 
 #include <inttypes.h>
@@ -249,7 +249,7 @@ static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behi
     return at > tci_dim_most(n) ? behind : v;
 }
 
-/* How many of 0, stride, 2 * stride, ... lie before `way`. */
+/* Number of elements 0, stride, 2 * stride, ... below `way`. */
 static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
 {
     return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
@@ -632,8 +632,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit, for every value of
- * a symbolic size. */
+/* Number of windows along an axis: floor((size - span) / stride) + 1. At least one must fit, for
+ * every value of a symbolic size. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {

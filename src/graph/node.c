@@ -1,15 +1,16 @@
-/* graph/node.c - nodes: hash-consing, lookup, release.
+/* graph/node.c - graph nodes: hash-consing, lookup, release.
  *
- * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
- * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
- * nodes is comparing pointers. Those of a unique op (ops/info.h) are never merged: each is a thing
- * of its own.
+ * In: an op with its inputs, shape and attributes. Out: the one node that represents them.
+ *
+ * Design: nodes are hash-consed, so an expression that is built twice is one node, and equality is
+ * pointer equality. Nodes of unique ops (ops/info.h) are never merged.
  *
  * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by
- * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that a loop over scopes reuses the
- * same memory; larger blocks come straight from the allocator. In a compile's graph all is scratch.
- * Ids: a slot is reused after its node was dropped, under a higher generation; a handle that still
- * holds the old generation reads as dead. */
+ * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that loops over scopes reuse memory;
+ * larger blocks come from the allocator. In a compile's graph all blocks are scratch memory.
+ *
+ * Ids: the slot of a dropped node is reused with a higher generation. A handle with the old
+ * generation is invalid. */
 #include "node.h"
 
 #include <stdarg.h>
@@ -28,7 +29,7 @@ typedef struct tci_node_slab {
     size_t bytes;
 } tci_node_slab;
 
-/* What a node is looked up by. */
+/* Lookup key of a node. */
 typedef struct tci_node_want {
     int op, rank, n_in, n_attr;
     tc_dtype dtype;

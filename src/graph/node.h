@@ -69,6 +69,9 @@
  *                    computed for derivatives alone
  *   SHARD            per axis the number of the communicator (ops/communicator.h) that it is split
  *                    over by tc_partition, or 0; x itself where the graph is not partitioned
+ *   CONV_TRANSPOSE   groups, then stride, dilation and padding before the first element of each
+ *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result
+ *                    [N, O, sizes], whose sizes tell the padding after the last element
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
@@ -95,7 +98,8 @@
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
 typedef struct tci_param tci_param;   /* run/param.c */
-/* Who has the memory that a storage borrows: told, on any thread, when the last one let go. */
+/* Owner of borrowed memory: its deleter is called, on any thread, when the last reference is gone.
+ */
 typedef struct tci_owner {
     void (*release)(struct tci_owner *owner);
 } tci_owner;
@@ -141,7 +145,7 @@ typedef struct tci_node {
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
 
-/* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
+/* True for a permanent value: a leaf with memory, or evaluated and independent of parameters. */
 TCI_INLINE bool tci_node_is_value(const tci_node *n)
 {
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
@@ -194,7 +198,7 @@ typedef struct tci_graph {
     char message[512];
 } tci_graph;
 
-/* What new nodes are stamped with. */
+/* Source location and region that new nodes get. */
 typedef struct tci_stamp {
     tc_site site;
     const char *call;

@@ -1,9 +1,9 @@
-/* graph/print.c - the text of a graph: for dumps, golden tests and error reports.
+/* graph/print.c - prints a graph as text, for dumps, golden tests and error reports.
  *
- * In: roots. Out: one line a node, inputs first, numbered in that order; the same graph gives the
- * same text in every process (no address, no id). A line reads %2 = reduce-row f32 [3] (%1) {1}
- * with the inputs in parentheses and the attributes in braces; the last line names the roots. The
- * other form is Graphviz. */
+ * In: roots. Out: one line per node, inputs first, numbered in that order. The text is
+ * deterministic across processes (no addresses, no ids). A line reads %2 = reduce-row f32 [3] (%1)
+ * {1}: inputs in parentheses, attributes in braces. The last line lists the roots. The second form
+ * is Graphviz. */
 #include "side_table.h"
 
 #include <inttypes.h>
@@ -81,7 +81,7 @@ static void tci_print_attrs(tci_str *out, const char *open, const tci_node *n)
     tci_str_add(out, "}");
 }
 
-/* What a node is, without its inputs. */
+/* Prints a node without its inputs. */
 static void tci_print_facts(tci_str *out, const tci_node *n)
 {
     char shape[TCI_PRINT_SHAPE_TEXT];

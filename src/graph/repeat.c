@@ -1,17 +1,18 @@
-/* graph/repeat.c - builders of repetitions (graph/repeat.h), and loop-invariant code motion.
+/* graph/repeat.c - builders of repetitions (graph/repeat.h), with loop-invariant code motion.
  *
- * In: the nodes of a body as the user made them over BOUND nodes, which may use any tensor outside.
+ * In: the nodes of a body as the user made them over BOUND nodes; they may use any tensor outside.
  * Out: a REPEAT whose body is closed.
- * The one idea: a node needs the step if it depends on a BOUND node of this repetition. Where such
- * a node uses one that does not need the step, the builder hoists that one: it is computed once,
- * outside, and a BOUND node of its own stands for it in the body. So a body has nodes that need the
- * step and no others: none of them can be evaluated by itself or be differentiated by.
  *
- * A compiled program has numbers and movement inside bodies again (tci_repeat_sink): they cost
- * nothing there and would cost memory outside. That is done to the program's copy of the graph, in
- * which nothing is differentiated or evaluated any more.
+ * Design: a node belongs to the body if it depends on a BOUND node of this repetition. An operand
+ * that does not is hoisted: it is computed once, outside, and a BOUND node represents it in the
+ * body. Body nodes therefore always depend on the step; none can be evaluated or differentiated by
+ * itself.
  *
- * A repetition of one step is done in place: its body over what it takes from outside. */
+ * In the graph of a compiled program, constants and movement are moved back into bodies
+ * (tci_repeat_sink): they are free there and would need memory outside. This happens in the
+ * program's own copy of the graph, after differentiation.
+ *
+ * A repetition of one step is inlined: its body over its operands. */
 #include "repeat.h"
 
 #include "build.h"

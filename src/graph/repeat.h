@@ -1,26 +1,26 @@
-/* graph/repeat.h - a repetition: a body, as nodes, that is done for one step after the other.
+/* graph/repeat.h - REPEAT: a loop whose body is nodes (tc_scan, tc_while, tc_cond, tc_checkpoint).
  *
- * A REPEAT's operands, in order:
- *   outside  init   what each carry is before the first step
- *            xs     of which step i is given element i along the first axis (or, of a reversed one,
- *                   element length - 1 - i)
+ * Operands of a REPEAT, in order:
+ *   outside  init   initial value of each carry
+ *            xs     inputs: step i gets element i along the first axis (reverse: element
+ *                   length - 1 - i)
  *            held   values that are the same in all steps
- *   bound    carry, x, inner: a BOUND node for each of those, which stands for it in the body
- *   body     next   what each carry is after the step, of its shape and dtype
- *            y      what the step adds to each output
- * A repetition that stops has a carry, `stops`, that is a 0-d bool: a step is done only while it is
- * true, and length is the most steps. It has no outputs, and nobody asks for rows.
+ *   bound    carry, x, inner: the BOUND nodes that represent these in the body
+ *   body     next   value of each carry after the step, of the same shape and dtype
+ *            y      element that the step adds to each output
+ * A repetition that stops has a 0-d bool carry, `stops`: a step runs only while it is true, and
+ * length is the maximum number of steps. It has no outputs, and its rows are never requested.
  *
- * A body is closed: all its nodes need BOUND nodes of their own REPEAT, and nothing else. So passes
- * see it as nodes like all others, keys cover it, and the operands alone tell what is evaluated
- * outside; no node of a body has a value or is one that a gradient is asked for. The rewritten
- * graph of a program also has numbers (LITERAL, CONST, IOTA) in bodies.
+ * A body is closed: all its nodes depend on BOUND nodes of their own REPEAT. Passes treat it as
+ * ordinary nodes, cache keys cover it, and the operands alone say what is evaluated outside. No
+ * node of a body has a value, and no gradient is requested for one. The rewritten graph of a
+ * program also has constants (LITERAL, CONST, IOTA) in bodies.
  *
- * Results, by number (RESULT): of each carry what it is after the last step; of each output its
- * elements, stacked along a new first axis, each where its x was; of each carry its rows, one more
- * than there are steps, stacked likewise: what it is before the step of element i is row i, and
- * after it row i + 1 (reversed: row i + 1, and row i). Gradients read them. Results that nobody
- * asks for are not stored. */
+ * Results, by number (RESULT): the last value of each carry; the elements of each output, stacked
+ * along a new first axis at the positions of their x; the rows of each carry (length + 1 of them),
+ * stacked likewise. Row i is the carry before the step of element i and row i + 1 the carry after
+ * it (reverse: row i + 1 before, row i after). Gradients read rows. Results that nothing reads are
+ * not stored. */
 #ifndef TCI_GRAPH_REPEAT_H
 #define TCI_GRAPH_REPEAT_H
 
@@ -54,7 +54,7 @@ static inline bool tci_repeat_is_once(const tci_repeat *r)
 {
     return r->length == 1 && r->stops < 0;
 }
-/* How many of the inputs of any node are evaluated where it stands: of a REPEAT those outside. */
+/* Number of inputs of a node that are evaluated with it: for a REPEAT those outside. */
 static inline int tci_node_n_outside(const tci_node *n)
 {
     return n->op == TCI_OP_REPEAT ? (int)(n->attr[0] + n->attr[1] + n->attr[2]) : n->n_in;
@@ -73,8 +73,8 @@ TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat
  * results are the same. Escapes. */
 TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
-/* What the body of r makes of other nodes than its BOUND nodes, given for each of these: what each
- * carry is next, then each output. Array in scratch. Escapes. */
+/* Results of the body of r over other nodes in the place of its BOUND nodes: the next value of each
+ * carry, then each output. Array in scratch. Escapes. */
 TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
                                          tci_node *const *given);
 /* The results of a REPEAT of one step as nodes without it. Array in scratch. Escapes. */

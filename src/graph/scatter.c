@@ -1,8 +1,9 @@
-/* graph/scatter.c - constructors of writes at indices: SCATTER, the counterpart of GATHER.
+/* graph/scatter.c - constructors of SCATTER nodes: writes at indices, the counterpart of GATHER.
  *
- * In: x, an index and what to put there. Out: SCATTER nodes over one shape, with x's dtype. What
- * differs between the public calls goes here: parts of src that no index names are sliced off, a
- * 1-d index is spread over whole slices, sums of f16 and bf16 are made in f32 and rounded once. */
+ * In: x, an index, and the source elements. Out: SCATTER nodes over one shape, with the dtype of x.
+ * The differences between the public calls are resolved here: parts of src that no index names are
+ * sliced off, a 1-d index is broadcast over whole slices, sums of f16 and bf16 are computed in f32
+ * and rounded once. */
 #include "build.h"
 
 /* ---- checks ---- */

@@ -1,7 +1,8 @@
-/* graph/side_table.c - topological order of nodes, and side tables of a pass.
+/* graph/side_table.c - topological order of nodes, and side tables of passes.
  *
- * In: roots; nodes. Out: lists, inputs first; items beside nodes.
- * The one idea: the slots of a graph are dense, so they index a table, page by page. */
+ * In: roots; nodes. Out: lists of nodes, inputs first; one table item per node.
+ *
+ * Graph slots are dense, so they index a table page by page. */
 #include "repeat.h"
 
 #include <string.h>

@@ -1,16 +1,16 @@
 /* graph/side_table.h - side tables: data of a pass per node, indexed by node id; and the
  * topological order of nodes.
  *
- * A pass keeps nothing in nodes. It makes a table, whose items are zero until it writes them, and
- * asks it for the item of a node; so passes may run inside each other and leave nothing behind.
+ * Passes store nothing in nodes. A pass makes a table, whose items are zero until written, and
+ * looks up the item of a node. Passes may therefore nest, and leave nothing behind.
  *
- * An item is found by its node's slot in the graph (tci_node.id), in pages that are made when one
- * of their nodes is first asked for: in constant time, in memory for the nodes that were met and a
- * pointer for every TCI_TABLE_PAGE slots up to the last of them. Items never move: a pointer to one
- * stays good while nodes are made and the table grows.
+ * An item is found by the node's slot in the graph (tci_node.id), in pages that are allocated when
+ * one of their nodes is first looked up: constant time, with memory for the visited nodes and one
+ * pointer per TCI_TABLE_PAGE slots. Items never move: a pointer stays valid while nodes are made
+ * and the table grows.
  *
- * A table is of the nodes of one graph. Once a node was dropped (tci_graph_drop) another may have
- * its slot: a table that outlives nodes keeps their generation too. */
+ * A table belongs to the nodes of one graph. After a node is dropped (tci_graph_drop) another may
+ * have its slot, so a table that outlives nodes also stores their generation. */
 #ifndef TCI_GRAPH_SIDE_TABLE_H
 #define TCI_GRAPH_SIDE_TABLE_H
 
@@ -92,7 +92,7 @@ typedef struct tci_node_list {
     int n, cap;
 } tci_node_list;
 TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
-/* Those of them that are not in the set, nor needed by such alone. */
+/* The nodes that are not in the set, and not needed by nodes of the set alone. */
 TCI_FN tci_node_list tci_graph_sort_rest(tci_scratch *s, const tci_table *done,
                                          tci_node *const *roots, int n_roots);
 

@@ -1,9 +1,9 @@
-/* graph/verify.c - checks the invariants of graph/node.h on everything that a set of roots needs.
+/* graph/verify.c - verifies the invariants of graph/node.h on all nodes that a set of roots needs.
  *
- * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
- * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
- * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
- * certainly broken is a breach: not every bound of an expression can be proven. */
+ * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the violation.
+ * Runs after each stage if options.verify (TC_VERIFY) is set. One function checks the invariants of
+ * every node; one per family checks attributes and shapes. For symbolic sizes only a provable
+ * violation is reported, since not every bound of an expression can be proven. */
 #include "../ops/communicator.h"
 #include "../ops/custom.h"
 #include "build.h"
@@ -533,6 +533,18 @@ static void tci_verify_cholesky(const tci_verify *v)
                     "no square matrices");
 }
 
+static void tci_verify_conv_transpose(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *w = n->in[1];
+    const bool ranks = n->rank >= 3 && x->rank == n->rank && w->rank == n->rank &&
+                       n->n_attr == 1 + 3 * (n->rank - 2);
+    tci_verify_that(v, ranks, "ranks against the attributes");
+    tci_verify_that(v,
+                    n->shape[0] == x->shape[0] && x->shape[1] == w->shape[0] &&
+                        n->shape[1] == tci_dim_mul(w->shape[1], n->attr[0]),
+                    "images or channels");
+}
+
 static void tci_verify_topk(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -634,6 +646,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_CONV_TRANSPOSE: tci_verify_composite(v, tci_verify_conv_transpose); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
     case TCI_OP_CUSTOM: tci_verify_custom(v); break;
     case TCI_OP_COLLECTIVE: tci_verify_collective(v); break;

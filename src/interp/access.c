@@ -1,7 +1,7 @@
-/* interp/access.c - addresses, guards and indices of interpreted loads and stores.
+/* interp/access.c - prepares addresses, guards and indices of interpreted loads and stores.
  *
  * In: index expressions and guards of the kernel. Out: the linear forms that a step evaluates once
- * a block, or, where an expression is not linear along the vector axis, a value with it per
+ * per block, or, if an expression is not linear along the vector axis, a value that holds it per
  * lane. */
 #include "prepare.h"
 

@@ -1,16 +1,16 @@
 /* interp/execute.c - executes prepared kernels (interp/linear_ir.h) in blocks.
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
- * The outer points of the range are walked in the order of p->walk, in blocks along its last axis
- * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
- * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the
- * caller's workspace; nothing is allocated or locked.
+ * The outer points of the range are walked in the order of p->walk, chunk by chunk of its last
+ * axis, in blocks along it (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last
+ * axis is walked in blocks). Outer points are independent, so the choice of that axis changes no
+ * bit. All state is in the caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
- * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later ones
- * take in is kept for each step of the class. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are combined at the
+ * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later
+ * elements add is kept for each step of the class. */
 #include <string.h>
 
 #include "linear_ir.h"
@@ -34,11 +34,13 @@ typedef struct tci_exec {
     int64_t *axes;  /* positions; the vector axis stands at the block's first lane */
     uint8_t *flags; /* per lane: all guards hold */
     char *spare;    /* TCI_VLANES elements */
+    int64_t *left;  /* of each reduction in parts: products until the next part begins */
     void *const *bufs;
     const int64_t *lits;
     int64_t *fault;
     int64_t n;       /* lanes of the block at hand in the section at hand */
     int64_t outer_n; /* lanes of the outer block */
+    int64_t chunk;   /* first lane of the chunk that panels have; -1: none */
 } tci_exec;
 
 TCI_QUICK_BEGIN
@@ -80,7 +82,13 @@ static uint64_t tci_exec_peek(const void *p, int bytes)
 /* A group of one element. */
 static void tci_exec_splat(void *out, int bytes, uint64_t bits)
 {
-    tci_exec_fill(out, bytes, bits, TCI_INTERP_GROUP / bytes);
+    const uint64_t word = bytes == 1   ? (bits & 0xff) * 0x0101010101010101u
+                          : bytes == 2 ? (bits & 0xffff) * 0x0001000100010001u
+                          : bytes == 4 ? (bits & 0xffffffff) * 0x0000000100000001u
+                                       : bits;
+    for (int i = 0; i < TCI_INTERP_GROUP / 8; i++) {
+        ((tci_exec_b8 *)out)[i] = word;
+    }
 }
 
 /* out[i] = from[i * stride] for i < n. */
@@ -195,12 +203,13 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
     int64_t step = stride > 0 ? stride : -stride;
     int64_t first = -tci_exec_floor_div(-low, step);
     int64_t past = tci_exec_floor_div(high, step) + 1;
-    /* Both stay within the block, also where the interval lies past its last lane. */
+    /* Both stay within the block, also where the interval is past its last lane. */
     *from = TCI_MIN(TCI_MAX(*from, first), *to);
     *to = TCI_MAX(TCI_MIN(*to, past), *from);
 }
 
-/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] tells lane by lane. */
+/* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] decides lane by
+ * lane. */
 static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from,
                             int64_t *to)
 {
@@ -314,7 +323,7 @@ static uint64_t tci_exec_lane_value(const tci_helper *h, const char *a)
     return bits;
 }
 
-/* Is any byte of a lane mask set? */
+/* True if any byte of a lane mask is set. */
 static bool tci_exec_any(const char *mask, int64_t n)
 {
     uint64_t any = 0;
@@ -433,14 +442,25 @@ static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool fla
     }
 }
 
+/* The panel's lanes for the point at hand of its stage's axes. */
+static char *tci_exec_panel(const tci_exec *e, const tci_interp_panel *panel, int bytes)
+{
+    return e->workspace + panel->offset + tci_exec_addr(e, &panel->at) * bytes;
+}
+
 static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
 {
     const int bytes = st->bytes;
     const int64_t n = st->varies ? e->n : 1;
     const char *memory = e->bufs[st->ref];
     char *own = e->workspace + e->p->values[st->out].offset;
-    int64_t from, to;
-    bool flags = tci_exec_guards(e, st, n, &from, &to);
+    int64_t from = 0, to = n;
+    if (st->panel) {
+        const int64_t lane = e->axes[e->p->walk[e->p->n_outer - 1]] - e->chunk;
+        e->ptr[st->out] = tci_exec_panel(e, st->panel, bytes) + lane * bytes;
+        return;
+    }
+    bool flags = st->n_guards > 0 && tci_exec_guards(e, st, n, &from, &to);
     if (e->p->operand_n[st->ref] == 0) {
         to = from; /* an empty operand: an index into it was reported as a fault */
     }
@@ -599,20 +619,21 @@ static void tci_exec_join_part(tci_exec *e, const tci_interp_red *r, int32_t to)
 }
 
 /* SPLIT: before the first product of a part but the first; of a whole row at its begin. */
-static void tci_exec_next_part(tci_exec *e, const tci_interp_red *r)
+static void tci_exec_next_part(tci_exec *e, int red)
 {
+    const tci_interp_red *r = &e->p->reds[red];
     const tci_interp_stage *stage = &e->p->stages[r->stage];
-    int64_t at = 0, along = 0;
-    for (int i = 0; i < stage->n_axes; i++) {
-        int64_t here = e->axes[stage->axes[i]];
-        bool folds = i < stage->n_axes - stage->n_kept;
-        at = folds ? at * e->p->sizes[stage->axes[i]] + here : at;
-        along += folds ? 0 : here;
+    for (int i = stage->n_axes - stage->n_kept; i < stage->n_axes; i++) {
+        if (e->axes[stage->axes[i]] > 0) {
+            return;
+        }
     }
-    if (at > 0 && at % r->split == 0 && along == 0) {
+    if (e->left[red] == 0) {
         tci_exec_join_part(e, r, r->total);
         tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0], tci_exec_red_lanes(e, r, 0));
+        e->left[red] = r->split;
     }
+    e->left[red]--;
 }
 
 /* ---- running values ---- */
@@ -697,7 +718,7 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     }
     const int64_t n = st->varies ? e->n : 1;
     if (r->split > 0) {
-        tci_exec_next_part(e, r);
+        tci_exec_next_part(e, st->ref);
     }
     if (r->single) {
         const void *in[3] = {NULL, NULL, NULL};
@@ -732,13 +753,23 @@ static void tci_exec_row(tci_exec *e, const tci_interp_step *st)
     }
 }
 
-static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
+/* Products until the next part begins, from the first one that the stage adds. */
+static int64_t tci_exec_begin_parts(const tci_exec *e, const tci_interp_red *r)
 {
+    const tci_interp_stage *stage = &e->p->stages[r->stage];
+    int64_t first = stage->from ? tci_exec_addr(e, stage->from) : 0;
+    return first == 0 ? r->split : (r->split - first % r->split) % r->split;
+}
+
+static void tci_exec_red_begin(tci_exec *e, int red)
+{
+    const tci_interp_red *r = &e->p->reds[red];
     for (int i = 0; i < r->n_parts; i++) {
         int64_t lanes = tci_exec_red_lanes(e, r, i);
         tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
         if (r->split > 0) { /* -0: the first part is added as it is */
             tci_exec_fill(e->ptr[r->total], r->bytes[i], (uint64_t)1 << 31, lanes);
+            e->left[red] = tci_exec_begin_parts(e, r);
         }
     }
 }
@@ -773,7 +804,7 @@ static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
     }
 }
 
-/* The accumulator takes the place of what n totals from number `first` on come to. */
+/* The accumulator becomes the reduction of n totals from number `first` on. */
 static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t first, int64_t n)
 {
     const int bytes = r->bytes[0];
@@ -787,7 +818,7 @@ static void tci_exec_fold_totals(tci_exec *e, const tci_interp_red *r, int64_t f
     tci_exec_join_lanes(e, r);
 }
 
-/* The accumulator has the total of its part, and gets what those before come to. */
+/* The accumulator has the total of its part, and gets the prefix total of the preceding ones. */
 static void tci_exec_earlier(tci_exec *e, const tci_interp_red *r)
 {
     const int bytes = r->bytes[0];
@@ -883,7 +914,7 @@ static void tci_exec_nest(tci_exec *e, const tci_interp_stage *st, int depth)
 static void tci_exec_stage(tci_exec *e, const tci_interp_stage *st)
 {
     for (int r = 0; r < st->n_reds; r++) {
-        tci_exec_red_begin(e, &e->p->reds[st->reds[r]]);
+        tci_exec_red_begin(e, st->reds[r]);
     }
     tci_exec_section(e, &st->sections[0]);
     bool there = st->to_operand >= 0 && e->bufs[st->from_operand] == e->bufs[st->to_operand];
@@ -904,20 +935,90 @@ static void tci_exec_block(tci_exec *e, int64_t n)
     }
 }
 
+/* ---- panels ---- */
+
+/* To the next point of the stage's axes; from the last one to the first. */
+static void tci_exec_next_point(tci_exec *e, const tci_interp_stage *stage)
+{
+    for (int i = stage->n_axes - 1; i >= 0; i--) {
+        const int axis = stage->axes[i];
+        if (++e->axes[axis] < e->p->sizes[axis]) {
+            return;
+        }
+        e->axes[axis] = 0;
+    }
+}
+
+/* Gathers n lanes from `chunk` on of all points, a few at a time: their cache lines stay near while
+ * the next points are read from them. */
+static void tci_exec_fill_panel(tci_exec *e, const tci_interp_step *st, int64_t chunk, int64_t n)
+{
+    enum { TCI_EXEC_FEW = 16 };
+    const tci_interp_stage *stage = &e->p->stages[st->panel->stage];
+    int64_t *lane = &e->axes[e->p->walk[e->p->n_outer - 1]];
+    const int64_t at = *lane;
+    const int bytes = st->bytes;
+    for (int i = 0; i < stage->n_axes; i++) {
+        e->axes[stage->axes[i]] = 0;
+    }
+    for (int64_t i = 0; i < n; i += TCI_EXEC_FEW) {
+        *lane = chunk + i;
+        for (int64_t j = 0; j < st->panel->points; j++) {
+            const char *from = (const char *)e->bufs[st->ref] + tci_exec_addr(e, st->x) * bytes;
+            tci_exec_gather_strided(tci_exec_panel(e, st->panel, bytes) + i * bytes, from, bytes,
+                                    st->x->stride, TCI_MIN(n - i, (int64_t)TCI_EXEC_FEW));
+            tci_exec_next_point(e, stage);
+        }
+    }
+    *lane = at;
+}
+
+static void tci_exec_fill_panels(tci_exec *e, int64_t chunk, int64_t n)
+{
+    for (int s = 0; s < e->p->n_stages; s++) {
+        const tci_interp_stage *stage = &e->p->stages[s];
+        const tci_interp_section *section = &stage->sections[stage->n_axes];
+        for (int i = 0; i < section->n; i++) {
+            if (section->steps[i].panel) {
+                tci_exec_fill_panel(e, &section->steps[i], chunk, n);
+            }
+        }
+    }
+    e->chunk = chunk;
+}
+
+/* ---- outer points ---- */
+
+/* Stands at outer point number x; how many lanes its chunk has from there on. */
+static int64_t tci_exec_stand(tci_exec *e, int64_t x)
+{
+    const tci_interp *p = e->p;
+    if (p->n_outer == 0) {
+        return 1;
+    }
+    const int last = p->walk[p->n_outer - 1];
+    const int64_t others = p->points / p->sizes[last];
+    const int64_t chunk = x / (p->chunk * others) * p->chunk;
+    const int64_t wide = TCI_MIN(p->chunk, p->sizes[last] - chunk);
+    int64_t rest = (x - chunk * others) / wide;
+    e->axes[last] = chunk + (x - chunk * others) % wide;
+    for (int i = p->n_outer - 2; i >= 0; i--) {
+        int axis = p->walk[i];
+        e->axes[axis] = rest % p->sizes[axis];
+        rest /= p->sizes[axis];
+    }
+    if (p->has_panels && e->chunk != chunk) {
+        tci_exec_fill_panels(e, chunk, wide);
+    }
+    return chunk + wide - e->axes[last];
+}
+
 static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
 {
     const tci_interp *p = e->p;
     while (begin < end) {
-        int64_t rest = begin, n = 1;
-        for (int i = p->n_outer - 1; i >= 0; i--) {
-            int axis = p->walk[i];
-            e->axes[axis] = rest % p->sizes[axis];
-            rest /= p->sizes[axis];
-        }
-        if (!p->inner && p->n_outer > 0) {
-            int last = p->walk[p->n_outer - 1];
-            n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->most);
-        }
+        int64_t n = tci_exec_stand(e, begin);
+        n = p->inner ? 1 : TCI_MIN(TCI_MIN(n, end - begin), (int64_t)p->most);
         tci_exec_block(e, n);
         begin += n;
     }
@@ -1034,7 +1135,8 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
                   .lits = lits,
                   .fault = fault,
                   .n = 1,
-                  .outer_n = 1};
+                  .outer_n = 1,
+                  .chunk = -1};
     if (p->loop) {
         tci_interp_run_loop(p, tci_interp_run, workspace, bufs, lits, fault, task_begin, task_end);
         return;
@@ -1047,6 +1149,7 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
     e.axes = (int64_t *)(void *)(e.workspace + p->axes_offset);
     e.flags = (uint8_t *)e.workspace + p->flags_offset;
     e.spare = e.workspace + p->spare_offset;
+    e.left = (int64_t *)(void *)(e.workspace + p->left_offset);
     for (int i = 0; i < p->n_values; i++) {
         e.ptr[i] = e.workspace + p->values[i].offset;
     }

@@ -1,8 +1,8 @@
-/* interp/fused_loop.c - runs a fused loop (kernel/ir.h): its members in order, round after round.
+/* interp/fused_loop.c - runs a fused loop (kernel/ir.h): its members in order, iteration after
+ * iteration.
  *
- * In: a loop whose members are prepared. Out: the bits that the members give one by one; the
- * memory is what the generated function has (emit/grouped_launch.c): rows, and cells, which are in
- * the workspace here. */
+ * In: a loop whose members are prepared. Out: the bits that the members give one by one. Memory is
+ * as in emit/grouped_launch.c: rows, and local scalars, here in the workspace. */
 #include <string.h>
 
 #include "linear_ir.h"

@@ -1,8 +1,8 @@
-/* interp/hoist.c - loop-invariant placement: the section in which each node of an interpreted
- * kernel is evaluated.
+/* interp/hoist.c - chooses the section in which each node of an interpreted kernel is evaluated
+ * (loop-invariant code motion).
  *
- * In: nodes. Out: for each the axes along which it differs and the stages whose results it uses
- * (deps), and whether the outer level or a stage needs it, or both. */
+ * In: nodes. Out: for each node the axes along which it varies and the stages whose results it
+ * uses (deps), and whether the outer level, a stage, or both need it. */
 #include "prepare.h"
 
 static void tci_prep_merge(tci_prep *b, uint8_t *row, const uint8_t *from)
@@ -38,7 +38,7 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     return row;
 }
 
-/* What is read where it is stored may be another at every point of the SCATTER. */
+/* A value that a SCATTER reads where it stores may differ at every point. */
 static void tci_prep_derive_stored(tci_prep *b, uint8_t *row, int operand)
 {
     for (int w = 0; w < b->k->n_stores; w++) {
@@ -83,7 +83,7 @@ TCI_FN void tci_prep_derive(tci_prep *b)
     }
 }
 
-/* Does stage s evaluate the node itself (or take it from the outer level)? */
+/* True if stage s evaluates the node itself (or takes it from the outer level). */
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
 {
     const uint8_t *row = tci_prep_row(b, node);

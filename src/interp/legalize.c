@@ -1,9 +1,9 @@
-/* interp/legalize.c - legalization of scalar operations for the interpreter: math functions,
- * conversions and bool masks as BASE operations on storage bits.
+/* interp/legalize.c - legalizes scalar operations for the interpreter: math functions, conversions
+ * and bool masks become BASE operations on storage bits.
  *
- * In: an operation over nodes, with its dtypes. Out: the node of its value, one for equal ones. A
- * node is in terms of storage bits and of loops that interp/vector_ops.c has: MATH prims are
- * replaced by their recipe, storage conversions, bool masks and sign tricks are spelled out. */
+ * In: an operation over nodes, with its dtypes. Out: the node of its value; equal values share
+ * one. Nodes use storage bits and the loops of interp/vector_ops.c: MATH prims are replaced by
+ * their expansion; storage conversions, bool masks and sign operations are written out. */
 #include <string.h>
 
 #include "../base/hash.h"

@@ -1,7 +1,7 @@
 /* interp/linear_ir.c - lowers the nodes of an interpreted kernel to linear IR: sections of steps.
  *
  * In: nodes, and the sections that evaluate them. Out: the steps of the sections in order, and the
- * values they read and write with the first and the last step of each. */
+ * values that they read and write, with the first and the last step of each. */
 #include <string.h>
 
 #include "prepare.h"
@@ -215,7 +215,7 @@ TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which)
     }
 }
 
-/* How deep in the stage's axis nest a node is evaluated: 0 outside, n_axes innermost. */
+/* Depth in the stage's axis nest at which a node is evaluated: 0 outside, n_axes innermost. */
 static int tci_prep_depth(const tci_prep *b, int node, int s)
 {
     const tci_kstage *st = &b->k->stages[s];

@@ -1,19 +1,19 @@
-/* interp/linear_ir.h - linear IR of the interpreter: a kernel as sections of steps.
+/* interp/linear_ir.h - defines the linear IR of the interpreter: a kernel as sections of steps.
  * interp/prepare.h makes it, interp/execute.c runs it with the loops of interp/vector_ops.c.
- * Private to this room.
+ * Private to interp/.
  *
  * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
  * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
+ * Lanes run along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
  * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
- * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
+ * block. bool values are lane masks, 0 or all ones, as wide as the values they were compared from.
  *
  * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
- * used outside their own section have memory of their own, others share it by liveness; what is
- * read and written without a guard, at a linear address, lies in its operand. */
+ * used outside their own section have memory of their own, others share it by liveness; accesses
+ * without a guard, at a linear address, are inside their operand. */
 #ifndef TCI_INTERP_LINEAR_IR_H
 #define TCI_INTERP_LINEAR_IR_H
 
@@ -94,6 +94,14 @@ typedef struct tci_interp_guard {
     int32_t block; /* value that holds x for each lane; -1: x is linear */
 } tci_interp_guard;
 
+/* A packed operand of a load, gathered once for all outer points of a chunk of lanes: chunk lanes
+ * for each point of its stage's axes. Points are numbered by `at`, in elements. */
+typedef struct tci_interp_panel {
+    int32_t stage;
+    int64_t points, offset; /* in the workspace */
+    tci_interp_addr at;
+} tci_interp_panel;
+
 /* ---- steps ---- */
 
 typedef enum tci_interp_kind {
@@ -127,6 +135,7 @@ typedef struct tci_interp_step {
     tci_interp_op op;
     const tci_interp_addr *x;
     const tci_interp_guard *guards;
+    const tci_interp_panel *panel; /* LOAD: that it reads in place of the operand, or NULL */
 } tci_interp_step;
 
 typedef struct tci_interp_section {
@@ -157,15 +166,15 @@ typedef struct tci_interp_red {
     uint8_t n_parts, n_takes, part; /* part: the one that is the result */
     uint8_t bytes[TCI_PARTS];
     bool inner;   /* virtual lanes, joined at the end of the stage */
-    int32_t axis; /* inner: along which they lie */
+    int32_t axis; /* inner: along which they run */
     int32_t row;  /* elements of the row it keeps, 0: it keeps none */
     int32_t stage;
     /* elements of a block (class BLOCK_SCAN), 0: none. Then `result` has the lanes of the section's
      * block, and `acc` groups of one element each: first the last result so far, then for
      * h = TCI_VLANES, 2 TCI_VLANES ... what the last of h elements has taken in, for those above */
     int32_t scan;
-    /* of what is earlier: the outer axes from parts_axis on count the parts of a row, which come in
-     * groups, and `totals` has the totals so far of both, and room for one value; -1: it is not */
+    /* EARLIER: the outer axes from parts_axis on count the parts of a row, which are in groups, and
+     * `totals` has the totals so far of both, and space for one value; -1: it is not */
     int32_t parts_axis, totals;
     int64_t parts, group;
     int32_t split;     /* products of a part (class SPLIT), 0: one chain */
@@ -201,7 +210,7 @@ typedef struct tci_interp_member {
 } tci_interp_member;
 
 /* Of a fused loop (interp/fused_loop.c): all its numbers are known. In the workspace: cell i at
- * cell_at[i], room for the operands of a member, and the members' workspace. */
+ * cell_at[i], the operands of a member, and the members' workspace. */
 typedef struct tci_interp_rounds {
     tci_kloop of;
     int64_t *cell_at;
@@ -210,7 +219,7 @@ typedef struct tci_interp_rounds {
 
 struct tci_interp {
     tci_scratch s; /* owns all of it */
-    /* of a joint or a fused loop, which has no more but `loop`; and an end */
+    /* of a merged kernel or a fused loop, which only has `loop` in addition; and an end */
     tci_interp_member *members;
     int n_members;
     const tci_interp_rounds *loop; /* NULL: it is none */
@@ -221,16 +230,20 @@ struct tci_interp {
     int64_t *sizes; /* of the axes */
     int32_t *walk;  /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
-    int block;          /* lanes that there is memory for */
-    int most;           /* of a block */
+    int block;     /* lanes that there is memory for */
+    int most;      /* of a block */
+    int64_t chunk; /* of the axis walked last: so many of its points, for all other axes, come
+                         * before the next ones */
+    bool has_panels;
     int64_t *operand_n; /* elements of each operand */
     tci_interp_value *values;
     tci_interp_red *reds;
     tci_interp_section constants;
     tci_interp_section *before; /* n_stages: at the outer level, before each stage */
     tci_interp_stage *stages;
-    /* workspace: pointers of the values, positions on the axes, lane flags, spare lanes, values */
-    int64_t axes_offset, flags_offset, spare_offset, workspace_bytes;
+    /* workspace: pointers of the values, positions on the axes, lane flags, spare lanes, products
+     * left of parts, values, panels */
+    int64_t axes_offset, flags_offset, spare_offset, left_offset, workspace_bytes;
 };
 
 /* As tci_interp_run. */

@@ -1,8 +1,8 @@
-/* interp/lower_kernel.c - lowering of kernel IR (instructions, indices, stores) to the nodes of
- * the interpreter.
+/* interp/lower_kernel.c - lowers kernel IR (instructions, indices, stores) to the nodes of the
+ * interpreter.
  *
- * In: kernel IR. Out: the nodes (interp/prepare.h) of every instruction, of every index that is
- * loaded, and of the storage bits of every stored value. */
+ * In: kernel IR. Out: the nodes (interp/prepare.h) of every instruction, of every loaded index,
+ * and of the storage bits of every stored value. */
 #include "prepare.h"
 
 static int tci_prep_load(tci_prep *b, const tci_kinst *i)
@@ -78,8 +78,8 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     }
 }
 
-/* What a SCATTER's store makes of `a` and of what is there; both in compute dtype t. The element
- * that is there is an ordinary load, which tci_prep_derive ties to its stage. */
+/* Combines `a` with the stored element of a SCATTER; both in compute dtype t. The stored element is
+ * an ordinary load, which tci_prep_derive ties to its stage. */
 static int tci_prep_merge_stored(tci_prep *b, const tci_kstore *st, int a, tc_dtype t)
 {
     tci_kinst load = {0};

@@ -1,10 +1,11 @@
-/* interp/prepare.c - makes a kernel ready for interpretation.
+/* interp/prepare.c - prepares a kernel for interpretation.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
- * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); from
- * what each node depends on follows the section (or sections) that evaluates it (interp/hoist.c);
- * each section's nodes become steps (interp/linear_ir.c), and values get memory by liveness
- * (interp/value_memory.c). */
+ * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the
+ * dependencies of each node determine the section (or sections) that evaluates it
+ * (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values get memory
+ * by liveness (interp/value_memory.c); strided operands that many points share get panels
+ * (interp/pack_operands.c). */
 #include "prepare.h"
 
 /* Axes along which the stretches of stages differ: a block has one stretch. */
@@ -92,8 +93,8 @@ static void tci_prep_shape(tci_prep *b)
     }
 }
 
-/* Points per task: some thousand elements, and whole blocks where that leaves enough tasks; of
- * parts that need what the earlier ones come to, a row. */
+/* Points per task: some thousand elements, and whole blocks if that leaves enough tasks; a row, if
+ * parts need the prefix totals of earlier ones. */
 static void tci_prep_grain(tci_interp *p, const tci_kernel *k)
 {
     int64_t work = 1;
@@ -113,7 +114,8 @@ static void tci_prep_grain(tci_interp *p, const tci_kernel *k)
                             : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
         grain = TCI_MAX(grain, least);
     }
-    p->grain = tci_kernel_earlier(k) ? tci_kernel_parts(k) : TCI_MAX(grain, 1);
+    grain = p->has_panels ? tci_prep_panel_grain(p) : TCI_MAX(grain, 1);
+    p->grain = tci_kernel_earlier(k) ? tci_kernel_parts(k) : grain;
 }
 
 TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
@@ -148,5 +150,6 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     p->values = b->values;
     tci_prep_memory(b);
     p->values = b->values;
+    tci_prep_panels(b);
     tci_prep_grain(p, k);
 }

@@ -1,9 +1,9 @@
-/* interp/prepare.h - a kernel on its way to steps: what the rooms that prepare it share.
+/* interp/prepare.h - declares a kernel under preparation, which the files that prepare it share.
  *
  * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
- * They stand in the order of the instructions, so that a node follows what it reads; equal ones are
- * one. The rooms in order: values and nodes make them, needs says where each is evaluated, access,
- * steps and reds write the steps, place gives memory. Private to this folder. */
+ * Nodes are in the order of the instructions, so that a node follows its operands; equal ones are
+ * one. The files run in the order lower_kernel and legalize, hoist, access, linear_ir and
+ * reductions, value_memory. Private to interp/. */
 #ifndef TCI_INTERP_PREPARE_H
 #define TCI_INTERP_PREPARE_H
 
@@ -36,7 +36,7 @@ typedef struct tci_prep_node {
     uint64_t bits;
 } tci_prep_node;
 
-/* What a reduction takes in, -1 none, and the parts of two tuples joined. */
+/* Element of a reduction, -1 for none, and the parts of two combined tuples. */
 typedef struct tci_prep_red {
     int32_t in[TCI_PARTS], joined[TCI_PARTS];
 } tci_prep_red;
@@ -99,8 +99,8 @@ TCI_FN void tci_prep_nodes(tci_prep *b);
 TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
-/* Is what a stage makes another thing at each of its points: a SCAN's running value, the elements
- * that a SCATTER reads where it stores? */
+/* True if the result of a stage differs at each of its points: the running value of a SCAN, the
+ * elements that a SCATTER reads where it stores. */
 TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
@@ -138,6 +138,11 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
 TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept */
+
+/* interp/pack_operands.c: panels, and the chunk of lanes that they serve; and the points of a task
+ * of a kernel with panels. */
+TCI_FN void tci_prep_panels(tci_prep *b);
+TCI_FN int64_t tci_prep_panel_grain(const tci_interp *p);
 
 /* interp/value_memory.c */
 TCI_FN void tci_prep_memory(tci_prep *b);

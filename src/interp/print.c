@@ -1,8 +1,8 @@
-/* interp/print.c - the text of a prepared kernel, for dumps and golden tests.
+/* interp/print.c - prints a prepared kernel as text, for dumps and golden tests.
  *
- * In: steps (interp/linear_ir.h). Out: the same text for the same kernel on every machine: which
- * loop computes a step, and where its values lie, is not in it. One line a step, in the order in
- * which they run; a section is indented below its stage, deeper where it runs more often:
+ * In: steps (interp/linear_ir.h). Out: the same text for the same kernel on every machine: the
+ * loop that computes a step and the memory of its values are not in it. One line per step, in
+ * execution order; a section is indented below its stage, deeper where it runs more often:
  *
  *     over 40; 50, tasks of 81 points, vectors along inner axes
  *     constants
@@ -104,7 +104,7 @@ static void tci_interp_print_op(tci_str *out, const tci_interp_op *op)
     }
 }
 
-/* What a step refers to, besides values and an address. */
+/* References of a step, other than values and an address. */
 static void tci_interp_print_reference(tci_str *out, const tci_interp_step *st)
 {
     switch ((tci_interp_kind)st->kind) {
@@ -143,7 +143,7 @@ static void tci_interp_print_step(tci_str *out, const tci_interp_step *st, int i
         }
     }
     if (st->x) {
-        tci_str_add(out, " at ");
+        tci_str_add(out, st->panel ? " by panels at " : " at ");
         tci_interp_print_addr(out, st->x);
     }
     tci_interp_print_guards(out, st);

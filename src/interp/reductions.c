@@ -1,5 +1,5 @@
-/* interp/reductions.c - reductions of an interpreted kernel: what each takes in, how two tuples are
- * joined (ops/combine.h), its accumulators, and the step that folds a block into them. */
+/* interp/reductions.c - prepares the reductions of an interpreted kernel: inputs, combination of
+ * tuples (ops/combine.h), accumulators, and the step that folds a block. */
 #include "prepare.h"
 
 /* ---- nodes ---- */
@@ -94,8 +94,8 @@ static bool tci_prep_keeps(const tci_prep *b, int red)
     return b->k->stages[b->k->reds[red].stage].n_kept > 0;
 }
 
-/* Where the current point of the section at hand lies in the row that a reduction keeps; *n gets
- * the elements of the row. */
+/* The position of the current point of this section in the row that a reduction keeps; *n gets the
+ * elements of the row. */
 static tci_interp_addr *tci_prep_row_addr(tci_prep *b, int red, int64_t *n)
 {
     const tci_kstage *st = &b->k->stages[b->k->reds[red].stage];
@@ -130,8 +130,8 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
     row[b->k->n_axes + b->k->reds[red].stage] = 1;
 }
 
-/* Which nodes the section that joins two tuples evaluates: those that `joined` needs; constants are
- * taken from the outer level. */
+/* Nodes that the section which combines two tuples evaluates: those that `joined` needs; constants
+ * are taken from the outer level. */
 static bool *tci_prep_join_needs(tci_prep *b, int red)
 {
     bool *needs = TCI_NEW_ARRAY(b->s, bool, b->n_nodes + 1);
@@ -188,7 +188,7 @@ static void tci_prep_single(tci_prep *b, tci_interp_red *r, int red)
 }
 
 /* Products of a part in the classes of matrix units, which have no one order: 0, all, unless a test
- * sets it to tell these classes from others by their bits. */
+ * sets it to distinguish these classes from others by their bits. */
 #ifdef TCI_TEST_ALLOC
 int32_t tci_interp_unit_part;
 #else

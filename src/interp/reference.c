@@ -1,10 +1,10 @@
-/* interp/reference.c - reference evaluator (test oracle): evaluates a graph node by node, without
- * fusion.
+/* interp/reference.c - evaluates a graph node by node, without fusion: the reference evaluator
+ * (test oracle).
  *
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
- * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
- * output and says which input element it comes from. No fusion, no index algebra, no sharing with
- * the kernel path but the scalar prims and the dtype conversions.
+ * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
+ * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
+ * with the kernel path except the scalar prims and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
  * Composites are direct formulas in double in both modes, as their promise is an error bound and
@@ -121,7 +121,7 @@ typedef struct tci_ref_scalar {
     bool wide;
 } tci_ref_scalar;
 
-/* What libm has not, or not for threads. */
+/* Functions that libm lacks, or has only without thread safety. */
 static double tci_ref_own(tci_prim p, double a)
 {
     const tci_value args[3] = {tci_ref_float(a)};
@@ -345,7 +345,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* ---- movement: which input element does an output element come from? ---- */
+/* ---- layout ops: which input element does an output element come from? ---- */
 
 /* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
 static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int64_t *to)
@@ -798,6 +798,39 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
 }
 
+/* Each element of x adds its products with the kernel to the places that the kernel covers. */
+static void tci_ref_conv_transpose(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0], *w = n->in[1];
+    const int64_t each = tci_dim_known(w->shape[1]);
+    const int64_t channels = tci_dim_known(x->shape[1]) / n->attr[0];
+    const int64_t kernel = tci_ref_count(w) / TCI_MAX(1, tci_dim_known(w->shape[0]));
+    double *sum = TCI_NEW_ARRAY(&r->s, double, tci_ref_count(n) + 1);
+    tci_ref_index from = tci_ref_walk(r, x->rank, x->shape);
+    tci_ref_index at = tci_ref_walk(r, w->rank, w->shape);
+    int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, n->rank);
+    for (int64_t i = 0; i < tci_ref_count(x); i++, tci_ref_next(&from)) {
+        for (int64_t k = 0; k < kernel; k++, tci_ref_next(&at)) {
+            bool inside = true;
+            to[0] = from.at[0];
+            to[1] = from.at[1] / channels * each + at.at[1];
+            for (int d = 2; d < n->rank; d++) {
+                const int64_t *a = n->attr + 1 + 3 * (d - 2); /* stride, dilation, before */
+                to[d] = from.at[d] * a[0] + at.at[d] * a[1] - a[2];
+                inside = inside && to[d] >= 0 && to[d] < tci_dim_known(n->shape[d]);
+            }
+            if (inside) {
+                sum[tci_ref_flat(n->rank, n->shape, to)] += tci_ref_double(r, x, i) *
+                                                            tci_ref_double(r, w,
+                                                                           from.at[1] * kernel + k);
+            }
+        }
+    }
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        tci_ref_put(r, n, out, i, sum[i]);
+    }
+}
+
 /* ---- matrices ---- */
 
 /* a x = b where a is a triangle of which element (i, j) stands at a[i * row + j * column]; b is
@@ -1019,7 +1052,8 @@ static tci_value **tci_ref_slot(tci_ref *r, const tci_node *n)
     return tci_table_at(&r->values, n);
 }
 
-/* What a BOUND node is given has no value outside of a step; so has nothing that needs it. */
+/* False for BOUND nodes and all nodes that depend on one, since they have no value outside of a
+ * step. */
 static bool tci_ref_has_value(tci_ref *r, const tci_node *n)
 {
     bool has = n->op != TCI_OP_BOUND || *tci_ref_slot(r, n);
@@ -1044,7 +1078,7 @@ static void tci_ref_nodes(tci_ref *r, tci_node_list list, const tci_reference_wa
     }
 }
 
-/* Where the elements of a REPEAT's results lie: one after the other. */
+/* The elements of a REPEAT's results, consecutive in memory. */
 static int64_t tci_ref_result_at(const tci_repeat *p, int result)
 {
     int64_t at = 0, length = tci_dim_known(p->length);
@@ -1234,6 +1268,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
     case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
     case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
     case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+    case TCI_OP_CONV_TRANSPOSE: tci_ref_conv_transpose(r, n, out); break;
     case TCI_OP_LU:
     case TCI_OP_SOLVE:
     case TCI_OP_SOLVE_TRIANGULAR:

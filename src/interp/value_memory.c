@@ -1,4 +1,4 @@
-/* interp/value_memory.c - memory of the values of an interpreted kernel (liveness).
+/* interp/value_memory.c - assigns memory to the values of an interpreted kernel (liveness).
  *
  * In: values with the steps between which they live. Out: the length of a block, the layout of the
  * workspace, and which loads may use the memory of their operand. */
@@ -77,6 +77,8 @@ static int64_t tci_prep_layout(tci_prep *b)
     end = (end + 63) / 64 * 64;
     p->spare_offset = end;
     end += TCI_VLANES * 8;
+    p->left_offset = end;
+    end += ((int64_t)sizeof(int64_t) * p->n_reds + 63) / 64 * 64;
     for (int v = 0; v < b->n_values; v++) {
         if (b->values[v].own || !b->values[v].varies) {
             b->values[v].offset = tci_prep_take(b, &b->values[v], NULL, &end);

@@ -1,9 +1,9 @@
-/* interp/vector_ops.c - vector operations of the interpreter: one loop over a block per BASE prim
- * and dtype.
+/* interp/vector_ops.c - implements the vector operations of the interpreter: one loop over a block
+ * per BASE prim and dtype.
  *
  * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
- * 64-byte group of equal elements and advances by nothing, so each loop exists once, not once per
- * mix. Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
+ * 64-byte group of equal elements with stride 0, so each loop exists once, not once per mix. There
+ * are two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
  * past the end compute garbage that nobody reads); all operands have the same element size. ELEM
  * loops work on the exact count of elements.
  *
@@ -183,7 +183,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
 /* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
 #define TCI_IP_EXTREME(T, I, cmp) TCI_IP_PICK(I, (x cmp y) | (x != x), x, y)
 
-/* Where x86 has an instruction that GNU C cannot spell. */
+/* Where x86 has an instruction that GNU C cannot express. */
 #define TCI_IP_AVX2_ROWS(X)                                                                        \
     X(FMA, ternary, f32, __builtin_ia32_vfmaddps256(x, y, z))                                      \
     X(FMA, ternary, f64, __builtin_ia32_vfmaddpd256(x, y, z))                                      \

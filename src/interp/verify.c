@@ -1,8 +1,8 @@
 /* interp/verify.c - checks the invariants of interp/linear_ir.h; a broken one escapes as an
  * internal error.
  *
- * One walk over the sections in the order in which they run. A value can be read from the step that
- * makes it on, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
+ * One walk over the sections in the order in which they run. A value can be read after the step
+ * that makes it, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
  * after. */
 #include "linear_ir.h"
 
@@ -78,6 +78,27 @@ static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int of
     }
 }
 
+/* A panel has a place for each lane of a chunk at each point of its stage, and lies behind the
+ * values. */
+static void tci_iverify_panel(const tci_iverify *v, const tci_interp_step *st)
+{
+    const tci_interp *p = v->p;
+    const tci_interp_panel *panel = st->panel;
+    TCI_ASSERT(v->s, p->has_panels && st->varies && st->x && st->n_guards == 0);
+    TCI_ASSERT(v->s, panel->stage >= 0 && panel->stage < p->n_stages && panel->at.n_atoms == 0);
+    int64_t points = 1, reach = p->chunk;
+    for (int i = 0; i < p->stages[panel->stage].n_axes; i++) {
+        points *= p->sizes[p->stages[panel->stage].axes[i]];
+    }
+    for (int t = 0; t < panel->at.n_terms; t++) {
+        reach += panel->at.terms[t].coef * (p->sizes[panel->at.terms[t].axis] - 1);
+    }
+    int64_t bytes = panel->points * p->chunk * st->bytes;
+    TCI_ASSERT(v->s, panel->points == points && reach == panel->points * p->chunk);
+    TCI_ASSERT(v->s, panel->offset % TCI_INTERP_GROUP == 0 &&
+                         panel->offset + bytes + TCI_INTERP_GROUP <= p->workspace_bytes);
+}
+
 /* A place in the row that a reduction keeps, which is there. */
 static void tci_iverify_row(tci_iverify *v, const tci_interp_step *st, int id, int i)
 {
@@ -121,6 +142,9 @@ static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, 
     if (st->kind == TCI_STEP_LOAD || st->kind == TCI_STEP_STORE) {
         tci_iverify_access(v, st, st->kind == TCI_STEP_STORE ? 1 : 0);
     }
+    if (st->panel) {
+        tci_iverify_panel(v, st);
+    }
     TCI_ASSERT(v->s, effect || st->out >= 0);
     if (st->out >= 0) {
         const tci_interp_value *out = tci_iverify_value(v, st->out);
@@ -139,7 +163,8 @@ static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section
     return id;
 }
 
-/* What a stage folds into is there from its begin, the result from its end (a SCAN's at once). */
+/* The accumulator of a stage is available from its start, the result from its end (for a SCAN at
+ * once). */
 static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
 {
     const tci_interp_red *r = &v->p->reds[red];
@@ -234,7 +259,7 @@ static bool tci_iverify_may_share(const tci_iverify *v, int a, int b)
 static void tci_iverify_memory(const tci_iverify *v)
 {
     const tci_interp *p = v->p;
-    int64_t begin = p->spare_offset + TCI_VLANES * 8;
+    int64_t begin = p->left_offset + (int64_t)sizeof(int64_t) * p->n_reds;
     for (int a = 0; a < p->n_values; a++) {
         int64_t at = p->values[a].offset;
         if (v->state[a] == 0) {

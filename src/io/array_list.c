@@ -1,5 +1,5 @@
-/* io/array_list.c - list of the arrays in a file that is being opened, and its bytes: what
- * readers of formats call (io/file.h). */
+/* io/array_list.c - list of the arrays in a file that is being opened, and access to its bytes:
+ * functions that format readers call (io/file.h). */
 #include "file.h"
 
 #include <inttypes.h>

@@ -1,11 +1,12 @@
-/* io/dlpack.c - DLPack: tensors shared with other libraries, both ways.
+/* io/dlpack.c - DLPack: import and export of tensors shared with other libraries.
  *
- * In: DLPack's managed tensors. Out: leaves over their memory; and the other way round.
+ * In: DLPack's managed tensors, or tensors. Out: leaf tensors over their memory, or managed
+ * tensors.
  *
- * The one idea: memory has one owner, which is told once when nobody uses it any more. What comes
- * in is owned by its own deleter, which the storage of the leaf calls in the end; what goes out
- * holds a count of the storage that it shows, or a copy, and gives it back in its deleter. Both may
- * happen on any thread and after the context is gone. */
+ * Design: memory has one owner, whose deleter is called once when nobody uses the memory any more.
+ * Imported memory is owned by its own deleter, which the storage of the leaf calls at the end.
+ * Exported memory holds a reference to the storage, or is a copy, and is released in its deleter.
+ * Both may happen on any thread and after the context is freed. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ enum { TCI_DL_READ_ONLY = 1, TCI_DL_IS_COPIED = 2 };
 
 /* ---- in ---- */
 
-/* What comes in, of either form. */
+/* An imported managed tensor, of either version. */
 typedef struct tci_dlpack_in {
     tci_owner owner; /* first */
     tc_dlpack *versioned;
@@ -134,7 +135,7 @@ TC_API tc_tensor tc_from_dlpack_unversioned_at(tc_ctx *ctx, tc_dlpack_unversione
 
 /* ---- out ---- */
 
-/* What goes out: one block, sizes and strides behind it. */
+/* An exported tensor: one block, followed by sizes and strides. */
 typedef struct tci_dlpack_out {
     tc_dlpack versioned;
     tc_dlpack_unversioned plain;

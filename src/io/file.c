@@ -1,11 +1,12 @@
-/* io/file.c - open files: who reads them, what is in them, and leaves over their memory.
+/* io/file.c - open files: choice of the format reader, list of arrays, and leaf tensors over their
+ * memory.
  *
- * In: paths. Out: tc_file, a sorted list of arrays with their places; DATA nodes.
+ * In: paths. Out: tc_file, a sorted list of arrays with their offsets; DATA nodes.
  *
- * The one idea: what a file says of itself is read once, by calls that a file which changes
- * meanwhile cannot harm, into a scratch of the file's own; every array is then checked against the
- * size of the file and against all others. After that nothing changes, so that threads need no
- * lock. Only borrowed tensors look at the map, and each holds a count of the file. */
+ * Design: the header of a file is read once, by calls that a concurrent change of the file cannot
+ * harm, into scratch memory of the tc_file. Every array is then checked against the size of the
+ * file and against all other arrays. After that nothing changes, so threads need no lock. Only
+ * borrowed tensors read the mapping, and each holds a reference to the file. */
 #include "file.h"
 
 #include <inttypes.h>
@@ -330,7 +331,7 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
     return x;
 }
 
-/* How many letters are put in, left out or changed between the names, of their first 64. */
+/* Edit distance of the names, over their first 64 letters. */
 static int tci_io_distance(const char *a, const char *b)
 {
     enum { TCI_IO_LETTERS = 64 };

@@ -1,8 +1,8 @@
-/* io/file.h - the inside of an open file of arrays, and what readers and writers of formats share.
+/* io/file.h - internals of an open file of arrays, shared by readers and writers of formats.
  *
- * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers see the
- * file through tci_io_read alone, which refuses what lies outside of it, and own nothing but what
- * is in the file's scratch: whatever they find wrong leaves by tci_scratch_fail. */
+ * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers access
+ * the file through tci_io_read alone, which refuses offsets outside of the file. They own nothing
+ * outside the scratch memory of the file: on invalid input they escape by tci_scratch_fail. */
 #ifndef TCI_IO_FILE_H
 #define TCI_IO_FILE_H
 
@@ -86,7 +86,7 @@ struct tc_file {
     struct tci_io_window *window; /* while it is being opened */
 };
 
-/* What of the file was read last. */
+/* The part of the file that was read last. */
 struct tci_io_window {
     int64_t at, n;
     char bytes[TCI_IO_WINDOW];
@@ -171,7 +171,7 @@ TCI_IO_WRITERS(TCI_ROW)
 /* Lists the array whose .npy is at part->at, with part->bytes bytes. The reason why it is none that
  * tc reads, or NULL. */
 TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io_array *part);
-/* What stands in front of the elements of value i. */
+/* Writes the header before the elements of value i. */
 TCI_FN void tci_npy_head(tci_io_out *o, int i, tci_str *head);
 
 #endif

@@ -1,10 +1,10 @@
-/* io/gguf.c - .gguf, versions 2 and 3: the weight files of llama.cpp.
+/* io/gguf.c - reads .gguf, versions 2 and 3: the weight files of llama.cpp.
  *
- * The format: "GGUF", the version, the numbers of tensors and of facts; the facts, each a key, a
- * kind and a value; of each tensor its name, sizes (the fastest first), type, and place in the
- * data, which begins at the next multiple of "general.alignment" (else 32). Read are arrays of the
- * types that tc has, the others are listed; of the facts numbers and texts, lists are stepped
- * over. */
+ * The format: "GGUF", the version, the numbers of tensors and of metadata entries; the metadata,
+ * each a key, a type and a value; for each tensor its name, sizes (the fastest first), type, and
+ * offset in the data, which begins at the next multiple of "general.alignment" (default 32). Arrays
+ * of the types that tc has are read, the others are only listed. Numbers and strings of the
+ * metadata are read, lists are skipped. */
 #include "file.h"
 
 #include <inttypes.h>

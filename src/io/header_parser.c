@@ -1,8 +1,9 @@
-/* io/header_parser.c - parser of the texts in file headers.
+/* io/header_parser.c - parses the text headers of tensor files: JSON (safetensors) and Python
+ * literals (.npy).
  *
- * In: bytes of a file. Out: words, numbers, strings in the file's scratch.
- * The one idea: every function either takes the whole of what it names or leaves through
- * tci_io_bad with the place in the header, so callers only say what comes next. */
+ * In: bytes of a file. Out: words, numbers, strings in the file's scratch memory. Each function
+ * either consumes the whole item that it names or fails through tci_io_bad with the offset in the
+ * header, so callers only state what they expect next. */
 #include "header_parser.h"
 
 #include <inttypes.h>
@@ -140,7 +141,7 @@ static uint32_t tci_head_unit(tci_head *s)
     return code;
 }
 
-/* What stands behind "\u": one unit, or two of a pair. */
+/* Code point after "\u": one unit, or two of a surrogate pair. */
 static uint32_t tci_head_code(tci_head *s)
 {
     uint32_t code = tci_head_unit(s);

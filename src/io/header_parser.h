@@ -1,4 +1,5 @@
-/* io/header_parser.h - reads the texts in headers: JSON's of safetensors, Python's of NumPy. */
+/* io/header_parser.h - parser of text headers: JSON of safetensors files, Python literals of NumPy
+ * files. */
 #ifndef TCI_IO_HEADER_PARSER_H
 #define TCI_IO_HEADER_PARSER_H
 

@@ -1,13 +1,15 @@
-/* io/inflate.c - decompression of deflate streams (RFC 1951), and the CRC-32 of zip archives.
+/* io/inflate.c - decompresses deflate streams (RFC 1951), and computes the CRC-32 of zip archives.
  *
- * In: compressed bytes of a file, which may be hostile. Out: at most as many bytes as there is room
- * for. The one idea: input and output are each touched at one place, which checks its bound
- * (tci_inflate_fill, and the copies in tci_inflate_block and tci_inflate_stored), so that a stream
- * can only end early. Code lengths that are no prefix code are refused as zlib refuses them.
+ * In: compressed bytes of a file, which may be hostile. Out: at most as many bytes as the buffer
+ * holds.
+ *
+ * Design: input and output are each accessed at one place, which checks its bound
+ * (tci_inflate_fill, and the copies in tci_inflate_block and tci_inflate_stored), so a bad stream
+ * can only end early. Code lengths that are not a prefix code are refused as zlib refuses them.
  * Nothing recurses.
  *
- * A symbol is looked up by the next TCI_INFLATE_FAST bits; longer codes are decoded bit by bit in
- * canonical order: those of one length are consecutive numbers. */
+ * A symbol is looked up by the next TCI_INFLATE_FAST bits. Longer codes are decoded bit by bit in
+ * canonical order: codes of one length are consecutive numbers. */
 #include "inflate.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@ typedef enum tci_inflate_end {
  * its own but 5 kB of stack. */
 TCI_FN tci_inflate_end tci_inflate(const void *from, int64_t n_from, void *to, int64_t n_to,
                                    int64_t *made);
-/* That of bytes which continue those of `crc`; 0: the first ones. */
+/* CRC of bytes that continue those of `crc`; 0: the first ones. */
 TCI_FN uint32_t tci_inflate_crc(uint32_t crc, const void *bytes, int64_t n);
 
 #endif

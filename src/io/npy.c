@@ -1,8 +1,9 @@
-/* io/npy.c - .npy, versions 1 to 3: header and data.
+/* io/npy.c - reads and writes .npy, versions 1 to 3.
  *
  * The format: "\x93NUMPY", the version (2 bytes), the length of the header (2 bytes; 4 from version
- * 2 on), the header, a dictionary of Python {'descr': '<f4', 'fortran_order': False, 'shape': (3,
- * 4)}, then the elements. bf16 has no name there: as others do it is the void of two bytes. */
+ * 2 on), the header, which is a Python dictionary {'descr': '<f4', 'fortran_order': False, 'shape':
+ * (3, 4)}, then the elements. NumPy has no name for bf16; as in other libraries it is the void type
+ * of two bytes. */
 #include "header_parser.h"
 
 #include <inttypes.h>

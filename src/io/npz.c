@@ -1,9 +1,9 @@
-/* io/npz.c - .npz: a zip archive (io/zip.h) of .npy files, stored or deflated.
+/* io/npz.c - reads .npz: a zip archive (io/zip.h) of .npy files, stored or deflated.
  *
- * Entries that hold no array of numbers are errors when they are asked for. A deflated entry is
+ * Entries that are not arrays of numbers give an error when they are requested. A deflated entry is
  * inflated twice: its header when the file is opened, all of it when the array is read, into memory
- * of whoever asked. So opening takes neither time nor memory for data, and nothing that a hostile
- * entry says is allocated before somebody wants that array. */
+ * of the reader. Opening therefore needs neither time nor memory for data, and a size in a hostile
+ * entry allocates nothing before that array is requested. */
 #include "file.h"
 #include "inflate.h"
 #include "zip.h"
@@ -62,7 +62,7 @@ enum {
     TCI_NPZ_DATE = 1 << 5 | 1 /* the first day that a zip can name: files do not tell when */
 };
 
-/* What local header and directory have in common, from the version to the lengths. */
+/* Fields that local header and directory share, from the version to the lengths. */
 static void tci_npz_facts(tci_str *to, uint32_t crc, int64_t bytes, size_t n_name)
 {
     tci_npz_put(to, TCI_NPZ_VERSION, 2);

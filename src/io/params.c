@@ -1,9 +1,9 @@
-/* io/params.c - tc_save and tc_load: all parameters of a context by their names.
+/* io/params.c - tc_save and tc_load: all parameters of a context by name.
  *
  * In: a context, a file. Out: the file, or new values of all parameters.
- * The one idea: names on both sides are sorted, so one walk finds what is missing, what is too much
- * and what does not fit; everything is read into memory that nobody sees before the first parameter
- * changes. */
+ *
+ * Design: names on both sides are sorted, so one merge finds missing, superfluous and mismatched
+ * arrays. Everything is read into private memory before the first parameter changes. */
 #include "file.h"
 
 #include <stdlib.h>

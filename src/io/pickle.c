@@ -1,9 +1,9 @@
 /* io/pickle.c - a restricted reader of Python pickles (io/pickle.h).
  *
- * The format: opcodes for a machine with a stack and a memo (Python's pickletools.py describes
- * them). Those of protocols 2 to 5 that torch.save writes are known, all others are refused by
- * number. Every opcode takes as much memory as its own bytes and what it moves, so a pickle needs
- * no more than a multiple of its size. */
+ * The format: opcodes for a machine with a stack and a memo (described by Python's pickletools.py).
+ * The opcodes of protocols 2 to 5 that torch.save writes are supported; all others are refused by
+ * number. Every opcode takes at most memory proportional to its own bytes and those that it moves,
+ * so a pickle needs at most a multiple of its size. */
 #include "pickle.h"
 
 #include <inttypes.h>
@@ -126,7 +126,7 @@ static void tci_pickle_push_text(tci_pickle *p, uint64_t n)
     tci_pickle_push(p, v);
 }
 
-/* What stands above the last mark, which goes: how many values from p->stack[p->n_stack] on. */
+/* Pops the last mark. Returns the number of values above it, from p->stack[p->n_stack] on. */
 static int tci_pickle_above_mark(tci_pickle *p)
 {
     if (!p->n_marks) {

@@ -1,5 +1,5 @@
-/* io/pickle.h - a restricted reader of Python pickles: dicts, lists, tuples, numbers and texts, and
- * classes that the caller knows by name. Nothing is executed or imported. */
+/* io/pickle.h - a restricted reader of Python pickles: dicts, lists, tuples, numbers, strings, and
+ * classes that the caller lists by name. Nothing is executed or imported. */
 #ifndef TCI_IO_PICKLE_H
 #define TCI_IO_PICKLE_H
 

@@ -1,10 +1,11 @@
-/* io/program_file.c - serialization of the description of a saved program, and the compile request
- * that follows from it.
+/* io/program_file.c - serializes the description of a saved program, and rebuilds its compile
+ * request.
  *
- * In: a description, or bytes. Out: bytes, or a description; a request over the saved memory. The
- * one idea: a program is its key, its code and what it captured. The key is the graph, so ports,
- * symbols, readings at indices and effects come from the request as for any other program
- * (run/program.c), and the file has none of them a second time. */
+ * In: a description, or its bytes. Out: bytes, or a description; a request over the saved memory.
+ *
+ * Design: a program is its key, its code and its captured memory. The key contains the graph, so
+ * ports, symbols, index reads and effects follow from the request as for any other program
+ * (run/program.c), and the file does not repeat them. */
 #include "program_file.h"
 
 #include <string.h>

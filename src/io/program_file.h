@@ -1,9 +1,9 @@
-/* io/program_file.h - the inside of a file that holds a program.
+/* io/program_file.h - layout of a file that holds a program.
  *
- * A header of 64 bytes, a description, then blobs at multiples of 64: the memory that the program
- * captured, its object files, what it computes once. The description is one function for both
- * directions (tci_saved_wire), as entries of the cache on disk are (compile/serialize.h); of each
- * blob it has place, size and hash. The graph is the key's (compile/cache_key_decode.c). */
+ * A header of 64 bytes, a description, then blobs at multiples of 64: the captured memory, the
+ * object files, and the results of the init section. One function writes and reads the description
+ * (tci_saved_wire), as for entries of the disk cache (compile/serialize.h). It has the offset, size
+ * and hash of each blob. The graph is the one in the key (compile/cache_key_decode.c). */
 #ifndef TCI_IO_PROGRAM_FILE_H
 #define TCI_IO_PROGRAM_FILE_H
 

@@ -1,11 +1,12 @@
-/* io/program_load.c - tc_program_load: a program from a file, without a compiler.
+/* io/program_load.c - tc_program_load: loads a program from a file, without a compiler.
  *
- * In: a file that tc_program_save wrote, on this machine or another. Out: a program, and its
- * parameters as tensors of the context. The one idea: machine code is trusted as that of the disk
- * cache is: nobody else can have put the file where it is (base/dir.c), or the user vouches for it.
- * All that is read is checked against the hash in the file all the same, and nothing is loaded that
- * this process cannot run: another byte order, build of tc, ABI or instruction set is refused by
- * name. */
+ * In: a file that tc_program_save wrote, on this or another machine. Out: a program, and its
+ * parameters as tensors of the context.
+ *
+ * Design: machine code is trusted under the rules of the disk cache: nobody else can have written
+ * the file (base/dir.c), or the user vouches for it. All bytes are checked against the hashes in
+ * the file, and code that this process cannot run is not loaded: another byte order, build of tc,
+ * ABI or instruction set is refused by name. */
 #include "program_file.h"
 
 #include <errno.h>

@@ -1,9 +1,12 @@
-/* io/program_save.c - tc_program_save: a program, with all that it needs, in one file.
+/* io/program_save.c - tc_program_save: writes a program, with everything that it needs, to one
+ * file.
  *
- * In: a program. Out: a file that appears complete or not at all, and that nobody but its owner may
- * write to. The one idea: what is written is tried first: the request is made again from the key,
- * as tc_program_load does, so a program that could not be loaded is refused here. Parameters are
- * those that one run left. */
+ * In: a program. Out: a file that appears complete or not at all, and that only its owner may
+ * write.
+ *
+ * Design: the contents are verified first: the request is rebuilt from the key, as tc_program_load
+ * does, so a program that could not be loaded is refused here. Parameter values are a consistent
+ * snapshot between two runs. */
 #include "program_file.h"
 
 #include <errno.h>
@@ -19,6 +22,7 @@ typedef struct tci_save {
     tc_program *f;           /* that runs */
     const tc_program *asked; /* the user's, which has ports and origins */
     bool packed;
+    tci_code *code; /* its code, compiled again; NULL: the program's */
     tci_saved v;
     tci_param_held *held; /* memory of the storages, while it is read; NULL: none is */
     tc_call *call;        /* that has what is computed once, or NULL */
@@ -195,24 +199,89 @@ static void tci_save_pack(tci_save *p)
     p->v.kept.data = bytes;
 }
 
-static void tci_save_modules(tci_save *p)
+/* False: the file of a module is gone from the disk cache. */
+static bool tci_save_read_modules(tci_save *p, tci_code *c)
 {
-    const tci_code *c = p->f->code;
     tci_saved *v = &p->v;
+    v->code = c;
     v->n_modules = c->n_modules;
     v->modules = TCI_NEW_ARRAY(&p->s, tci_saved_blob, v->n_modules);
     p->objects = TCI_NEW_ARRAY(&p->s, tci_str, v->n_modules);
     for (int i = 0; i < v->n_modules; i++) {
         if (!tci_module_bytes(c->modules[i], &p->objects[i])) {
-            tci_scratch_fail(&p->s, TC_ERR_UNSUPPORTED,
-                             "its machine code was dropped from the disk cache: compile it again");
+            return false;
         }
         v->modules[i].bytes = (int64_t)p->objects[i].n;
         v->modules[i].data = p->objects[i].text;
     }
+    return true;
 }
 
-/* What the code's key says of its target, behind build and backend: the features. */
+static void tci_save_drop_modules(tci_save *p)
+{
+    for (int i = 0; i < p->v.n_modules && p->objects; i++) {
+        tci_str_free(&p->objects[i]);
+    }
+    p->objects = NULL;
+}
+
+/* The options that the program was compiled with. Its modules were stored, so the first one's path
+ * begins with the directory of the cache. */
+static tc_options tci_save_compile_options(tci_save *p)
+{
+    const tc_program *f = p->f;
+    tc_options o = tci_saved_options(&p->v, &f->options);
+    const char *path = f->code->modules[0]->path, *slash = strrchr(path, '/');
+    o.backend = p->v.backend;
+    o.cache_dir = slash ? tci_scratch_printf(&p->s, "%.*s", (int)(slash - path), path) : NULL;
+    o.cc = f->cc ? tci_label_text(f->cc) : NULL;
+    o.machine = f->machine ? tci_label_text(f->machine) : NULL;
+    o.tune_ms = f->options.tune_ms;
+    o.stance = TC_STANCE_COMPILE;
+    o.fallback = TC_FALLBACK_REFUSE;
+    o.progress = NULL;
+    return o;
+}
+
+/* Compiles the program again, as the cache dropped a file of its machine code. */
+static void tci_save_compile(tci_save *p)
+{
+    const tci_code *was = p->f->code;
+    tc_options o = tci_save_compile_options(p);
+    const tci_backend *b = tci_backend_pick(&o);
+    tci_request *r = b ? tci_saved_request(&p->s, &p->v, &o, b) : NULL;
+    tc_status status = TC_ERR_BACKEND;
+    tci_str log = {.s = &p->s};
+    if (r && r->key_bytes == was->key_bytes && !memcmp(r->key, was->key, r->key_bytes)) {
+        r->anew = true;
+        tci_compile_requests(&p->s, &r, 1, &o, &p->code, &status, &log);
+    } else {
+        tci_str_add(&log, "its target, or a file that it was compiled with, is another one now");
+    }
+    if (status) {
+        tci_scratch_fail(&p->s, status,
+                         "its machine code was dropped from the disk cache, and it cannot be "
+                         "compiled again: %.600s",
+                         tci_str_text(&log));
+    }
+    if (p->code->kept_bytes != was->kept_bytes) {
+        tci_scratch_fail(&p->s, TC_ERR_INTERNAL, "compiled again it keeps other memory");
+    }
+}
+
+static void tci_save_modules(tci_save *p)
+{
+    if (!tci_save_read_modules(p, p->f->code)) {
+        tci_save_drop_modules(p);
+        tci_save_compile(p);
+        if (!tci_save_read_modules(p, p->code)) {
+            tci_scratch_fail(&p->s, TC_ERR_IO,
+                             "the disk cache drops its machine code as soon as it is compiled");
+        }
+    }
+}
+
+/* The target features in the code's key, after build and backend. */
 static char *tci_save_features(const tci_code *c)
 {
     char *at = (char *)c->key;
@@ -241,7 +310,6 @@ static void tci_save_describe(tci_save *p)
     v->key_graph = (int32_t)(f->key_graph ? f->key_graph : p->asked->key_graph);
     v->literals = f->literals;
     v->n_literals = f->code->n_literals;
-    v->code = f->code;
 }
 
 /* ---- the file ---- */
@@ -353,9 +421,8 @@ static void tci_save_end(tci_save *p)
     if (p->call) {
         tci_call_give(p->called, p->call);
     }
-    for (int i = 0; i < p->v.n_modules && p->objects; i++) {
-        tci_str_free(&p->objects[i]);
-    }
+    tci_save_drop_modules(p);
+    tci_code_release(p->code);
 }
 
 TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_save_options *options,
@@ -371,10 +438,12 @@ TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_sa
         tci_str_add(&text, "the path is NULL");
     } else {
         tci_scratch_init(&p.s);
+        int cancel = tci_os_no_cancel();
         status = tci_save_armed(&p, path);
         tci_str_printf(&text, "'%.300s': %s", path, p.s.message);
         tci_save_end(&p);
         tci_scratch_free(&p.s);
+        tci_os_may_cancel(cancel);
     }
     if (status) {
         tci_run_record(f, status, "tc_program_save", here, tci_str_text(&text));

@@ -1,11 +1,11 @@
-/* io/pt.c - .pt and .pth: what torch.save writes since PyTorch 1.6, a state_dict or nested dicts
+/* io/pt.c - reads .pt and .pth files of torch.save since PyTorch 1.6: a state_dict, or nested dicts
  * and lists of tensors.
  *
- * The format: a zip archive (io/zip.h) of PREFIX/data.pkl, a pickle (io/pickle.h) in which tensors
- * are calls of torch._utils._rebuild_tensor_v2 and the like, and of PREFIX/data/KEY, the bytes of
- * each storage. Arrays are named by the keys on the way to them, joined by dots: "model.fc.weight";
- * numbers and texts are metadata by the same names. Entries must be stored, as torch does it, and
- * little-endian. Tensors of one storage may share bytes. */
+ * The format: a zip archive (io/zip.h) with PREFIX/data.pkl, a pickle (io/pickle.h) in which
+ * tensors are calls of torch._utils._rebuild_tensor_v2 and similar functions, and PREFIX/data/KEY,
+ * the bytes of each storage. Arrays are named by the path of keys, joined by dots:
+ * "model.fc.weight"; numbers and strings become metadata under such names. Entries must be stored
+ * uncompressed, as PyTorch does it, and little-endian. Tensors of one storage may share bytes. */
 #include "pickle.h"
 #include "zip.h"
 

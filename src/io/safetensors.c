@@ -1,10 +1,11 @@
-/* io/safetensors.c - .safetensors: header and tensors.
+/* io/safetensors.c - reads and writes .safetensors.
  *
  * The format: 8 bytes, the length of the header; the header, a JSON object {"name": {"dtype":
  * "F32", "shape": [3, 4], "data_offsets": [begin, end]}, ..., "__metadata__": {"key": "text"}}; the
  * data, to the last byte, without gaps.
- * Written are arrays of wide elements first and padding behind the header, so that every array is
- * aligned as its dtype needs it and can be borrowed from the map. */
+ *
+ * Arrays of wide elements are written first, with padding after the header, so that every array is
+ * aligned for its dtype and can be borrowed from a mapping. */
 #include "header_parser.h"
 
 #include <inttypes.h>

@@ -1,10 +1,9 @@
-/* io/write.c - files of arrays, and of all parameters.
+/* io/write.c - writes named tensors, or all parameters of a context, to a file.
  *
  * In: tensors and names. Out: a file that appears complete or not at all.
  *
- * The one idea: all values are computed and held first, so that what is written is one moment's,
- * and every mistake is found before a file is there; then the format puts out its bytes, in
- * order. */
+ * Design: all values are computed and held first, so the file is a consistent snapshot and every
+ * error is found before it exists. Then the format's writer emits its bytes in order. */
 #include "file.h"
 
 #include <inttypes.h>
@@ -67,7 +66,7 @@ static int tci_io_by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* That texts are there, are UTF-8, and no two are equal. step 2: every second one. */
+/* Checks that texts are given, valid UTF-8, and distinct. step 2: every second one. */
 static void tci_io_check_texts(tci_io_out *o, const char *what, const char *const *texts, int n,
                                int step)
 {

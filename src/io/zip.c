@@ -1,7 +1,8 @@
-/* io/zip.c - the directory of a zip archive (io/zip.h).
+/* io/zip.c - reads the directory of a zip archive (io/zip.h).
  *
- * The format: each entry after a local header, a central directory that lists them, the end record
- * that says where that is. All is taken from the directory; of a local header only its length. */
+ * The format: entries, each after a local header; a central directory that lists them; an end
+ * record with the offset of the directory. Everything is read from the directory, and of a local
+ * header only its length. */
 #include "zip.h"
 
 #include <inttypes.h>

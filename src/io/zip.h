@@ -1,6 +1,7 @@
-/* io/zip.h - zip archives, which .npz and .pt files are: what entries there are, and where.
+/* io/zip.h - directory of zip archives, the container of .npz and .pt files: names, offsets and
+ * sizes of entries.
  *
- * Encrypted entries and those of other methods than deflate are refused by name. */
+ * Encrypted entries and those with compression methods other than deflate are refused by name. */
 #ifndef TCI_IO_ZIP_H
 #define TCI_IO_ZIP_H
 

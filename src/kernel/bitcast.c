@@ -1,11 +1,10 @@
 /* kernel/bitcast.c - lowers BITCAST to primitives: reinterprets the bits of a value.
  *
- * In: a value of a kernel and its dtype in memory. Out: the value that the same bits are in another
- * dtype of that size.
- * The one idea: the integers without sign stand between. An f32 or f64 is one by the prim BITS. The
- * halves travel as f32: the bits of a bf16 are the upper half of those; an f16 has its exponent
- * and digits moved, and what is subnormal in it is read off as the last digits of a sum with 1/2,
- * where a step is 2^-24, as it is there. */
+ * In: a value of a kernel and its dtype in memory. Out: the value of the same bits in another
+ * dtype of that size. Design: unsigned integers are the intermediate form. An f32 or f64 converts
+ * by the prim BITS. f16 and bf16 values are computed as f32: the bits of a bf16 are the upper half
+ * of those; for an f16 exponent and mantissa are shifted, and subnormals are read off as the last
+ * bits of a sum with 1/2, whose unit in the last place is 2^-24, as in f16. */
 #include "bitcast.h"
 
 #include "lower.h"

@@ -1,4 +1,4 @@
-/* kernel/bitcast.h - lowers BITCAST to primitives of a kernel. */
+/* kernel/bitcast.h - declares the lowering of BITCAST to primitives of a kernel. */
 #ifndef TCI_KERNEL_BITCAST_H
 #define TCI_KERNEL_BITCAST_H
 

@@ -1,11 +1,11 @@
-/* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
- * so equal values and equal index expressions have equal numbers.
+/* kernel/ir.c - constructs the kernel IR (kernel/ir.h). Everything is hash-consed, so equal values
+ * and equal index expressions have equal numbers.
  *
  * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE,
  * BOUND) ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
- * tci_kx_join puts it together again, and a quotient with its remainder; div and mod pull out what
- * divides and drop what the ranges prove away, so that the maps of reshapes become affine wherever
- * the sizes allow. */
+ * tci_kx_join reassembles it, and also joins a quotient with its remainder; div and mod extract
+ * divisible terms and drop what the ranges prove unnecessary, so that the maps of reshapes become
+ * affine wherever the sizes allow. */
 #include "../base/hash.h"
 #include "ir.h"
 
@@ -669,7 +669,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 /* ---- comparisons of indices ---- */
 
-/* Does integer dtype t hold all values of x? */
+/* True if integer dtype t can hold all values of x. */
 static bool tci_kernel_holds(const tci_kernel *k, tc_dtype t, int x)
 {
     int bits = TCI_MIN(8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t), 62);

@@ -1,122 +1,121 @@
-/* kernel/ir.h - the kernel IR: what is computed, free of any target.
+/* kernel/ir.h - defines the kernel IR: what a kernel computes, independent of any target.
  *
- * A kernel runs over `outer` axes (independent, any order, any thread; but for what is EARLIER)
- * and, for each outer point, through its stages in order. A stage iterates its own inner axes and
- * does one of
+ * A kernel runs over `outer` axes (independent, in any order, on any thread; except for EARLIER
+ * reductions, see below) and, for each outer point, through its stages in order. A stage iterates
+ * over its own inner axes and does one of
  *   MAP     evaluates values and stores them
  *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
  *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
- *   SCATTER evaluates values and stores them where a loaded index says, point after point in
- *           row-major order of the inner axes, so that several points may store to one element
- * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
- * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
+ *   SCATTER evaluates values and stores them at loaded indices, point after point in row-major
+ *           order of the inner axes, so that several points may store to one element
+ * A softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has
+ * one MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
- * A REDUCE may keep the last axes of its stage: then it has one result for each of their points,
- * which belongs to the outer point as a row does, and which later stages (REDUCE or MAP) read where
- * they stand on the same axes. Attention is one kernel of such rows: for each query a DOT over d
- * keeps the keys, MAX and SUM fold over the keys, MAX of one element each keeps the weights (NaN
- * and the sign of 0 too), a DOT over the keys keeps the values' axis, and a MAP stores that.
+ * A REDUCE may keep the last axes of its stage: then it has one result for each of their points, a
+ * row of the outer point, which later stages (REDUCE or MAP) read at the same axes. Attention is
+ * one kernel of such rows: for each query a DOT over d keeps the keys, MAX and SUM fold over the
+ * keys, a MAX of one element each keeps the weights (also NaN and the sign of 0), a DOT over the
+ * keys keeps the values' axis, and a MAP stores that.
  *
- * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
- * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
- * its first use; others in each stage that uses them. Guards make loads total.
+ * Values form one hash-consed scalar DAG (tci_kinst). The place where a value is evaluated follows
+ * from its dependencies: an instruction that depends on no inner axis is evaluated once per outer
+ * point, at its first use; others in each stage that uses them. Guards make loads total.
  *
- * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
- * knows its range [lo, hi] over the domain.
+ * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each has
+ * its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor: its numeric class
  * (tci_kred.order), which plan/reduction_lanes.c and reduction_order.c choose and no schedule
  * changes.
- *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
- *             FMAs.
+ *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain
+ *             of FMAs.
  *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
- *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
- *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
- *             LANES(n/g): before that among each g neighbours lane i takes in lane i + g / 2, .. 1,
- *             and then only the first ones of these are joined: i + n / 2, .. i + g.
+ *             lane j % n, and lanes continue over the other inner axes (in order); at the end lane
+ *             i is combined with lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] =
+ *             combine(acc[i], acc[i + h]). LANES(n/g): first, among each g neighbours, lane i with
+ *             lane i + g / 2, .. 1, and then only the first ones of these: i + n / 2, .. i + g.
  *             Lanes start at the identity; an element that does not exist changes nothing.
- *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block element i takes in, for
- *             h = 1, 2, 4 .. n / 2 where i & h, what the last of the h elements below has taken in
- *             so far: s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all of them take in the last
- *             element of the block before, in the first block the identity. To take in the identity
- *             at any other place changes no bit either.
- *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes, is of
- *             part j / n. Each part is a chain; their sums are added in order, the first as it is.
- *             A DOT of up to n products is its chain.
+ *   BLOCK_SCAN(n)  a SCAN over one axis in blocks of n elements. In a block, for h = 1, 2, 4 .. n
+ *             / 2, each element i with i & h is combined with the last of the h elements below it:
+ *             s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all are combined with the last
+ *             element of the block before, in the first block with the identity. Combining with
+ *             the identity at any other place changes no bit either.
+ *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes,
+ *             belongs to part j / n. Each part is a chain; their sums are added in order, starting
+ *             from the first. A DOT of up to n products is its chain.
  *   A stage that keeps axes has a CHAIN or SPLIT over its other axes for each of their points;
- *   vectors lie along the last kept axis.
- *   PAIRS     besides one of these two orders: a DOT of factors that are bf16, where a processor
- *             may take two products at a time (VDPBF16PS). It adds one after the other, in the same
- *             order and with the same roundings, but for numbers below 2^-126: a factor of such a
- *             size, and a sum, counts as zero. So results are those of the order bit for bit where
- *             there are no such numbers, and agree between executors within
+ *   vectors run along the last kept axis.
+ *   PAIRS     in addition to one of these two orders: a DOT of bf16 operands, for CPUs that take
+ *             two products at a time (VDPBF16PS). It adds one after the other, in the same order
+ *             and with the same roundings, except for numbers below 2^-126: such a factor, or sum,
+ *             is flushed to zero. Without such numbers results have the bits of the order;
+ *             otherwise executors agree within
  *                 |difference| <= sum over those k of |a b| + 2^-126 (K + 2)
- *             and what the roundings of such a difference make of it.
+ *             and its propagation through the roundings.
  *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
- *             unit, which is fixed for a shape. The interpreter computes the chain, so results
- *             agree between executors within
+ *             unit, which is fixed for a shape. The interpreter computes the chain, so executors
+ *             agree only within
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
- *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
- *             round. Units of warps (kernel/mma_sync.h) take fewer at a time, and so for them it is
+ *             for K products: a unit may truncate the smaller of two addends. mma.sync
+ *             (kernel/match_mma_sync.h) takes fewer products at a time: its bound is
  *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
- *             Or a DOT of f64, whose unit takes each product in as a fused multiply-add does, in an
- *             order of its own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
- *   TF32      a DOT of f32 pairs where math may be fast: each factor rounded to 10 bits behind the
- *             first one (to the nearest, of two the even one), their products summed as those of
- *             MATRIX. The interpreter computes the chain of the factors as they are, so results
- *             agree between executors within
+ *             Or a DOT of f64, whose unit adds products as fused multiply-adds, in an order of its
+ *             own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
+ *   TF32      a DOT of f32 pairs under TC_MATH_FAST: each operand is rounded to 10 mantissa
+ *             bits after the leading one (to nearest, ties to even), the products summed as in
+ *             MATRIX. The interpreter computes the chain of the unrounded operands, so executors
+ *             agree only within
  *                 |difference| <= (2^-10 + (2 ceil(K / 8) + 32) 2^-23) sum over k of |a b|
- *             only.
- *   STEPS     of a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the DOT
- *             of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values. Keys
- *             come in steps; what is summed so far is scaled whenever a larger score comes, the
- *             powers rather than the weights are rounded, and the division is made at the end.
- *             The interpreter computes LANES and the chain, so results agree between executors
- *             within
+ *   STEPS     for a row of scores x whose products are MATRIX: SUM of exp(x - MAX of x), and the
+ *             DOT of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values.
+ *             Keys are processed in steps; partial sums are rescaled whenever a larger score
+ *             occurs, the exponentials rather than the weights are rounded, and the division comes
+ *             last. The interpreter computes LANES and the chain, so executors agree only within
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
- *             only, of weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights
- *             below 2^-14 add 2^-25 max |b| each. A row that has no finite score is NaN.
- *             Also of a kernel that loads a row's m and l (kernel/attention_backward.h): the DOT
- *             over rows or keys of w = exp(x - m) / l, or of c, a value made of w and another
- *             MATRIX product,
- *             rounded to bf16 or f16, with such values. The power is the machine's, w is that times
- *             1 / l, and what the rounding of a weight or of c makes of that may be its neighbour:
- *             within the same bound, of |c b| and with what an error of the product makes of c.
- * A sum of exp(v - m), m the largest v of the row, may be made in the pass that finds m: as the
+ *             for weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights below
+ *             2^-14 add 2^-25 max |b| each. A row without a finite score is NaN. Also for a kernel
+ *             that loads a row's m and l (kernel/match_attention_backward.h): the DOT over rows or
+ *             keys of w = exp(x - m) / l, or of c, a value made of w and another MATRIX product,
+ *             rounded to bf16 or f16, with such values. exp is the machine's, w is exp times 1 /
+ *             l, and a weight or c may round to the neighbouring value: within the same bound,
+ *             with |c b| and the error of the product propagated through c.
+ * A sum of exp(v - m), m the maximum v of the row, may be made in the pass that finds m: as the
  * second part of an ONLINE (ops/table.h), in one of the orders above. That is a class of its own:
- * it rounds where the sum is scaled, as m grows.
- * A REDUCE may be of what is EARLIER: its stage makes a total of each outer point. The last outer
- * axes as one count the parts of a row, and its result is what the totals of the parts before come
- * to. Parts are in groups (tci_kernel_group): m, of the mates before a part, is a reduction by the
- * class of their totals; the total of a group is combine(m, total) of its last part; g, of the
- * groups before, is a reduction by the class of theirs; the result is combine(g, m), or m where one
- * group has all. So a long running sum is one kernel: for each part its total, what is earlier, and
- * a SCAN that begins there. Outer points are not independent then: whoever runs one has begun those
- * before it, and waits for their totals. Only a machine says so whose blocks begin in order and
- * whose steps have memory of their own (tci_machine.has_flags).
- * What an element takes in of a SCATTER's stores is in the order of the points, one after the
- * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
- * dtype at each step. Outer points share no element, so nothing else has to be in order.
- * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
+ * it rounds where the sum is rescaled, as m grows.
  *
- * A kernel may also be a joint: kernels that need nothing of each other, its members, side by side
- * in one launch (plan/horizontal_fusion.c). It has their operands and literals, one member's after
- * the other's, and nothing else of its own; what is said above holds for each member.
+ * An EARLIER REDUCE makes a total of each outer point. The last outer axes, merged into one, count
+ * the parts of a row, and its result is the prefix total of the preceding parts. Parts are in
+ * groups (tci_kernel_group): m, over the earlier parts of the same group, is a reduction by the
+ * class of the totals; the total of a group is combine(m, total) of its last part; g, over the
+ * preceding groups, is a reduction by the class of theirs; the result is combine(g, m), or m if
+ * there is one group. So a long scan is one kernel: for each part its total, the EARLIER result,
+ * and a SCAN that starts from it. Outer points are then not independent: whoever runs one has
+ * started those before it, and waits for their totals. Only machines whose blocks start in order
+ * and whose steps have memory of their own allow it (tci_machine.has_flags).
+ *
+ * The stores of a SCATTER to one element are combined in the order of the points: a chain that
+ * starts with the value that an earlier stage stored there, and rounds to the operand's dtype at
+ * each step. Outer points share no element, so no other order matters. combine(acc, v) is the
+ * reduction's row of TCI_COMBINES, with acc the earlier operand.
+ *
+ * A kernel may also be a joint: several independent kernels, its members, merged into one launch
+ * (plan/horizontal_fusion.c). It has their operands and literals, in the order of the members, and
+ * nothing else of its own; all of the above holds for each member.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
- * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
- * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
- * points whatever the indices are, unless it promises so; a store that combines or has a guard is
- * a SCATTER's, in a VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage
- * axes are inner axes, and the ends of a stretch lie in them; a RED value is used only in stages
- * after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only in
- * stages that walk these; in a VEC_INNER kernel each reduction that keeps none has class LANES, or
- * BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has and none
- * keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses the value
- * of a BLOCK_SCAN; one reduction of a kernel at most is of what is EARLIER, of a row of one axis,
- * with one part, LANES and more outer axes than none; SPLIT, PAIRS, MATRIX and TF32 are for a DOT
- * in f32 alone, MATRIX for one in f64 or i32 too. */
+ * divisors of DIV and MOD are above 0; a load without guard, and a store, stays inside its operand
+ * for the whole domain; no two points of a store have one offset, nor two outer points of a
+ * SCATTER for any indices, unless it promises so; a store that combines or has a guard belongs to
+ * a SCATTER, in a VEC_OUTER kernel, and an earlier stage has stored every element that it may
+ * touch; stage axes are inner axes, and contain the ends of a range; a RED value is used only in
+ * stages after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only
+ * in stages that walk these; in a VEC_INNER kernel each reduction that keeps no axes has class
+ * LANES, or BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has
+ * and none keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses
+ * the value of a BLOCK_SCAN; at most one reduction of a kernel is EARLIER, over a row of one axis,
+ * with one part, LANES and at least one outer axis; SPLIT, PAIRS, MATRIX and TF32 are only for a
+ * DOT in f32, MATRIX also for one in f64 or i32. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -144,7 +143,7 @@ typedef enum tci_kx_op {
     TCI_KX_DIV,   /* floor(a / c), c > 0 */
     TCI_KX_MOD,   /* a - c * floor(a / c), c > 0 */
     TCI_KX_VALUE, /* the integer value of instruction c, already inside [lo, hi] */
-    TCI_KX_BOUND  /* a, known to lie in [lo, hi] where a guard holds: while lowering only */
+    TCI_KX_BOUND  /* a, known to be in [lo, hi] where a guard holds: while lowering only */
 } tci_kx_op;
 typedef struct tci_kx {
     uint8_t op;
@@ -260,8 +259,8 @@ typedef struct tci_koperand {
     int8_t dtype;    /* storage dtype */
     bool is_output;  /* written by this kernel (never also read through another operand) */
     bool is_updated; /* a store of a SCATTER reads what is there as well */
-    tci_dim n;       /* elements that may be touched: offsets lie in [0, n) */
-    /* Elements of a panel, 0: it lies in none. A load's axis a is there in panels one after the
+    tci_dim n;       /* elements that may be touched: offsets are in [0, n) */
+    /* Elements of a panel, 0: it is in none. A load's axis a is there in panels one after the
      * other, at (a / panel) * step + a % panel, or of pairs a % panel * 2, of fours * 4; the last
      * one is whole (plan/prepack.c). */
     int32_t panel;
@@ -272,18 +271,18 @@ typedef struct tci_kaxis {
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
-/* ---- fused loops ----
- * The kernel of a whole repetition (plan/loop_in_kernel.c). A task is a round, and one thread (or
- * block of threads) does the tasks in order; in each round the members run one after the other,
- * but for the first n_enter, which set the carries before round 0. Cells are memory of the
- * function: temporaries of a round, and carries small enough for registers. */
+/* ---- fused loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an iteration,
+ * and one thread (or thread block) runs the tasks in order; in each iteration the members run one
+ * after the other, except the first n_enter, which set the carries before iteration 0. Cells are
+ * local scalars of the function: temporaries of an iteration, and carries small enough for
+ * registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN, /* or so far in odd rounds alone, */
     TCI_STEP_ANEW  /* in the odd rounds of a call */
 } tci_kstep;
 typedef struct tci_kplace { /* where an operand of a member is */
-    int32_t base;           /* an operand of the loop; ~c: cell c */
+    int32_t base;           /* an operand of the loop; ~c: local scalar (cell) c */
     uint8_t step;           /* tci_kstep */
     tci_dim offset;         /* bytes from the base in round 0 */
     tci_dim by;
@@ -293,9 +292,9 @@ typedef struct tci_kcell {
     int64_t n;
 } tci_kcell;
 /* A carry. With cells (of equal size) the members read `cell` and write `next`; it is loaded from
- * row `from` when a call begins. WALK: each round stores what it wrote in row `to` as well; else
- * the call stores it when it ends, where a next call loads it. Without cells (-1) the members use
- * the rows in place, and a carry of ANEW is copied to row `from` after an odd number of rounds. */
+ * row `from` when a call starts. WALK: each iteration also stores its result in row `to`; else the
+ * call stores it when it ends, where a next call loads it. Without cells (-1) the members use the
+ * rows in place, and a carry of ANEW is copied to row `from` after an odd number of iterations. */
 typedef struct tci_kcarry {
     tci_kplace from, to;
     int32_t cell, next;
@@ -304,7 +303,8 @@ typedef struct tci_kcarry {
 typedef struct tci_kloop {
     tci_dim rounds;
     int32_t n_enter;
-    int32_t stops; /* the carry, a bool in a cell, that must hold for another round; -1: none */
+    int32_t stops; /* the carry, a bool in a cell, that must be true for another iteration; -1:
+                    * none */
     tci_kplace *places;
     int n_places; /* of the operands of all members, in order */
     tci_kcell *cells;
@@ -339,7 +339,7 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
-    /* of a joint, or a fused loop; equal ones are one pointer */
+    /* of a merged kernel, or a fused loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
     const tci_kloop *loop;        /* of a fused loop; NULL: it is none */
@@ -368,7 +368,7 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
-/* x by another name, where it is known to lie in [lo, hi]; x itself where it always does. */
+/* x by another name, where it is known to be in [lo, hi]; x itself where it always does. */
 TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
@@ -386,12 +386,12 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Where a stage does nothing but copy an operand, element by element and as it is, over which a
- * SCATTER then stores: the one it reads and the one it writes. Where both lie at one place, nothing
+ * SCATTER then stores: the one it reads and the one it writes. Where both are at one place, nothing
  * has to be done. */
 TCI_FN bool tci_kernel_copies(const tci_kernel *k, int stage, int *from, int *to);
 /* Appends a store; its operand is updated if it reads what is there. */
 TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
-/* The first member of a joint or loop that is the same kernel as member i. */
+/* The first member of a merged kernel or loop that is the same kernel as member i. */
 TCI_FN int tci_kernel_first_same(const tci_kernel *k, int i);
 /* The reduction that is of what is EARLIER; NULL: outer points need nothing of each other. And the
  * parts of each row of its. */
@@ -412,7 +412,7 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
-/* That every size and index is a number or an expression: asked in every compile. */
+/* Checks in every compile that every size and index is a number or an expression. */
 TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 
 /* ---- the executable form, shared by every backend ----

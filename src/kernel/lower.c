@@ -4,10 +4,10 @@
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
  * node read at two different indices is two values.
  *
- * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
- * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
- * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
- * nothing else is ever looked at. */
+ * Under a guard an index is inside the range that is read: it continues as a BOUND of that range,
+ * so that expressions below it simplify. Where an index leaves the walk (loads, guards, values)
+ * BOUNDs are replaced by the indices that they stand for: the simplification holds where the guard
+ * holds, and no other value is ever used. */
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
@@ -495,7 +495,7 @@ static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
     return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
 }
 
-/* ---- index maps of the movement ops ---- */
+/* ---- index maps of the layout ops ---- */
 
 /* A size as a factor of strides: that of an axis without elements does not matter, but is never
  * 0 where it is known. */
@@ -520,8 +520,8 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
     return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
-/* The index of axes [first, last) of a tensor from the offset among them, which lies inside: so of
- * the first of them no remainder is left, which a symbolic size does not tell. */
+/* The index of axes [first, last) of a tensor from the offset among them, which is in range: so the
+ * first of them needs no remainder, which a symbolic size could not prove. */
 static void tci_lower_unflatten(tci_lower *l, const tci_dim *shape, int first, int last, int flat,
                                 int *idx)
 {
@@ -613,7 +613,7 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
     return guard;
 }
 
-/* The index of n under a guard that says it lies inside. */
+/* The index of n under a guard that says it is inside. */
 static const int *tci_lower_inside(tci_lower *l, const tci_node *n, const int *idx)
 {
     int *to = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
@@ -669,7 +669,8 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     }
 }
 
-/* What lies in memory (l->access has it), is a root of its own, was expanded, or has no value. */
+/* Ops that are in memory (l->access has them), are roots of their own, were expanded, or have no
+ * value. */
 #define TCI_LOWER_NEVER_CASES                                                                      \
     TCI_REDUCE_OPS(TCI_OP_CASE)                                                                    \
     TCI_COMPOSITE_OPS(TCI_OP_CASE)                                                                 \
@@ -747,7 +748,7 @@ static int tci_lower_literal(tci_lower *l, tci_node *n)
     return tci_lower_round(l->k, tci_kernel_inst(l->k, i), (tc_dtype)n->dtype);
 }
 
-/* Does the guard of instruction i hold nowhere but where `guard` does? */
+/* True if the guard of instruction i implies `guard`. */
 static bool tci_lower_implies(const tci_lower *l, const tci_kinst *i, int guard)
 {
     const struct tci_lower_set *set = &l->sets[guard];
@@ -867,7 +868,7 @@ static int tci_lower_at_checked(tci_lower *l, int checked, tci_dim size)
     return tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
 }
 
-/* Does instruction `from` depend on `on`? Only what was made after that can. */
+/* True if instruction `from` depends on `on`. Only later instructions can. */
 static bool tci_lower_depends(tci_lower *l, int from, int on)
 {
     bool *needed = TCI_NEW_ARRAY(l->s, bool, l->k->n_insts + 1);
@@ -940,10 +941,10 @@ TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const
     return put;
 }
 
-/* An element of a list, known to lie in [0, most]. */
+/* An element of a list, known to be in [0, most]. */
 static int tci_lower_listed(tci_lower *l, tci_node *list, int at, tci_dim most)
 {
-    const int idx[2] = {at, -1}; /* room for one more, as every index has */
+    const int idx[2] = {at, -1}; /* plus one more, as every index has */
     int value = tci_lower_convert(l->k, tci_lower_value(l, list, idx, 0), TC_I64);
     return tci_kx_value(l->k, value, 0, most);
 }
@@ -964,7 +965,7 @@ TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const
     return put;
 }
 
-/* Where an element stands. More than a word may tell is a row, and its column. */
+/* The position of an element. If one word cannot hold it, it is a row and its column. */
 static void tci_lower_place(tci_lower *l, const tci_lower_frame *f, tci_random_place *at)
 {
     const tci_node *n = f->node;
@@ -1120,7 +1121,7 @@ static void tci_lower_mark_divisions(const tci_kernel *k, int x, bool *seen, boo
     }
 }
 
-/* Has the index of n's operand a division that is live and not in n's own, `idx`? */
+/* True if the index of n's operand has a live division that n's own index, `idx`, does not have. */
 static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const tci_node *n,
                               const int *idx)
 {

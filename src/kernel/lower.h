@@ -1,9 +1,9 @@
-/* kernel/lower.h - lowering: graph nodes to kernel IR.
+/* kernel/lower.h - declares the lowering of graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
- * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to
- * this kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's
- * decision. */
+ * instruction. Layout ops only change the index; elementwise ops become prims; the caller decides
+ * what a node is to this kernel: a buffer to load, a reduction of this kernel, or a value to
+ * inline. */
 #ifndef TCI_KERNEL_LOWER_H
 #define TCI_KERNEL_LOWER_H
 
@@ -43,7 +43,8 @@ TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
 /* From now on inst is the value of n at idx, without a guard, which was evaluated before. */
 TCI_FN void tci_lower_replace(tci_lower *l, tci_node *n, const int *idx, int inst);
-/* What SCATTER n stores, and where, at idx, which counts the elements of src along the axis. */
+/* The value and position that SCATTER n stores at idx, which counts the elements of src along the
+ * axis. */
 typedef struct tci_lower_placed {
     int value;    /* an instruction; -1: nothing is stored at any idx */
     int index;    /* the element of x along the axis, an index expression */

@@ -1,8 +1,8 @@
-/* kernel/machine.c - safe defaults for unknown facts of a machine, and the record of a machine as
- * text.
+/* kernel/machine.c - fills in safe defaults for unknown properties of a machine, and writes its
+ * record as text.
  *
- * In: what a backend found out. Out: a record without zeros. The values are those of no machine in
- * particular: modest enough that a schedule made for them does well on most. */
+ * In: the properties that a backend detected. Out: a record without zeros. The defaults are those
+ * of no particular machine: modest enough that a schedule made for them does well on most. */
 #include "machine.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* kernel/machine.h - machine model: facts of the processor or GPU that plans and schedules ask,
- * and nothing else.
+/* kernel/machine.h - defines the machine model: the properties of a CPU or GPU that plans and
+ * schedules use.
  *
- * The first fields are the kind of machine: they decide which code can be generated and the numeric
- * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it
- * decides between schedules and which values share a kernel, which give the same bits on a
- * processor, and nothing else. */
+ * The first fields are the kind of machine: they decide which code can be generated and the
+ * numeric class of a kernel (kernel/ir.h). `facts` records capacities and speeds: it decides only
+ * between schedules and which values share a kernel, and on a CPU all of these give the same
+ * bits. */
 #ifndef TCI_KERNEL_MACHINE_H
 #define TCI_KERNEL_MACHINE_H
 
@@ -32,14 +32,14 @@ enum {
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
     TCI_GATHER_DEPTH = 16,
     TCI_GATHER_FEW = 2,        /* or so few of one side: of rows whatever else there is, where the
-                               * columns' factor lies along products */
+                                * columns' factor is contiguous along products */
     TCI_PER_POINT_SHORT = 128, /* columns; below it a thread per point (loop/thread_per_point.c) */
-    TCI_WINDOW_FEW = 32,   /* products with filters that a thread sums (loop/short_reduction.c), */
-    TCI_WINDOW_CHAIN = 512 /* and of a gradient of filters */
+    TCI_WINDOW_FEW = 32,       /* filter taps that one thread sums (loop/simt_short_reduction.c) */
+    TCI_WINDOW_CHAIN = 512     /* and of a gradient of filters */
 };
 
-/* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
- * every one of that kind, however many processors it has. */
+/* Of GPUs, as a kind of machine. Sums depend on them, so they are the same on every one of that
+ * kind, however many processors it has. */
 enum {
     TCI_CLASS_PIECES = 1056,    /* of a large sum, at most: no fewer than keep any device busy */
     TCI_CLASS_PIECE_ROW = 4096, /* least elements of a row's piece, */
@@ -78,6 +78,7 @@ typedef struct tci_machine {
     bool is_fast;         /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
     const char *routes;   /* plans: text of the file of forced schedules, which may name routes of
                          * contractions (plan/contraction_route.c); NULL: none */
+    const char *measured; /* lines of the same form, of routes that were measured; NULL: none */
     tc_machine facts;
 } tci_machine;
 

@@ -1,6 +1,6 @@
-/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
- * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
- * numbers that tci_kernel constructors assign in order of first use. */
+/* kernel/print.c - prints the canonical text of a kernel: equal text means equal kernel (names
+ * apart). It is the kernel's cache key and the text of dumps and golden tests. Its only numbers
+ * are those that constructors assign in order of first use. */
 #include "ir.h"
 
 static const char *const tci_kernel_modes[] = {

@@ -1,12 +1,12 @@
-/* kernel/random.c - random bits as prims: the counter-based generator Philox4x32-10 of Salmon,
- * Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/* kernel/random.c - generates random bits as prims: the counter-based generator Philox4x32-10 of
+ * Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  *
  * In: values of a kernel: a key, a stream, the index of an element. Out: the value of its bits.
- * The one idea: no state. A block of four words is a function of a key of two words and a counter
- * of four: the number of the block, low and high, then the stream, low and high. An element of u32
- * is word i % 4 of block i / 4; of u64 it is the words 2 (i % 2), low, and 2 (i % 2) + 1 of block
- * i / 2. So it is made of the index alone, wherever and however often it is evaluated: no tile, no
- * vector and no thread changes it. Words that are known to be 0 are left out. */
+ * Design: no state. A block of four words is a function of a key of two words and a counter of
+ * four: the number of the block, low and high, then the stream, low and high. An element of u32 is
+ * word i % 4 of block i / 4; of u64 it is the words 2 (i % 2), low, and 2 (i % 2) + 1 of block i /
+ * 2. It depends on the index alone, wherever and however often it is evaluated: no tile, vector or
+ * thread changes it. Words that are known to be 0 are left out. */
 #include "random.h"
 
 #include "lower.h"
@@ -65,7 +65,7 @@ TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block c, int ke
     return c;
 }
 
-/* Is the bit set in the index? */
+/* True if the bit is set in the index. */
 static int tci_random_bit(tci_kernel *k, int index, uint64_t bit)
 {
     int masked = tci_random_by(k, TCI_P_AND, TC_U32, index, bit);

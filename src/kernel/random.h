@@ -1,4 +1,4 @@
-/* kernel/random.h - Philox random bits lowered to primitives of a kernel (kernel/random.c). */
+/* kernel/random.h - declares Philox random bits, lowered to primitives of a kernel. */
 #ifndef TCI_KERNEL_RANDOM_H
 #define TCI_KERNEL_RANDOM_H
 

@@ -1,12 +1,12 @@
 /* kernel/simplify.c - canonicalizes a freshly lowered kernel: splits and merges axes, crops
  * operands, removes dead code.
  *
- * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
- * tci_kernel_crop        leaves of an operand the stretch that is read
- * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
- *                        operands first), merging neighbouring axes that every index walks as one.
- *                        Powers of what is never above 0 become EXPN.
- * The copy makes the text of a kernel independent of how its lowering happened to number things. */
+ *   tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine
+ *   tci_kernel_crop        crops an operand to the range that is read
+ *   tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
+ *                          operands first), merging neighbours that every index walks as one axis;
+ *                          EXP of values that are never positive becomes EXPN
+ * The copy makes the text of a kernel independent of how its lowering numbered things. */
 #include "simplify.h"
 #include "value_range.h"
 
@@ -217,7 +217,7 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
     return true;
 }
 
-/* Does an axis count the parts of a row, which a reduction has the number of (kernel/ir.h)? */
+/* True if an axis counts the parts of a row, which a reduction numbers (kernel/ir.h). */
 static bool tci_kernel_is_of_parts(const tci_kernel *k, int axis)
 {
     const tci_kred *red = tci_kernel_earlier(k);

@@ -1,4 +1,4 @@
-/* kernel/simplify.h - canonicalization of a freshly lowered kernel: axes, operands, dead code. */
+/* kernel/simplify.h - declares kernel canonicalization: axes, operands, dead code. */
 #ifndef TCI_KERNEL_SIMPLIFY_H
 #define TCI_KERNEL_SIMPLIFY_H
 
@@ -13,7 +13,7 @@ TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k, bool panels);
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some needed floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
-/* Are factors of its contractions read at an index that divides? */
+/* True if operands of its contractions are read at an index with a division. */
 TCI_FN bool tci_kernel_dots_divide(const tci_kernel *k);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */

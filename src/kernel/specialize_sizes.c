@@ -1,14 +1,14 @@
-/* kernel/specialize_sizes.c - shape specialization of a kernel: symbolic sizes are replaced by
- * their values.
+/* kernel/specialize_sizes.c - replaces the symbolic sizes of a kernel by their values (shape
+ * specialization).
  *
- * In: a kernel, a value for each symbol. Out: an ordinary kernel, for the interpreter.
- * The one idea: every number of the kernel is evaluated and goes through the constructors of
- * kernel/ir.c again, in the order of the instructions. So what those simplify for a known size is
- * simplified here as well, and nothing else changes: the numbers of axes, operands, stages and
- * reductions, and with them the order of every reduction, are those of the kernel.
+ * In: a kernel, a value for each symbol. Out: an ordinary kernel, for the interpreter. Design:
+ * every number of the kernel is evaluated and passed through the constructors of kernel/ir.c
+ * again, in the order of the instructions. What those simplify for known sizes is simplified here
+ * as well, and nothing else changes: axes, operands, stages and reductions keep their numbers, and
+ * every reduction keeps its order.
  *
- * Stages come before the instructions, and reductions with them, because what a RED depends on is
- * derived from those; the values that a reduction folds are filled in behind. */
+ * Stages, and reductions with them, come before the instructions, because the dependencies of a
+ * RED are derived from them; the values that a reduction folds are filled in afterwards. */
 #include "specialize_sizes.h"
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -31,7 +31,7 @@ static void *tci_concrete_copy(tci_concrete_keep *c, const void *items, int n, s
     return copy && bytes ? memcpy(copy, items, bytes) : copy;
 }
 
-/* The members of a joint or fused loop, and its loop. */
+/* The members of a merged kernel or fused loop, and its loop. */
 static void tci_concrete_keep_members(tci_concrete_keep *c, tci_kernel *to, const tci_kernel *k)
 {
     to->members = tci_concrete_copy(c, k->members, k->n_members, sizeof(*k->members));

@@ -1,5 +1,5 @@
-/* kernel/specialize_sizes.h - shape specialization of a kernel: symbolic sizes are replaced by
- * their values. Only under TC_DYNAMIC_SHAPES. */
+/* kernel/specialize_sizes.h - declares shape specialization: symbolic sizes of a kernel are
+ * replaced by their values. Only under TC_DYNAMIC_SHAPES. */
 #ifndef TCI_KERNEL_SPECIALIZE_SIZES_H
 #define TCI_KERNEL_SPECIALIZE_SIZES_H
 

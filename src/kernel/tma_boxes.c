@@ -1,21 +1,20 @@
-/* kernel/tma_boxes.c - TMA boxes: windows of an image as the tensor memory accelerator reads
- * them.
+/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
+ * accelerator reads.
  *
- * In: a kernel whose factors are loads of bf16, f16 or f32 arrays, with guards that make elements
- * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each factor the
- * axes of its array, and what each axis of the kernel moves along them. The one idea: a guard
- * lo <= x <= hi is an axis of the array, x - lo its coordinate, and the hardware fills what a box
- * takes outside of the array with zeros itself; so windows of a padded image are boxes of the image
- * that start at the window's place, and nothing is copied. Axes of the kernel that no guard knows
- * are axes of the array themselves.
+ * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
+ * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the
+ * axes of its array, and the step of each kernel axis along them. Design: a guard lo <= x <= hi is
+ * an axis of the array with coordinate x - lo, and the hardware fills the part of a box outside of
+ * the array with zeros; so windows of a padded image are boxes of the image at the window's
+ * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
- * A step of the product takes 128 bytes of k, 64 elements or 32: of the one axis along which an
- * array lies fastest, if that is a contracted one, the other contracted axes being walked one by
- * one; else of a block of the contracted axes. Where a block's end lies outside, both factors are
- * zeros there, so that no element that does not exist is multiplied by one that does; where no such
- * block has as many it has fewer (k_rows), and zeros in both follow. Columns may be two axes, the
- * places of an image: a tile then has whole rows of it. */
-#include "matrix_unit.h"
+ * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
+ * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
+ * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
+ * that no missing element is multiplied by an existing one; where no such block is large enough it
+ * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
+ * image: a tile then has whole rows of it. */
+#include "match_matrix_unit.h"
 
 #include <string.h>
 
@@ -151,8 +150,8 @@ static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int a
 
 /* ---- rows, columns, batch ---- */
 
-/* Does all that is read and written behind the sums go on along the last axis where `above` takes
- * its next step? */
+/* True if everything read and written after the sums continues along the last axis where `above`
+ * takes its next step. */
 static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
@@ -173,8 +172,9 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* Is axis d of A walked by places of this axis of the kernel, and nothing but a window's elements
- * beside it, as far as the hardware goes? *pure: not even those, nor steps. */
+/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+ * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
+ * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
@@ -196,7 +196,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
            high >= -corner && high < corner && beside < 2 * corner;
 }
 
-/* Are the rows all places of images whose channels lie fastest? */
+/* True if the rows are all positions of images whose channels are contiguous. */
 static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];
@@ -287,7 +287,7 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
 }
 
 /* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
- * whole parts of the axes are; the axes in the order in which both arrays lie. */
+ * whole parts of the axes are; the axes in the order of both arrays' layout. */
 static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
@@ -297,7 +297,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
     for (int done = 0; done < x->n_k; done++) {
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
-        for (int i = 0; i < x->n_k; i++) { /* the next one as A lies */
+        for (int i = 0; i < x->n_k; i++) { /* the next one in A's layout */
             int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
             if (d > before[0] && (next < 0 || d < dim)) {
                 next = i;
@@ -324,7 +324,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
         }
         left /= x->k_block[next];
     }
-    if (whole && left > 1 && last >= 0) { /* the rest lies outside, in both */
+    if (whole && left > 1 && last >= 0) { /* the rest is outside, in both */
         x->k_block[last] *= left;
         left = 1;
     }
@@ -391,8 +391,8 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
     return true;
 }
 
-/* Is what the boxes of a side hold side by side what lies fastest, and do they hold one axis of the
- * kernel for each of the array? */
+/* True if the boxes of a side are contiguous along the contiguous axis, and hold one axis of the
+ * kernel for each of the array. */
 static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];

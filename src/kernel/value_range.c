@@ -1,10 +1,10 @@
-/* kernel/value_range.c - value-range analysis of a kernel's instructions, for guards and
+/* kernel/value_range.c - analyses the value ranges of a kernel's instructions, for guards and
  * narrowing.
  *
- * In: a kernel being made. Out: whether an index needs a check; which sign a float has. The one
- * idea: operands come before what is made of them, so one walk gives each integer a range; where a
- * sum may leave its dtype, or nothing is known, that is all that the dtype holds. A float has signs
- * that follow from those of a few operands before it. */
+ * In: a kernel being made. Out: whether an index needs a check; the possible signs of a float.
+ * Design: operands precede their users, so one walk gives each integer a range; if a sum may
+ * overflow its dtype, or nothing is known, the range is that of the dtype. The signs of a float
+ * follow from those of a few operands before it. */
 #include "value_range.h"
 
 typedef struct tci_range {
@@ -92,7 +92,7 @@ TCI_FN bool tci_kernel_is_below(tci_scratch *s, const tci_kernel *k, int inst, t
 
 /* ---- signs ---- */
 
-/* Which signs a float can have, where it is neither 0 nor NaN: a set. */
+/* Possible signs of a float that is neither 0 nor NaN: a set. */
 enum { TCI_SIGN_ABOVE = 1, TCI_SIGN_BELOW = 2, TCI_SIGN_DEPTH = 6 };
 
 static unsigned tci_sign_of(const tci_kernel *k, int inst, int depth);
@@ -118,7 +118,7 @@ static unsigned tci_sign_of_product(const tci_kernel *k, int x, int y, unsigned 
     return (a & b ? TCI_SIGN_ABOVE : 0) | (a & tci_sign_turned(b) ? TCI_SIGN_BELOW : 0);
 }
 
-/* Is v a number that rounding by `round` leaves as it is? */
+/* True if rounding v by `round` leaves it unchanged. */
 static bool tci_sign_is_rounded(const tci_kernel *k, int v, int round)
 {
     const tci_kinst *in = &k->insts[v];
@@ -128,8 +128,9 @@ static bool tci_sign_is_rounded(const tci_kernel *k, int v, int round)
                    : tci_sign_is_prim(k, v, round);
 }
 
-/* Is `most` the largest of the values of a stage of which v is one, wherever v is evaluated: for
- * one outer point, and one of what the stage keeps? Rounded it is no less than v rounded. */
+/* True if `most` is the maximum of the values of a stage that include v, wherever v is evaluated:
+ * for one outer point, and one element that the stage keeps. Rounded, it is no less than v rounded.
+ */
 static bool tci_sign_is_most(const tci_kernel *k, int most, int v)
 {
     const tci_kinst *in = &k->insts[most];

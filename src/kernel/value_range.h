@@ -1,4 +1,4 @@
-/* kernel/value_range.h - value-range analysis of the instructions of a kernel. */
+/* kernel/value_range.h - declares the value-range analysis of a kernel's instructions. */
 #ifndef TCI_KERNEL_VALUE_RANGE_H
 #define TCI_KERNEL_VALUE_RANGE_H
 

@@ -1,5 +1,5 @@
 /* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL.
- * What depends on symbolic sizes and cannot be told for all of them is not checked. */
+ * Conditions on symbolic sizes that cannot be decided for all of them are not checked. */
 #include "ir.h"
 
 static bool tci_kernel_is_empty(const tci_kernel *k)
@@ -33,7 +33,7 @@ static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
     }
 }
 
-/* Where x lies inside the operand for the whole domain, as far as its range tells. */
+/* True if x is inside the operand for the whole domain, by its range. */
 static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x, int operand)
 {
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
@@ -95,7 +95,8 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
-/* Does stage t walk all axes that `inst` depends on? A bit may stand for several axes. */
+/* True if stage t iterates over all axes that `inst` depends on. A bit may represent several axes.
+ */
 static bool tci_kernel_walks(const tci_kernel *k, int t, int inst)
 {
     uint64_t walked = 0, inner = 0;
@@ -329,8 +330,8 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, false);
 }
 
-/* What is folded is there before the stage, in the dtypes of the combine row; the result is one of
- * its parts. */
+/* Verifies that reduced values are available before the stage, in the dtypes of the combine row,
+ * and that the result is one of its parts. */
 static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
 {
     int takes = tci_red_takes(red->op);
@@ -345,7 +346,7 @@ static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci
                       tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
 }
 
-/* Its ends lie in the axis, and are the outer point's. */
+/* Its ends are in the axis, and are the outer point's. */
 static void tci_kernel_verify_stretch(tci_scratch *s, const tci_kernel *k, int stage)
 {
     const tci_kstage *st = &k->stages[stage];
@@ -389,7 +390,7 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
     }
 }
 
-/* Operands and literals are the members', none of which is a joint. */
+/* Operands and literals are the members', none of which is a merged kernel. */
 static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
 {
     int operand = 0, literals = 0;
@@ -430,8 +431,8 @@ static void tci_kernel_verify_carry(tci_scratch *s, const tci_kernel *k, const t
     }
 }
 
-/* Members are kernels or fused loops; each of their operands has a place, which is an output of the
- * loop, or a cell, where the member writes. */
+/* Members are kernels or fused loops; each of their operands has a buffer, which is an output of
+ * the loop, or a cell, if the member writes it. */
 static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
 {
     const tci_kloop *loop = k->loop;

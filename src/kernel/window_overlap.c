@@ -1,9 +1,9 @@
-/* kernel/window_overlap.c - overlap of neighbouring windows: which rows of outputs read the same
- * row of an image.
+/* kernel/window_overlap.c - finds the overlap of neighbouring windows: rows of outputs that read
+ * the same row of an image.
  *
  * In: a kernel in final form. Out: the strides (i, j), in rows of outputs and in elements of the
- * window, at which neighbouring rows of outputs read the same row of the input. The one idea: the
- * index is affine in row and element, so they are the two coefficients over their greatest common
+ * window, at which neighbouring rows of outputs read the same row of the input. Design: the index
+ * is affine in row and element, so they are the two coefficients over their greatest common
  * divisor, if these are smaller than the numbers of rows and elements. */
 #include "window_overlap.h"
 
@@ -48,7 +48,8 @@ TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, 
     return found;
 }
 
-/* Do neighbours along any outer axis but that of vectors meet at elements of `inner`? */
+/* True if windows of neighbours along any outer axis except the vector axis overlap in elements
+ * along `inner`. */
 static bool tci_window_overlap_any(const tci_kernel *k, int vec, int inner)
 {
     bool any = false;

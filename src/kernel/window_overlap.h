@@ -1,12 +1,12 @@
-/* kernel/window_overlap.h - overlap of neighbouring windows: which rows of outputs read the same
- * row of an image. */
+/* kernel/window_overlap.h - declares the overlap of neighbouring windows: rows of outputs that
+ * read the same row of an image. */
 #ifndef TCI_KERNEL_WINDOW_OVERLAP_H
 #define TCI_KERNEL_WINDOW_OVERLAP_H
 
 #include "ir.h"
 
-/* At element i of an inner axis the neighbour number j along an outer axis meets what lies at place
- * j * row + i * element of an image. */
+/* At element i of an inner axis the neighbour number j along an outer axis meets what is at place j
+ * * row + i * element of an image. */
 typedef struct tci_window_overlap {
     int row, element; /* > 0; any but 0. Row 0: no two neighbours meet anything */
 } tci_window_overlap;
@@ -15,8 +15,8 @@ typedef struct tci_window_overlap {
  * elements of inner axis `inner`, which is short, in a factor that knows outer axis `vec`. */
 TCI_FN tci_window_overlap tci_window_overlap_find(const tci_kernel *k, int vec, int axis,
                                                   int inner);
-/* Is the stage's last axis but one such an inner axis, and the last one none, in a contraction of
- * which one factor has no outer axes of its own? */
+/* True if the stage's last axis but one is such an inner axis, and the last one is not, in a
+ * contraction one of whose operands has no outer axes of its own. */
 TCI_FN bool tci_window_overlap_is_across(const tci_kernel *k, int vec);
 
 #endif

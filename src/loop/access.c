@@ -1,11 +1,10 @@
-/* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
+/* loop/access.c - lowers the loads, stores, indices and guards of a kernel to memory accesses.
  *
- * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
- * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
- * the vector axis) at offsets that are lanes of a vector, or a loop over the lanes through a local
- * array.
- * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
- * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
+ * In: an instruction and the bindings of its axes. Out: statements with the cheapest correct
+ * access: contiguous, masked, strided, one element, or, if the offset is not linear in the vector
+ * axis, a gather or scatter by a vector of offsets, or a loop over the lanes through a local
+ * array. A guard is first compared with the ranges of the bindings: if they decide it, nothing is
+ * emitted. Otherwise it is a scalar condition or, along the vector axis, an interval of lanes. */
 #include <string.h>
 
 #include "lower_expr.h"
@@ -234,7 +233,7 @@ static int tci_access_filled(tci_build *b, int value)
     return tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
 }
 
-/* Is x a sum of values, and of what is linear in the vector axis? */
+/* True if x is a sum of values and of terms that are linear in the vector axis. */
 static bool tci_access_is_sum(const tci_build *b, int x)
 {
     const tci_kx e = b->k->kx[x];
@@ -420,7 +419,7 @@ static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_d
            (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
-/* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
+/* Values of a load for all rows of the tile at once: whole vectors along the rows, transposed by
  * exchanging blocks of 1, 2, 4 .. lanes between pairs of them. */
 static int tci_access_turn(tci_build *b, int i)
 {
@@ -459,7 +458,7 @@ static int tci_access_turn(tci_build *b, int i)
     return mine;
 }
 
-/* Do the lanes of a load lie one after the other in one panel of its operand? */
+/* True if the lanes of a load are consecutive in one panel of its operand. */
 static bool tci_access_in_panel(tci_build *b, const tci_kinst *inst)
 {
     const tci_koperand *from = &b->k->operands[tci_kinst_number(inst)];
@@ -521,7 +520,8 @@ static tci_lplace tci_access_load_address(tci_build *b, int i)
     return p;
 }
 
-/* What windows of neighbouring points have in common differs in their bindings alone. */
+/* Emits a load. Loads of neighbouring points whose windows overlap differ in their bindings only,
+ * and share the common part. */
 static int tci_access_load(tci_build *b, int i)
 {
     if (!b->meets || tci_build_guard_truth(b, &b->k->insts[i]) == TCI_NEVER) {
@@ -629,9 +629,9 @@ static int tci_access_red_lane(tci_build *b, int inst)
     return tci_access_lane_of(b, vector);
 }
 
-/* Is a value inside a lane loop one that all lanes should have at once: one that other loads at
- * computed places go into, as in a search, whose steps would each make those before it again; and
- * on a processor arithmetic on indices alone, as of an image's new size. */
+/* True if a value inside a lane loop should be computed for all lanes at once: if it depends on
+ * other loads at computed positions, as in a search, each step of which would recompute the earlier
+ * ones; and on a CPU if it is arithmetic on indices alone, such as those of an interpolation. */
 static bool tci_access_is_at_once(const tci_build *b, int value)
 {
     const tci_kernel *k = b->k;
@@ -655,8 +655,8 @@ static bool tci_access_is_at_once(const tci_build *b, int value)
     return searches || (!loads && b->l->threads == 1);
 }
 
-/* What an index is computed from, inside a lane loop: the lane of what is made before that loop,
- * where that is better. */
+/* Operand of an index expression inside a lane loop: the lane of a vector computed before that
+ * loop, where that is cheaper. */
 static int tci_access_computed(tci_build *b, int value)
 {
     if (!tci_access_is_at_once(b, value)) {
@@ -739,7 +739,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     tci_access_close_lanes(b, &open);
 }
 
-/* Is the offset a linear function of the vector axis, if it depends on it? */
+/* True if the offset is linear in the vector axis, or independent of it. */
 static bool tci_access_is_linear(const tci_build *b, int kx, tci_dim *coef)
 {
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, kx));
@@ -769,9 +769,9 @@ static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tc
     return st;
 }
 
-/* A store of what a row that threads share has one of: the thread of its first lane does it, so
- * that what it reads there is what was there before (plan/memory.c). In a skeleton each has its
- * own. */
+/* A store of a value that a row has once and its threads share: the thread of its first lane does
+ * it, so that a load there still reads the old value (plan/memory.c). In a kernel template each
+ * thread has its own. */
 static bool tci_access_is_of_row(const tci_build *b)
 {
     return b->vec_axis < 0 && b->k->vector == TCI_VEC_INNER && b->l->threads > 1 && !b->l->matrix;

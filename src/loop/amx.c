@@ -1,19 +1,19 @@
-/* loop/amx.c - AMX tile GEMM over operands in place: tile registers of 16 rows of 64 bytes.
+/* loop/amx.c - builds the AMX tile GEMM over operands in place: registers of 16 rows of 64 bytes.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
- * along k or the columns, all three sizes multiples of 32. Out: statements for one block of columns
- * and a range of row tiles.
+ * along k or the columns, all three sizes multiples of 32. Out: statements for one block of
+ * columns and a range of row tiles.
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)
- *       for each block of k (512 of it: then A's part stays in the first-level cache)
+ *       for each block of k (512 of it: then A's part stays in the L1 cache)
  *           copy A:  panel [step of 32 k][half of 16 rows][row][32 k]
  *           for each tile of columns
- *               2 x 2 registers of sums, from memory or (first block) zero; one loop over the
+ *               2 x 2 tile registers of sums, from memory or (first block) zero; one loop over the
  *               steps; sums to memory; after the last block the later stages, row after row
  *
- * The one idea: a register is a number, and each instruction of the unit one statement
- * (loop/memory_ops.h), so that a dialect spells the unit or plain C that does the same. */
+ * Design: a tile register is a number, and each AMX instruction one statement (loop/memory_ops.h),
+ * which a dialect emits as such or as plain C. */
 #include "amx.h"
 
 #include "wgmma_gemm.h"
@@ -110,7 +110,7 @@ TCI_FN void tci_amx_add(tci_build *b, const tci_gemm *p, int sums, int rows, int
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* Binds axis to `at`, after which `room` more points exist. */
+/* Binds axis to `at`, after which at least `room` more points exist. */
 static void tci_amx_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
 {
     int64_t last = tci_kernel_known(b->k, axis) - 1 - room + (vector ? TCI_AMX_SIDE - 1 : 0);
@@ -149,7 +149,8 @@ static void tci_amx_pack_pairs(tci_amx_state *s, int64_t n, const tci_bind *cons
     tci_build_set(b, axis, NULL);
 }
 
-/* Pair after pair; where B lies along k, squares of 16 columns and 16 k are turned in registers. */
+/* Pair after pair; where B is contiguous along k, square tiles of 16 columns and 16 k are
+ * transposed in registers. */
 static void tci_amx_pack(tci_amx_state *s, tci_lin column, int n_tiles)
 {
     tci_build *b = s->b;

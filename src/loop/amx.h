@@ -1,4 +1,4 @@
-/* loop/amx.h - AMX tile GEMM over operands in place: tile registers of 16 rows of 64 bytes. */
+/* loop/amx.h - declares the AMX tile GEMM over operands in place, by registers of 16 x 64 bytes. */
 #ifndef TCI_LOOP_AMX_H
 #define TCI_LOOP_AMX_H
 
@@ -9,7 +9,7 @@ TCI_FN void tci_amx_plan(const tci_kernel *k, tci_gemm *p);
 /* As tci_gemm_emit. */
 TCI_FN void tci_amx_emit(tci_build *b, const tci_gemm *p, tci_lin chunk, int begin, int end);
 
-/* The unit is set up, and left, around all that follows. */
+/* AMX is configured before, and released after, everything in between. */
 TCI_FN void tci_amx_begin(tci_build *b);
 TCI_FN void tci_amx_end(tci_build *b);
 /* A register: cleared, or loaded or stored, 16 rows `stride` elements apart. */

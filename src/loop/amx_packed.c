@@ -1,19 +1,19 @@
-/* loop/amx_packed.c - AMX tile GEMM over packed panels of bf16 pairs or bytes in fours.
+/* loop/amx_packed.c - builds the AMX tile GEMM over packed panels of bf16 pairs or bytes in fours.
  *
- * In: panels of pairs of bf16 or fours of bytes (loop/dot_packing.h) of a block of a contraction of
- * class MATRIX. Out: statements that multiply a tile of up to 32 rows and 32 columns.
+ * In: panels of bf16 pairs or byte quadruples (loop/dot_packing.h) of one block of a contraction
+ * of class MATRIX. Out: statements that multiply a tile of up to 32 rows and 32 columns.
  *
- * The one idea: such a panel is what the unit reads. A register of the columns' factor is 16
- * elements, each 16 columns; one of the rows' factor is 16 rows, each 16 elements side by side;
- * which half of a pair is the even point is the same of both. So whatever can be packed, windows
- * of any stride, padding, groups, gradients, is the unit's, and loop/packing.c need not know of it
- * but for this: zeros follow the last element up to a whole step, and memory the last row up to a
- * whole register. What lies in such memory makes sums that nobody reads. Bytes are of any signs,
- * which are the instruction's, and their sums those of any order.
+ * Design: such a panel is already what the tile registers hold. A register of the column operand
+ * is 16 elements of 16 columns each; one of the row operand is 16 rows of 16 contiguous elements;
+ * both have the even point in the same half of a pair. So everything that can be packed, windows
+ * of any stride, padding, groups, gradients, runs on AMX, and loop/packing.c adds only padding:
+ * zeros after the last element up to a whole step, and memory after the last row up to a whole
+ * register, whose sums nobody reads. The signs of bytes are part of the instruction, and their
+ * sums are exact in any order.
  *
- * Of a kernel that keeps rows (loop/back_to_back_gemm.c) the sums are moved to and from its array
- * of rows as they lie, and rows of bf16 in such an array are the other product's factor: an even
- * point is then the lower half of a pair, as in memory. */
+ * In a kernel that keeps rows (loop/back_to_back_gemm.c) sums are moved to and from its array of
+ * rows unchanged, and bf16 rows in such an array are the row operand of the next product: there an
+ * even point is the lower half of a pair, as in memory. */
 #include "amx_packed.h"
 
 #include "gemm_operands.h"

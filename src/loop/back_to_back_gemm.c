@@ -1,25 +1,25 @@
-/* loop/back_to_back_gemm.c - back-to-back GEMM: contractions fused over strips of several rows.
+/* loop/back_to_back_gemm.c - schedules fused contractions over strips of several rows
+ * (back-to-back GEMM).
  *
- * In: a kernel whose stages are contractions that keep an axis, and stages that walk what they
- * kept (attention; a softmax or a norm behind a product). A unit is a strip of rows, few enough
- * that what they keep stays in the cache:
+ * In: a kernel whose stages are contractions that keep an axis, and stages over the kept axis
+ * (attention; a softmax or a norm after a product). A unit is a strip of rows, few enough that
+ * what they keep stays in the cache:
  *
  *     stage 0     contraction over packed panels (loop/gemm.c): fills an array of rows
- *     stages 1-3  for each row, one after the other (loop/vec_inner.c): read and fill such arrays
- *     stage 4     contraction, whose row factor is an array of rows as it lies
- *     stage 5     for each row: stores
+ *     stages 1-3  row after row (loop/vec_inner.c): read and fill such arrays
+ *     stage 4     contraction whose row operand is an array of rows, used in place
+ *     stage 5     row after row: stores
  *
- * All contractions cut the rows in the same tiles, so that a strip is a range of tiles. On a CPU's
- * matrix unit (loop/amx_packed.c) these have 32 rows, of which the last one may lack some: arrays
- * have them all, and what lies there nobody reads. Where a comparison of indices masks what rows
- * see (loop/causal_bound.h), as a causal mask does, a contraction that keeps scores computes those
- * alone that a row of its tile sees, and one over weights leaves out keys at which all weights of
- * the strip are +0: a product with one changes a sum in nothing but -0 and NaN, which one row of
- * such products tells for all. So no bit is another. Rows of keys see the last queries, and leave
- * out the first ones in the same way.
+ * All contractions cut the rows into the same tiles, so that a strip is a range of tiles. On AMX
+ * (loop/amx_packed.c) a tile has 32 rows; arrays have all 32 also of a partial one, and the extra
+ * rows are never read. Where a comparison of indices masks scores (loop/causal_bound.h), as a
+ * causal mask does, a contraction that keeps scores computes only those that some row of its tile
+ * sees, and one over weights skips keys whose weights are +0 in the whole strip: a product with +0
+ * changes a sum only for -0 and NaN, which one row of such products detects. So no bit changes.
+ * Rows of keys skip the first queries likewise.
  *
- * The rows, and what a row has, may be of unknown number. Then rows are kept in whole tiles, the
- * last row tile is cut in smaller ones, and a strip has as many tiles as lie near when it runs. */
+ * The number and size of rows may be symbolic. Then rows are kept in whole tiles, the last one is
+ * cut into smaller ones, and a strip has as many as fit the cache. */
 #include "gemm.h"
 #include "row_buffer.h"
 #include "amx.h"
@@ -307,8 +307,7 @@ static int tci_b2b_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     return 5;
 }
 
-/* How much longer it takes than if every processor had a share: of 9 strips for 8 processors one
- * runs alone. */
+/* Slowdown from an uneven distribution: of 9 strips on 8 processors one runs alone. */
 static double tci_b2b_uneven(const tci_query *a, const tci_b2b *p)
 {
     double strips = (double)tci_ceil_div(TCI_MAX(tci_dim_hint(p->n_tiles), 1),

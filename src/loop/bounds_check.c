@@ -1,4 +1,4 @@
-/* loop/bounds_check.c - bounds check of a loop nest: evaluates its addresses at the corners. */
+/* loop/bounds_check.c - checks bounds in a loop nest: evaluates its addresses at the corners. */
 #include "ir.h"
 
 typedef struct tci_bounds {
@@ -47,7 +47,7 @@ static bool tci_bounds_lx(const tci_bounds *w, int x, int64_t *v)
     return true;
 }
 
-/* How many elements an access touches, imm apart where it is strided; 0: not known. */
+/* Number of elements that an access touches, without imm for strided ones; 0: unknown. */
 static int64_t tci_bounds_count(const tci_bounds *w, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);

@@ -1,16 +1,16 @@
-/* loop/causal_bound.c - trip counts shortened by a triangular (causal) mask.
+/* loop/causal_bound.c - shortens trip counts by a triangular (causal) mask.
  *
- * In: a kernel. Out: a tci_causal where a GUARD is a diagonal of an outer axis and an inner one, as
- * a causal mask is, and what follows for the masked values: each instruction is asked with the
- * guard's truth there. Rows of queries see the first keys, rows of keys the last queries: the side
- * is that on which some contraction need not be computed. A masked score that is computed is as
- * good as one that is not. A weight that is +0 where it is masked is so in fact only: a row that
- * sees nothing has others, so it is looked at when the kernel runs. */
+ * In: a kernel. Out: a tci_causal if a GUARD is a diagonal of an outer axis and an inner one, as a
+ * causal mask is, and what follows for the masked values: each instruction is evaluated with the
+ * guard's truth value there. Rows of queries see the first keys, rows of keys the last queries:
+ * the side is the one on which some contraction can be skipped. A masked score may be computed or
+ * skipped. That a masked weight is +0 holds only if the row sees a key, so it is checked at run
+ * time. */
 #include "causal_bound.h"
 
 enum { TCI_CAUSAL_FAR = 1 << 29 }; /* of a cut's base, at most */
 
-/* Is guard i such a diagonal? Of the two sides that which is masked is `low`. */
+/* True if guard i masks a triangle. The masked side is `low`. */
 static bool tci_causal_of_guard(const tci_kernel *k, const tci_kinst *i, tci_causal *c)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1), base;
@@ -52,7 +52,7 @@ static int8_t tci_causal_truth(const tci_causal *c, const tci_kinst *i)
     }
 }
 
-/* Is argument number n of a masked instruction evaluated? */
+/* True if argument number n of a masked instruction is evaluated. */
 static bool tci_causal_needs(const tci_causal *c, const tci_kinst *i, int n)
 {
     int8_t truth = i->op == TCI_K_PRIM && i->prim == TCI_P_SELECT ? c->truth[i->args[0]]
@@ -60,7 +60,7 @@ static bool tci_causal_needs(const tci_causal *c, const tci_kinst *i, int n)
     return truth == TCI_SOMETIMES || n == (truth == TCI_ALWAYS ? 1 : 2);
 }
 
-/* What a RED instruction keeps of each element, as it is; -1: it is none of those. */
+/* The element value that a RED instruction stores unchanged; -1: none. */
 static int tci_causal_kept(const tci_kernel *k, const tci_kinst *i)
 {
     const tci_kred *red = i->op == TCI_K_RED ? &k->reds[tci_kinst_number(i)] : NULL;
@@ -175,7 +175,7 @@ TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row)
     return tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, x, size, 0)));
 }
 
-/* Is value `inst` +0 at all points of `axis` from `from` up to `to`? */
+/* True if value `inst` is +0 at all points of `axis` from `from` up to `to`. */
 static int tci_causal_is_zero(tci_build *b, int inst, int axis, int from, int to)
 {
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype, bits = t == TC_F64 ? TC_I64 : TC_I32;

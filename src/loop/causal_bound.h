@@ -1,4 +1,4 @@
-/* loop/causal_bound.h - trip counts shortened by a triangular (causal) mask. */
+/* loop/causal_bound.h - declares the trip counts shortened by a triangular (causal) mask. */
 #ifndef TCI_LOOP_CAUSAL_BOUND_H
 #define TCI_LOOP_CAUSAL_BOUND_H
 
@@ -20,10 +20,10 @@ typedef struct tci_causal {
 
 /* False: there is none. */
 TCI_FN bool tci_causal_find(const tci_kernel *k, int row_axis, tci_causal *c);
-/* Is the row along the axis cut, at a row that is bound alone? */
+/* True if the row along the axis is shortened, at a row whose index is bound. */
 TCI_FN bool tci_causal_is_bound(const tci_build *b, int axis);
-/* Is the row that reduction `red` keeps along the cut axis read where it is seen alone? leaves:
- * stages that sum such rows and leave out what is masked, NULL: none. */
+/* True if reductions that read the row which `red` keeps along the shortened axis read its visible
+ * part only. leaves: stages that sum such rows and leave out masked elements; NULL: none. */
 TCI_FN bool tci_causal_hides(const tci_kernel *k, const tci_causal *c, int red, const bool *leaves);
 /* Where row `row` is cut, as an index. */
 TCI_FN int tci_causal_at(tci_build *b, const tci_causal *c, tci_lin row);

@@ -1,9 +1,9 @@
-/* loop/column_reduction.c - column reduction over a long stretch of the vector axis, with
+/* loop/column_reduction.c - builds column reductions over a long range of the vector axis, with
  * accumulators in memory.
  *
- * In: a tci_panel. Out: statements. The one idea: the accumulators of the whole stretch lie in
- * local arrays and a few rows are taken in at a time, so that memory is read in long runs; each
- * point's chain has its rows in their order as ever. */
+ * In: a tci_panel. Out: statements. Design: the accumulators of the whole range are in local
+ * arrays and a few rows are added at a time, so that memory is read in long runs; each point still
+ * has one chain, over the rows in their order. */
 #include "column_reduction.h"
 
 typedef struct tci_stage_rows {
@@ -14,7 +14,7 @@ typedef struct tci_stage_rows {
     int n_rows;
 } tci_stage_rows;
 
-/* Where a vector's accumulators lie. */
+/* Where a vector's accumulators are. */
 static int tci_stage_panel_offset(tci_build *b, const tci_panel *panel, const tci_bind *vec)
 {
     return tci_build_lx(b, tci_lin_add(b, vec->at, tci_lin_mul(b, panel->first, -1)));

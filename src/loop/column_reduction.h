@@ -1,11 +1,11 @@
-/* loop/column_reduction.h - column reduction over a long stretch of the vector axis, with
+/* loop/column_reduction.h - declares column reductions over a long range of the vector axis, with
  * accumulators in memory. */
 #ifndef TCI_LOOP_COLUMN_REDUCTION_H
 #define TCI_LOOP_COLUMN_REDUCTION_H
 
 #include "stage_lowering.h"
 
-/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
+/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators are in
  * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
  * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
 typedef struct tci_panel {

@@ -1,19 +1,19 @@
-/* loop/cycle_estimate.c - static cycle estimate of a loop nest for a CPU: the cycles of each
- * statement times its trip count.
+/* loop/cycle_estimate.c - estimates the cycles of a loop nest on a CPU: those of each statement
+ * times its trip count (static cycle estimate).
  *
- * In: the loop IR of one kernel for a processor. Out: nanoseconds of one thread. The roofline of
+ * In: the loop IR of one CPU kernel. Out: nanoseconds of one thread. The roofline of
  * loop/schedule_facts.c knows how much a kernel computes and moves, but not what its accesses
- * become: masks, divisions of indices, lanes that are loaded one by one, vectors along an axis of
- * two elements. Here these are statements.
+ * become: masks, index divisions, lanes loaded one by one, vectors along an axis of two elements.
+ * Here these are statements.
  *
- * Loops are walked once, in the middle of their range: what depends on an outer index has its
- * typical value there. The body of an IF counts where its condition holds there or is not known.
- * What the C compiler computes once (common subexpressions) counts once. A core begins
- * TCI_COUNT_WIDTH instructions a cycle, of them as many on vectors as it has ports; a round takes
- * no less than what it carries to the next one, and a round that a core cannot see the end of no
- * less than its steps take one after the other; a vector load of lanes that were stored one by one
- * waits for the stores. Lines of memory come from the cache that still holds them when a loop meets
- * them again. The numbers were fitted to pads, concatenations, slices, upsampling,
+ * Loops are walked once, at the middle of their range, so that expressions of an outer index have
+ * typical values. The body of an IF counts if its condition holds there or is unknown. Common
+ * subexpressions, which the C compiler merges, count once. A core issues TCI_COUNT_WIDTH
+ * instructions per cycle, of which as many on vectors as it has vector ports. An iteration takes
+ * at least the latency of what it carries to the next one, and an iteration too long for
+ * out-of-order execution at least the latency of its chain; a vector load of lanes stored one by
+ * one waits for these stores. Cache lines come from the cache that still holds them when a loop
+ * reads them again. The constants were fitted to pads, concatenations, slices, upsampling,
  * transposes and gathers on one core (bench/results/fusion.md). */
 #include <string.h>
 
@@ -72,7 +72,7 @@ enum {
     TCI_COUNT_ENTER = 4,    /* and once */
     TCI_COUNT_MASK = 2,     /* a mask of the first lanes, or an access of some lanes */
     TCI_COUNT_APART = 2,    /* of the vector ports, for a lane that is loaded or stored alone */
-    TCI_COUNT_NEAR = 4,     /* a stride whose elements lie in so many vectors is no gather */
+    TCI_COUNT_NEAR = 4,     /* a stride whose elements span so many vectors is no gather */
     TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
     TCI_COUNT_ACROSS = 3,   /* cycles of a step between lanes, */
     TCI_COUNT_CALL = 9,     /* instructions of a function of the math library at least: a chain */
@@ -270,7 +270,7 @@ static void tci_count_lines(tci_count *c, const tci_lstmt *st, int64_t lane_step
 
 /* ---- statements ---- */
 
-/* Elements from lane to lane of an access; 0: it is one element, or its lanes lie anywhere. No
+/* Elements from lane to lane of an access; 0: it is one element, or its lanes are anywhere. No
  * vector form loads backwards: these lanes are apart too. */
 static int64_t tci_count_lane_step(const tci_lstmt *st)
 {

@@ -1,5 +1,5 @@
-/* loop/cycle_estimate.h - static cycle estimate of a loop nest for a CPU: instruction costs times
- * trip counts, in ns of one thread. */
+/* loop/cycle_estimate.h - declares the static cycle estimate of a loop nest for a CPU: instruction
+ * costs times trip counts. */
 #ifndef TCI_LOOP_CYCLE_ESTIMATE_H
 #define TCI_LOOP_CYCLE_ESTIMATE_H
 

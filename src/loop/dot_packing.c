@@ -1,30 +1,29 @@
-/* loop/dot_packing.c - packing for dot instructions (VDPBF16PS, VPDPBUSD): two or four K elements
- * per lane.
+/* loop/dot_packing.c - packs operands for dot instructions (VDPBF16PS, VPDPBUSD): two or four K
+ * elements per lane.
  *
  * In: a block of a contraction whose lanes take several products at once (tci_kred.points). Out:
  * statements that fill the panels with elements of neighbouring inner points, and the loop that
- * multiplies these.
+ * multiplies them.
  *
- * Of bf16 (class PAIRS) an element is an f32 by its bits: the even point's bf16 above, the next
- * one's below, +0 behind an odd number of points. So the panels are those of f32, half as deep, and
- * an instruction that adds the upper product and then the lower one (VDPBF16PS) adds them in the
- * order of the points. Of integers it is an i32 of two points of 16 bits, or of four bytes, the
- * first one lowest and zeros behind the last one: their sums are exact modulo 2^32, so the order is
- * nobody's concern, and a lane takes two (VPMADDWD) or four (VPDPBUSD) products at once. The four
- * bytes of one factor are unsigned and those of the other are not (plan/int8_dot.c), but on a unit
- * (loop/amx_packed.c).
+ * For bf16 (class PAIRS) an element is an f32 by its bits: the even point's bf16 in the upper
+ * half, the next one's in the lower, +0 after an odd number of points. The panels are those of f32
+ * at half the depth, and VDPBF16PS, which adds the upper product and then the lower one, keeps the
+ * order of the points. For integers an element is an i32 of two 16-bit points, or of four bytes,
+ * the first one lowest, zeros after the last one: their sums are exact modulo 2^32 in any order,
+ * and a lane takes two (VPMADDWD) or four (VPDPBUSD) products at once. The bytes of one operand
+ * are unsigned and those of the other signed (plan/int8_dot.c), except on AMX (loop/amx_packed.c).
  *
- * How an element is made: where there is one inner axis its points are evaluated together; of
- * several the points of a few small windows are, and else each comes alone, in order, and is put
- * beside those before it (tci_lkeep.point). A row of the row factor is written in long runs, side
- * by side; of bf16 each two change places then. What lies along the points in memory already is
- * read as elements, which are copied or turned.
+ * Making an element: with one inner axis its points are evaluated together; with several, the
+ * points of a few small windows are; otherwise each is evaluated alone, in order, and merged with
+ * those before it (tci_lkeep.point). Rows of the row operand are written in long runs,
+ * contiguously; bf16 pairs are then swapped. Points that are contiguous in memory are loaded as
+ * elements and copied or transposed.
  *
- * What it should take: a tile of R rows and V vectors does R V instructions for the points of an
- * element, of which a Zen 5 begins two in a cycle (of bf16 128 flops, so 515 GFLOP/s of a core at
- * 4.03 GHz, of bytes 1030; each waits some cycles for the one before, so a tile needs 12), beside
- * R + V loads. Matmul 512 has a floor of 0.52 ms on one thread, of bytes of 0.26, of f32 of 1.04;
- * packing costs what it did and weighs more. */
+ * Expected speed: a tile of R rows and V vectors executes R V instructions for the points of an
+ * element, next to R + V loads; a Zen 5 issues two per cycle (for bf16 128 flops, hence 515
+ * GFLOP/s per core at 4.03 GHz, for bytes 1030; the latency of each needs a tile of 12). A 512^3
+ * GEMM has a floor of 0.52 ms on one thread, for bytes 0.26, for f32 1.04; packing costs what it
+ * did and weighs more. */
 #include "dot_packing.h"
 
 enum {
@@ -239,7 +238,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
     s->vec->inst = kept;
 }
 
-/* ---- what lies along the points ---- */
+/* ---- operands contiguous along the points ---- */
 
 TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
 {
@@ -262,7 +261,7 @@ static int tci_dot_pack_shifted(tci_build *b, tci_prim p, int word)
     return tci_build_prim(b, p, TC_U32, 2, args, 0);
 }
 
-/* Elements of points as they lie in memory, as those of the panel: of bf16 the halves change
+/* Elements of points as they are in memory, as those of the panel: of bf16 the halves change
  * places, of bytes that flip the highest bit of each changes. */
 static int tci_dot_pack_arranged(tci_gemm_state *s, int words, bool flips)
 {
@@ -341,7 +340,7 @@ TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v)
     }
 }
 
-/* Squares of elements and columns. */
+/* Square tiles of elements and columns. */
 static void tci_dot_pack_turn(tci_gemm_state *s, tci_lin first, int vector)
 {
     tci_build *b = s->b;
@@ -411,7 +410,7 @@ TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
     at = tci_build_let(b, tci_build_lx(b, at));
     tci_dot_pack_fill_row(s, at, points);
     if (s->p->in_order || tci_dot_pack_type(s) != TC_F32) {
-        return; /* they lie as elements do */
+        return; /* their layout is that of elements */
     }
     int vectors = tci_lx_make(l, TCI_LX_ADD, points, tci_lx_const(l, 2 * lanes - 1), 0);
     vectors = tci_lx_make(l, TCI_LX_DIV, vectors, -1, 2 * lanes);
@@ -426,7 +425,7 @@ TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at)
     tci_build_close(b, &open);
 }
 
-/* ---- rows that lie side by side, for a unit ---- */
+/* ---- rows that are contiguous, for a unit ---- */
 
 /* A square: the rows that are bound, from row `skip` of the tile on, at `n` points from `first` on,
  * which is the point `at` of the axis; element number `step` of the block. */
@@ -453,7 +452,7 @@ static void tci_dot_pack_turn_rows(tci_gemm_state *s, tci_lin at, int64_t n, tci
     }
 }
 
-/* The rows that are bound: squares, and what is left of the axis. */
+/* The rows that are bound: square tiles, and what is left of the axis. */
 static void tci_dot_pack_turn_all(tci_gemm_state *s, int64_t skip)
 {
     tci_build *b = s->b;

@@ -1,15 +1,16 @@
-/* loop/dot_packing.h - packing for dot instructions (VDPBF16PS, VPDPBUSD): two or four K elements
- * per lane. */
+/* loop/dot_packing.h - declares packing for dot instructions (VDPBF16PS, VPDPBUSD): two or four K
+ * elements per lane. */
 #ifndef TCI_LOOP_DOT_PACKING_H
 #define TCI_LOOP_DOT_PACKING_H
 
 #include "packing.h"
 
-/* What a point is, of elements of dtype t that hold so many. */
+/* The dtype of a packed group of `points` elements of dtype t. */
 TCI_FN tc_dtype tci_dot_pack_dtype(tc_dtype t, int points);
-/* Are the points of an element evaluated together, rather than each and put beside those before? */
+/* True if the points of a group are evaluated together, rather than one by one and merged. */
 TCI_FN bool tci_dot_pack_by_two(const tci_gemm *p);
-/* Are all points of the inner axes behind the cut one, of a few places of that, packed at once? */
+/* True if all points of the inner axes after the split one are packed at once, for a few positions
+ * of it. */
 TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p);
 /* These `n` vectors of columns, at the points of the block. */
 TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *const *vecs);
@@ -21,18 +22,17 @@ TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
 TCI_FN void tci_dot_pack_fill(tci_gemm_state *s);
 /* A vector of rows there, from row `skip` of the tile on. */
 TCI_FN void tci_dot_pack_pack_rows(tci_gemm_state *s, int64_t skip);
-/* The rows that lie side by side, for a unit: each is its pairs. */
+/* The rows that are contiguous, for a unit: each is its pairs. */
 TCI_FN void tci_dot_pack_pack_turned_rows(tci_gemm_state *s);
-/* Do points lie side by side along the one inner axis, in whole vectors of elements, as this load
- * (-1: it is none) reads them? Then a row is copied to element `at` of the panel, and the vectors
- * s->vecs are turned as elements. */
+/* True if points are contiguous along the only inner axis, in whole vectors, as this load reads
+ * them (-1: no load). A row is then copied to element `at` of the panel, and the vectors s->vecs
+ * are transposed as elements. */
 TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load);
 TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at);
 TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s);
-/* Turns a square of as many vectors as they have lanes: blocks of two are exchanged. */
+/* Transposes a square tile of as many vectors as they have lanes: blocks of two are exchanged. */
 TCI_FN void tci_dot_pack_transpose(tci_build *b, int *v);
-/* Makes elements of the points of a row, which lie side by side from element `at` of the panel
- * on. */
+/* Makes elements of the points of a row, which are contiguous from element `at` of the panel on. */
 TCI_FN void tci_dot_pack_finish_row(tci_gemm_state *s, tci_lin at);
 /* The products of the points [from, to) of the block. */
 TCI_FN void tci_dot_pack_dot(tci_gemm_state *s, const tci_tile *tile, tci_lin number,

@@ -1,31 +1,31 @@
-/* loop/gemm.c - packed GEMM (Goto, BLIS): operands packed into panels, cache block by cache
- * block.
+/* loop/gemm.c - builds the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
+ * cache block.
  *
  * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
  * of columns and a range of row tiles.
  *
  *   for each block of the inner points
- *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
+ *       pack the vector operand:  panel [tile of columns][inner point][column of the tile]
  *       for each row tile
- *           pack the row factor: panel [row][inner point] or [inner point][row]
+ *           pack the row operand: panel [row][inner point] or [inner point][row]
  *           for each tile of columns
  *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages, which are
- *               written out for each vector where they are short, else once for a row
+ *               points; then partial sums again, or (last block) the later stages, unrolled over
+ *               vectors if they are short, else once per row
  *
  * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
- * factor streams through the cache in long runs; all rows are packed first, and for each tile of
- * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
- * for the others.
+ * operand streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector operand in place and leaves it in a panel of one
+ * tile for the others.
  *
- * Where the sizes enter: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
- * tci_gemm_columns (tails of N), tci_gemm_row_loop (ranges of M). What rows and columns are
- * says loop/gemm_operands.c, how a panel is filled loop/packing.c.
+ * Where the sizes are handled: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
+ * tci_gemm_columns (remainders of N), tci_gemm_row_loop (ranges of M). loop/gemm_operands.c
+ * defines rows and columns, loop/packing.c fills the panels.
  *
- * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
- * changes a result. A point whose sum is in parts (class SPLIT) begins a chain with each part and
- * adds it to those before in memory: a block is a part where that can be, else a second array of
- * partial sums holds those of the whole parts. Panels and partial sums lie in the thread's work
+ * Blocks only cut the FMA chain of a point where it passes through memory, so blocking never
+ * changes a result. A point whose sum is in parts (class SPLIT) starts a chain for each part and
+ * adds it to the earlier parts in memory: a block is a part where possible, else a second array of
+ * partial sums holds those of the finished parts. Panels and partial sums are in the thread's work
  * memory. */
 #include "amx_packed.h"
 #include "amx.h"
@@ -33,8 +33,8 @@
 
 /* ---- where all row factors are +0 ---- */
 
-/* What the block adds to a sum where its row factors are +0: -0, +0 where a product is, or NaN; so
- * all rows share one sum of them. */
+/* Sum of a block whose A operand is all +0: -0; +0 where a product is; or NaN. All rows share one
+ * such sum. */
 static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
@@ -45,7 +45,7 @@ static void tci_gemm_zero_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
     int none = tci_build_const(b, (tc_dtype)b->k->insts[s->p->row_inst].dtype, zero);
     tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n + 1);
     tci_lopen open;
-    for (int i = 0; i < n; i++) { /* the unit begins with these */
+    for (int i = 0; i < n; i++) { /* AMX starts from these */
         acc[i] = s->p->on_unit ? tci_stage_accumulator(b, red, b->l->lanes)
                                : tci_stage_total(b, red, b->l->lanes);
     }
@@ -186,7 +186,7 @@ static void tci_gemm_move(tci_gemm_state *s, tci_lin at, int n, const tci_stage_
     }
 }
 
-/* With the sums of earlier parts, which lie at index `at`, added; back: they lie there again. */
+/* With the sums of earlier parts, which are at index `at`, added; back: they are there again. */
 static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                           tci_stage_tuple array, bool back)
 {
@@ -232,7 +232,7 @@ static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n, const tci_s
     tci_build_close(b, &begins);
 }
 
-/* The products of the block, stretch by stretch of the parts that they lie in. */
+/* The products of the block, stretch by stretch of the parts that they are in. */
 static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                                const tci_stage_tuple *acc, tci_lin at)
 {
@@ -256,7 +256,7 @@ static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin 
     tci_build_close(b, &open);
 }
 
-/* The later stages for one row after the other, whose sums lie at index `at` of the array. */
+/* The later stages for one row after the other, whose sums are at index `at` of the array. */
 static void tci_gemm_finish_rows(tci_gemm_state *s, const tci_tile *tile, tci_lin at)
 {
     tci_build *b = s->b;
@@ -532,7 +532,7 @@ static void tci_gemm_block(tci_gemm_state *s, int begin, int end)
     }
 }
 
-/* Where depth block `block` lies on the inner axes. */
+/* The position of depth block `block` on the inner axes. */
 static void tci_gemm_place(tci_gemm_state *s, tci_lin block)
 {
     tci_build *b = s->b;
@@ -582,7 +582,7 @@ static void tci_gemm_leave_zeros(tci_gemm_state *s)
     }
 }
 
-/* What those of all blocks add, which a unit's sums begin with. */
+/* Initial values of a matrix unit's sums: the sums of all skipped blocks. */
 static void tci_gemm_begin_zeros(tci_gemm_state *s)
 {
     tci_lin first = s->first, depth = s->depth;

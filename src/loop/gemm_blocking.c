@@ -1,9 +1,9 @@
-/* loop/gemm_blocking.c - cache blocking of the packed GEMM: the sizes MC, NC and KC.
+/* loop/gemm_blocking.c - chooses the cache blocking of the packed GEMM: the sizes MC, NC and KC.
  *
- * In: its sides and its register tile. Out: the rest of a tci_gemm. A block is cut in depth (the
- * inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a block where
- * that can be. */
-#include "cost.h"
+ * In: its M and N axes and its register tile. Out: the rest of a tci_gemm. A block is bounded in
+ * depth (the inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a
+ * block where possible. */
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {
@@ -71,7 +71,7 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
     p->depth = tci_ceil_div(size, tci_ceil_div(size, most));
     if (part > 0 && free) {
         p->depth = part;          /* a block is a part */
-    } else if (p->depth < size) { /* whole steps of a unit, squares, or elements */
+    } else if (p->depth < size) { /* whole steps of a unit, square tiles, or elements */
         int64_t whole = p->on_unit ? tci_gemm_step(k, p) : p->inner == 1 ? TCI_GEMM_EVEN : points;
         whole /= tci_lx_gcd(p->inner, whole);
         p->depth = tci_ceil_div(p->depth, whole) * whole;
@@ -215,9 +215,9 @@ static int tci_gemm_run_steps(int64_t run)
     return (int)(steps < TCI_GEMM_STEPS_LEAST ? TCI_MIN(run, TCI_GEMM_STEPS) : steps);
 }
 
-/* Are the rows of a tile read as they lie? The lines at hand, one of each row, may not push each
- * other out of a set of the first cache. Parts of a sum begin with blocks, where runs of inner
- * points are a loop in others. */
+/* True if the rows of a tile are read in place. The current cache lines, one per row, may not evict
+ * each other from a set of the L1 cache. Parts of a sum start with blocks, where other schedules
+ * have a loop over runs of inner points. */
 static bool tci_gemm_rows_are_there(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
@@ -245,7 +245,7 @@ TCI_FN bool tci_gemm_is_whole(const tci_kernel *k, const tci_gemm *p)
     return p->depth * p->inner % step == 0 && size * p->inner % step == 0;
 }
 
-/* How the inner points are walked. */
+/* Chooses the loop structure over the inner points. */
 static void tci_gemm_walk(const tci_kernel *k, tci_gemm *p)
 {
     const int32_t *axes = k->stages[p->stage].axes;

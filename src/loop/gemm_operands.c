@@ -1,31 +1,32 @@
-/* loop/gemm_operands.c - GEMM operands: which axes of a contraction are M and which are N.
+/* loop/gemm_operands.c - finds the GEMM operands: which axes of a contraction are M and which are
+ * N.
  *
- * In: a kernel, the lanes of a vector. Out: of a tci_gemm its sides, axes and factors.
+ * In: a kernel, the lanes of a vector. Out: the sides, axes and operands of a tci_gemm.
  *
- * Rows and columns are sides: all outer axes that one factor has alone and that the results have
- * in a row, counted as one. A convolution's columns are the places of an image; of its gradient to
- * the filter they are filters, and the rows all else. So tiles are whole whatever the size of an
- * image or a window. Vectors run along either side: packing and storing are dear where memory runs
- * along the other one, and lanes behind a short side are lost. */
+ * Rows and columns are sides: all outer axes that only one operand has and that are adjacent in
+ * the results, counted as one. The columns of a convolution are the positions of an image; in its
+ * gradient to the filter they are filters, and the rows everything else. So tiles are full for any
+ * image or window. Vectors run along either side: packing and storing across memory rows are
+ * expensive, and a short side wastes lanes. */
 #include <string.h>
 
-#include "../kernel/matrix_unit.h"
-#include "cost.h"
+#include "../kernel/match_matrix_unit.h"
+#include "stage_cost.h"
 #include "gemm_operands.h"
 
 enum {
-    TCI_GEMM_SQUARE = 16,   /* most lanes of a square that is turned in registers */
+    TCI_GEMM_SQUARE = 16,   /* most lanes of a square tile that is transposed in registers */
     TCI_GEMM_REUSE = 8,     /* rows from which packing pays */
     TCI_GEMM_PAGES = 64,    /* whose addresses are at hand */
     TCI_GEMM_MOVE = 5,      /* cycles of packing a stretch of at most a vector, */
     TCI_GEMM_TOUCH = 10,    /* of reading one, that is not packed, for the first time, */
-    TCI_GEMM_TURN = 5,      /* of one that is turned in registers, */
-    TCI_GEMM_TURN_FAR = 30, /* of one of filters that lie in far memory, */
+    TCI_GEMM_TURN = 5,      /* of one that is transposed in registers, */
+    TCI_GEMM_TURN_FAR = 30, /* of one of filters that are in far memory, */
     TCI_GEMM_GATHER = 1,    /* of an element that is read alone, */
-    TCI_GEMM_FAR = 2,       /* and of one that lies on a line of its own, */
+    TCI_GEMM_FAR = 2,       /* and of one that is on a line of its own, */
     TCI_GEMM_SCATTER = 4,   /* and of one that is written alone, far from the others */
     TCI_GEMM_NEAR = 2,      /* elements between points of a row that is read in place */
-    TCI_GEMM_WORTH = 90,    /* percent of the time from which turned sides are worth it, */
+    TCI_GEMM_WORTH = 90,    /* percent of the time from which transposed sides are worth it, */
     TCI_GEMM_BARE = 150     /* and which tiles take that pack nothing */
 };
 
@@ -74,7 +75,7 @@ TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, i
     return step >= TCI_GEMM_PAGE / 2 && (sets * TCI_GEMM_WAYS < depth || pages >= TCI_GEMM_PAGES);
 }
 
-/* Does x count the axes `outer` and `inner` as one in row-major order? */
+/* True if x counts the axes `outer` and `inner` as one in row-major order. */
 static bool tci_gemm_index_is_flat(const tci_kernel *k, int x, int outer, int inner)
 {
     tci_dim to = 0, step = 0, size = k->axes[inner].size;
@@ -113,7 +114,7 @@ static bool tci_gemm_later_is_flat(const tci_kernel *k, int outer, int inner)
     return flat;
 }
 
-/* How many of the last inner axes count as one for all that a factor loads. */
+/* Number of last inner axes that all loads of an operand treat as one. */
 static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
 {
     const int32_t *axes = k->stages[p->stage].axes;
@@ -132,7 +133,7 @@ static int tci_gemm_run(const tci_kernel *k, const tci_gemm *p, int inst)
     return run;
 }
 
-/* Do all inner points of the vector factor lie one after the other? */
+/* True if all inner points of the vector operand are contiguous. */
 static bool tci_gemm_is_flat(const tci_kernel *k, const tci_gemm *p)
 {
     int last = k->stages[p->stage].axes[p->n_inner - 1];
@@ -148,7 +149,7 @@ static tci_gemm_side tci_gemm_one_axis(const tci_kernel *k, int axis)
     return side;
 }
 
-/* Has an axis of one factor (own) alone? */
+/* True if only one operand (own) has the axis. */
 static bool tci_gemm_is_own(uint64_t own, uint64_t other, int axis)
 {
     return tci_build_depends(own, axis) && !tci_build_depends(other, axis);
@@ -185,7 +186,7 @@ static int tci_gemm_last(const tci_kernel *k, uint64_t own, uint64_t other)
     return axis;
 }
 
-/* Do results lie in a row along the vectors? */
+/* True if results are contiguous along the vectors. */
 static bool tci_gemm_stores_rows(const tci_kernel *k, const tci_gemm *p)
 {
     bool rows = true;
@@ -275,8 +276,8 @@ static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lane
             tci_gemm_row_cycles(k, lanes, p) / TCI_MAX(columns, 1) + store / TCI_MAX(depth, 1));
 }
 
-/* Is an index, of what depends on the axis, axis / wide * (wide * panel) + axis % wide * step
- * (plan/prepack.c)? */
+/* True if the part of an index that depends on the axis is axis / wide * (wide * panel) + axis %
+ * wide * step (plan/prepack.c). */
 static bool tci_gemm_is_paired(const tci_kernel *k, int x, int axis, int64_t panel, int wide,
                                int step)
 {
@@ -307,7 +308,7 @@ static int64_t tci_gemm_panel_of(const tci_kernel *k, const tci_gemm *p, int wid
     }
     const tci_kinst *in = &k->insts[p->vec_load];
     const int32_t *axes = k->stages[p->stage].axes;
-    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one lies first */
+    int order = k->reds[p->red].dtype == TC_F32 ? -1 : 1; /* of bf16 the odd one is first */
     tci_dim step = 0, coef = 0;
     int along = in->n_guards == 0 ? tci_build_panel(k, in, p->vec_axis, wide, &step) : -1;
     if (along < 0 || k->kx[along].op != TCI_KX_AXIS) {
@@ -404,7 +405,8 @@ TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *
     return true;
 }
 
-/* Does the row factor lie in memory, each row in runs along the inner points or nearly so? */
+/* True if the row operand (A) is stored in memory with each row contiguous, or nearly so, along the
+ * inner points. */
 static bool tci_gemm_lies(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
@@ -468,7 +470,7 @@ TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, 
     if (!tci_gemm_fits(k, machine, lanes)) {
         return false;
     }
-    int last = k->n_outer - 1; /* where results mostly lie in a row */
+    int last = k->n_outer - 1; /* where results are mostly contiguous */
     int vec = tci_build_depends(k->insts[k->reds[0].in[0]].axes, last) ? 0 : 1;
     p->stage = p->red = 0;
     p->on_unit = k->reds[0].order == TCI_ORDER_MATRIX;

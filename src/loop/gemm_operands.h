@@ -1,4 +1,4 @@
-/* loop/gemm_operands.h - GEMM operands: which axes of a contraction are M and which are N. */
+/* loop/gemm_operands.h - declares GEMM operands: which axes of a contraction are M and N. */
 #ifndef TCI_LOOP_GEMM_OPERANDS_H
 #define TCI_LOOP_GEMM_OPERANDS_H
 
@@ -12,7 +12,7 @@ enum {
     TCI_GEMM_LINE = 64        /* bytes of a cache line */
 };
 
-/* How a factor is read along an axis. */
+/* Access pattern of an operand along an axis. */
 typedef struct tci_gemm_access {
     bool contiguous; /* each load is contiguous along the axis or does not depend on it */
     bool strided;    /* some load has steps along the axis */
@@ -25,8 +25,8 @@ TCI_FN tci_gemm_access tci_gemm_examine(const tci_kernel *k, int inst, int axis)
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *p);
-/* The columns of the panels that the vector factor lies in, one whole vector behind the other, or
- * several points in an element; 0: it lies in none. */
+/* The columns of the panels that the vector factor is in, one whole vector behind the other, or
+ * several points in an element; 0: it is in none. */
 TCI_FN int64_t tci_gemm_panel(const tci_kernel *k, const tci_gemm *p, bool *paired);
 /* Points that an element of its panels may hold, 1: one. */
 static inline int tci_gemm_points(const tci_kernel *k, const tci_gemm *p)
@@ -43,8 +43,8 @@ static inline int64_t tci_gemm_step(const tci_kernel *k, const tci_gemm *p)
 TCI_FN int tci_gemm_vectors_per_cycle(const tci_kernel *k, tci_machine machine, const tci_gemm *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_gemm_row_cycles(const tci_kernel *k, int lanes, const tci_gemm *p);
-/* Do the lines that a tile reads of a factor that is this load, one for each point of the only
- * inner axis, push each other out, of a set of the first cache or of where pages are looked up? */
+/* True if the lines that a tile reads through this load, one for each point of the only inner axis,
+ * evict each other from a set of the L1 cache or of the TLB. */
 TCI_FN bool tci_gemm_has_set_conflicts(const tci_kernel *k, const tci_gemm *p, int load);
 
 #endif

@@ -1,30 +1,30 @@
-/* loop/gpu_schedules.c - schedule kinds of GPUs (machines of thread blocks).
+/* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     a short reduction or short rows in vectors of a thread (loop/short_reduction.c)
+ *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
  *   spread     one thread per output point (loop/thread_per_point.c)
- *   matrix     GEMM and implicit GEMM on tensor cores, as a skeleton (loop/wgmma_gemm.c)
- *   attention  rows between two contractions on tensor cores (loop/attention.c)
- *   backward   the gradients of attention on tensor cores (loop/attention_backward.c)
+ *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
+ *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
  *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
- *   row        rows in the registers of a block or warp (loop/row_block.c)
- *   warps      GEMM by the tensor cores of each warp (loop/mma_gemm.c)
+ *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
+ *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
  *
  * In: a kernel on a machine (tci_query). Out: rows of loop/schedule_kind.h, which loop/schedule.c
- * weighs next to those of processors. */
+ * compares with those of CPUs. */
 #include <string.h>
 
-#include "attention.h"
-#include "attention_backward.h"
+#include "wgmma_attention.h"
+#include "wgmma_attention_backward.h"
 #include "gpu_schedules.h"
-#include "row_block.h"
+#include "simt_row_block.h"
 #include "simt_attention.h"
 #include "simt_gemm.h"
 #include "smem_transpose.h"
 #include "thread_per_point.h"
 #include "register_tiles.h"
-#include "short_reduction.h"
+#include "simt_short_reduction.h"
 
 enum {
     TCI_TILE_SPREAD = 8, /* points of a thread, at most */
@@ -43,7 +43,7 @@ TCI_FN bool tci_blocks_are_joined(void)
     return true;
 }
 
-/* ---- products by blocks of threads ---- */
+/* ---- products on GPUs ---- */
 
 static bool tci_simt_gemm_is_kernel(const tci_query *a, tci_simt_gemm *p)
 {
@@ -71,8 +71,8 @@ static int tci_products_candidates(const tci_query *a,
     return TCI_PRODUCT_TILES;
 }
 
-/* What arithmetic takes so long, where memory is not slower; of two that wait for it the one with
- * less to compute. */
+/* Arithmetic time if memory is not the bottleneck; among memory-bound schedules the one with less
+ * arithmetic is preferred. */
 static double tci_tile_with_memory(const tci_query *a, double ns)
 {
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
@@ -174,8 +174,8 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* What a contraction's threads with so many rows read: for each product neighbours of the factor
- * that has the last axis, and for each row one element of the other. */
+/* Time of the reads by the threads of a contraction with so many rows each: for each product
+ * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
     const tci_kernel *k = a->k;
@@ -190,8 +190,8 @@ static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p,
     return steps * (1 + (double)rows * lines) / a->machine.facts.ghz;
 }
 
-/* How many times as much memory a map's points meet as it has, where a load runs along another axis
- * than they do: neighbours have a sector of memory each, half of which caches give to others. */
+/* Traffic relative to the useful bytes, where a load runs along another axis than the threads:
+ * neighbours then use one memory sector each, half of which is served to others from caches. */
 static double tci_per_point_apart(const tci_query *a)
 {
     tci_smem_transpose q;
@@ -504,7 +504,7 @@ static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const 
                    x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
 }
 
-/* ---- squares ---- */
+/* ---- square tiles ---- */
 
 static bool tci_squares_fits(const tci_query *a, const int64_t *n)
 {
@@ -564,7 +564,7 @@ static int tci_row_held(const tci_query *a, int64_t threads, int64_t rows)
                : 0;
 }
 
-/* Is each warp full of rows, or without any? Its threads ask each other for values. */
+/* True if each warp is full of rows, or has none, since its threads exchange values by shuffles. */
 static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t rows)
 {
     tci_dim points = 1;
@@ -587,8 +587,9 @@ static bool tci_row_fits(const tci_query *a, const int64_t *n)
            tci_row_fills_warps(a, threads, rows) && tci_row_held(a, threads, rows) > 0;
 }
 
-/* Few threads do once what each of them does, and join less; but the row takes no more of their
- * registers than leave room for other rows, if it need not. */
+/* With few threads, work done once per thread is done less often, and fewer lanes are combined; but
+ * the row takes at most as many of their registers as leave space for other rows, unless it
+ * must. */
 static bool tci_row_is_worth(const tci_query *a, int threads, int held)
 {
     bool spares = held <= TCI_ROW_SPARE && threads >= TCI_ROW_FEW;

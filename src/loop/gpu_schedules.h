@@ -1,28 +1,28 @@
-/* loop/gpu_schedules.h - schedule kinds of GPUs; an empty table in a build without GPUs.
+/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
  *
- * The rooms of src/tc_blocks.h are joined only where a device needs them. Without them
- * plan/no_gpu.c answers in their place: there is no such form. */
+ * The files of src/tc_blocks.h are joined only where a GPU needs them. Without them plan/no_gpu.c
+ * answers that no such schedule exists. */
 #ifndef TCI_LOOP_GPU_SCHEDULES_H
 #define TCI_LOOP_GPU_SCHEDULES_H
 
 #include "schedule_kind.h"
 
-/* True if the rooms of src/tc_blocks.h are part of this build. */
+/* True if the files of src/tc_blocks.h are part of this build. */
 TCI_FN bool tci_blocks_are_joined(void);
-/* The forms of blocks of threads, and of their warps (loop/mma_gemm.c); each ends with NULL. */
+/* The schedules of GPUs, and of their warps (loop/mma_gemm.c); each ends with NULL. */
 TCI_FN const tci_form *const *tci_block_forms(void);
 TCI_FN const tci_form *const *tci_mma_forms(void);
 /* The cheapest tile of loop/simt_gemm.c for the contraction, in nanoseconds; -1: none fits. */
 TCI_FN double tci_products_least_ns(const tci_query *a);
 
-/* What the forms of blocks share with those of processors.
- * loop/tile_schedules.c: True if vectors run along the last outer axis of more than one MAP. */
+/* Shared by GPU and CPU schedules. loop/tile_schedules.c: True if vectors run along the last outer
+ * axis of more than one MAP. */
 TCI_FN bool tci_tile_is_kernel(const tci_query *a);
 TCI_FN bool tci_tile_has_dot(const tci_kernel *k);
 /* Lanes of the vectors along the vector axis, for each of its elements. */
 TCI_FN double tci_tile_lost(const tci_query *a, int64_t lanes);
-/* Cost of a contraction that reads its operands in place: on blocks of threads, no less than in
- * tiles, which have been faster wherever there are rows and columns for them. */
+/* Cost of a contraction that reads its operands in place: on GPUs, no less than in tiles, which
+ * have been faster wherever there are rows and columns for them. */
 TCI_FN double tci_tile_in_place(const tci_query *a, double ns);
 /* loop/pointwise_schedules.c: factor for vectors of a block along an axis so short that most lanes
  * are empty. */

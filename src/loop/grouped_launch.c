@@ -1,22 +1,22 @@
-/* loop/grouped_launch.c - grouped launch and fused loop: the loops of several kernels as one
- * function.
+/* loop/grouped_launch.c - builds grouped launches and fused loops: the loops of several kernels in
+ * one function.
  *
- * In: a joint (kernel/ir.h). Out: the loops of its members, each with a schedule of its own, and
- * where each begins in the tasks, operands and literals of the whole. Members that are one kernel
- * have one loop, so code does not grow with their number.
+ * In: a merged kernel (a joint, kernel/ir.h). Out: the loops of its members, each with a schedule
+ * of its own, and where each starts in the tasks, operands and literals of the whole. Equal
+ * members share one loop, so code does not grow with their number.
  *
- * A member gets no work memory, but for a GEMM on a processor, whose tasks have that of the thread.
- * One without sums gets none that its block shares: all members have theirs at once. Threads of a
- * block beyond those of a member end before it begins.
+ * A member gets no work memory, except a GEMM on a CPU, whose tasks have that of the thread. One
+ * without sums gets no memory shared by its block: all members would hold theirs at once. Threads
+ * of a block beyond those of a member exit before it starts.
  *
  * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
- * that any of them, or a place of an operand, needs. On a processor a task is a round. On blocks of
- * threads the one block that is launched runs the rounds between two words that it is given. */
+ * that any of them, or the offset of an operand, needs. On a CPU a task is an iteration. On a GPU
+ * one block is launched and runs the iterations between two numbers that it is given. */
 #include "schedule_kind.h"
 
 #include <string.h>
 
-/* The first so many of a function's blocks of threads are the first member's, and so on. */
+/* The first so many of a function's thread blocks are the first member's, and so on. */
 static void tci_grouped_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {
     double ns = 0;

@@ -1,11 +1,11 @@
-/* loop/index_width.c - index width: true if 32 bits hold every index of a loop.
+/* loop/index_width.c - decides if 32 bits hold every index of a loop (index width).
  *
- * In: a finished loop. Out: tci_loop.narrow. The one idea: each index expression has a range that
- * follows from the bounds of the FORs around it, the threads and the tasks; where no part of any
- * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
- * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
- * has no range, and the loop stays wide. */
-#include "../kernel/matrix_unit.h"
+ * In: a finished loop. Out: tci_loop.narrow. Design: each index expression has a range that
+ * follows from the bounds of the FORs around it, the threads and the tasks; if every subexpression
+ * fits 32 bits, a GPU computes an index with one instruction instead of several (a quotient by a
+ * constant with three instead of thirty). Data-dependent and symbolic values have no range, and
+ * the loop stays wide. */
+#include "../kernel/match_matrix_unit.h"
 #include "ir.h"
 
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
@@ -49,7 +49,7 @@ static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, 
     }
 }
 
-/* Where a skeleton's main loop stands on an axis. */
+/* The position of a template's main loop on an axis. */
 static tci_lnarrow_range tci_lnarrow_given(const tci_matrix *x, int axis)
 {
     int64_t size = axis == x->m_axis ? x->m : axis == x->n_axis ? x->n : 0;

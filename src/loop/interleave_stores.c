@@ -1,10 +1,10 @@
 /* loop/interleave_stores.c - interleaves the phases of a strided data gradient in registers, so
  * that stores are contiguous.
  *
- * In: a pointwise stage and a tile whose rows are all elements of a short axis, which lie between
- * those of the vector axis where the stage stores, as the phases of a strided convolution's
- * gradient do. Out: its stores, as vectors that lie together. The one idea: vectors of all phases
- * take turns by their halves, as often as the phases can be halved. */
+ * In: a pointwise stage and a tile whose rows are all elements of a short axis that is interleaved
+ * with the vector axis in the output, as the phases of a strided convolution's gradient are. Out:
+ * its stores, as contiguous vectors. Design: vectors of all phases are interleaved by halves, as
+ * often as the number of phases can be halved. */
 #include "interleave_stores.h"
 
 TCI_FN int tci_interleave_axis(const tci_kernel *k, int vec_axis)
@@ -25,7 +25,7 @@ TCI_FN int tci_interleave_axis(const tci_kernel *k, int vec_axis)
     return found;
 }
 
-/* n vectors, `step` apart, as they lie together: out[0] .. out[n - 1]. */
+/* n vectors, `step` apart, interleaved to contiguous ones: out[0] .. out[n - 1]. */
 static void tci_interleave_vectors(tci_build *b, const int *v, int n, int step, int *out)
 {
     int halves[2][TCI_INTERLEAVE_MOST];
@@ -60,8 +60,8 @@ static void tci_interleave_where(tci_build *b, tci_lstmt st, int left, int64_t l
     }
 }
 
-/* Those of the n vectors at hand that have elements among the first `count`: an index expression,
- * -1: all. */
+/* Stores those of the n current vectors that have elements among the first `count`, an index
+ * expression; -1: all. */
 static void tci_interleave_store(tci_build *b, const tci_kstore *store, tci_lin at, const int *v,
                                  int n, int count)
 {

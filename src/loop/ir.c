@@ -1,10 +1,10 @@
-/* loop/ir.c - constructors of the loop IR.
+/* loop/ir.c - constructs the loop IR.
  *
- * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that
+ * In: nothing but the kernel's operands. Out: an empty function body (block 0), and functions that
  * add blocks, names and statements. Index expressions are hash-consed and folded here, so equal
- * address arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
+ * address arithmetic is one node and can share one index let (lx_index remembers the latest).
  * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to
- * the parent after the block is filled, so that what is hoisted out of an open loop lands before
+ * the parent after the block is filled, so that statements hoisted out of an open loop come before
  * it. */
 #include "ir.h"
 

@@ -1,22 +1,22 @@
-/* loop/ir.h - the loop IR: how one kernel runs, as a small tree of statements.
+/* loop/ir.h - defines the loop IR: how one kernel runs, as a small tree of statements.
  *
- * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of
- * names:
+ * A function body is a block (block 0) of statements; FOR and IF own further blocks. There are
+ * three kinds of names:
  *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for
  *            accumulators)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
- * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
- * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline. Numbers
+ * in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function receives their values after its literals. Steps, lane counts and
  * sizes of locals outside of work memory are known. Memory is a base (operand or local) plus an
  * offset in elements; the access kinds are the dialect's (tci_mem), so a printer only asks for
  * names.
  *
- * Invariants (loop/verify.c; what depends on numbers loop/bounds_check.c): a name is defined before
- * its use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result;
- * DIV and MOD only see values that are not negative; every access lies in its operand or local; an
- * output operand is never loaded; SET names a mutable value of the same type. */
+ * Invariants (loop/verify.c; numbers in loop/bounds_check.c): a name is defined before its use, in
+ * the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV and MOD
+ * only see nonnegative values; every access is inside its operand or local; an output operand is
+ * never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 
@@ -38,7 +38,7 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
     TCI_LX_HEAD,
-    TCI_LX_GIVEN /* where the skeleton's main loop stands on axis c of the kernel */
+    TCI_LX_GIVEN /* the position of the template's main loop on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -58,7 +58,7 @@ typedef enum tci_lop {
     TCI_L_MEM,        /* mem: a load, a store or a lane operation; see tci_lmem_uses */
     TCI_L_IN_RANGE,   /* bool dst = lo <= x <= imm */
     TCI_L_TO_VALUE,   /* i64 dst = x */
-    TCI_L_ELSEWHERE,  /* bool dst = operand base lies elsewhere than operand imm */
+    TCI_L_ELSEWHERE,  /* bool dst = operands base and imm have different memory */
     TCI_L_COPY,       /* value dst = args[0] as it is now */
     /* i64 dst, one or in lanes, = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
     TCI_L_FAULT,
@@ -101,7 +101,7 @@ typedef struct tci_llocal {
     tci_dim n;
     bool is_lane;  /* n == lanes, and each thread touches its own lanes only */
     int32_t work;  /* lx: bytes from the start of work memory; -1: on the stack, or shared */
-    bool is_given; /* memory of the skeleton's main loop */
+    bool is_given; /* memory of the template's main loop */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts;
@@ -110,15 +110,15 @@ typedef struct tci_lblock {
     int32_t depth;
 } tci_lblock;
 
-typedef struct tci_loop_member { /* of a joint */
+typedef struct tci_loop_member { /* of a merged kernel */
     const tci_kernel *kernel;
     tci_loop *loop;
     int32_t first_same;       /* the first member that has this loop */
-    int32_t operand, literal; /* its first one among the joint's */
+    int32_t operand, literal; /* its first one among those of the merged kernel */
     int64_t first_task;
 } tci_loop_member;
 
-enum { TCI_LOOP_SCORES = 6 }; /* blocks of a skeleton besides its hole, at most */
+enum { TCI_LOOP_SCORES = 6 }; /* blocks of a template other than its epilogue slot, at most */
 
 struct tci_loop {
     tci_scratch *s;
@@ -154,30 +154,31 @@ struct tci_loop {
     tci_dim n_tasks;
     /* of the thread's, or, of blocks, the step's work memory, which follows the operands; 0 none */
     tci_dim work_bytes;
-    /* Not NULL: a joint, of a kernel's members in their order. Nothing else is here but operands,
-     * n_tasks, faults, and as `threads` the most that a member has. */
+    /* Not NULL: a merged kernel, of its members in their order. All other fields are empty except
+     * operands, n_tasks, faults, and `threads`, the most that a member has. */
     tci_loop_member *members;
     int n_members;
-    /* Not NULL: a fused loop, of members as a joint (whose first_task is 0). n_tasks are the
-     * rounds; of blocks 1, and two words behind the literals and dims are the first round and the
-     * one behind the last. */
+    /* Not NULL: a fused loop, with members as in a merged kernel (whose first_task is 0). n_tasks
+     * is the number of iterations; on GPUs 1, and two words after the literals and dims are the
+     * first iteration and the end of the range. */
     const tci_kloop *rounds;
-    bool is_member; /* the function is called by that of a joint, */
+    bool is_member; /* the function is called by that of a merged kernel, */
     bool is_inner;  /* or is compiled into that of a fused loop */
-    /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
+    /* Not NULL: a kernel template. The dialect prints the main loop, and block 0 is its epilogue
+     * slot. */
     const struct tci_matrix *matrix;
-    /* Not NULL: a skeleton of attention, `matrix` is its second product, and `scores` the blocks
-     * for one score, which is read and written where `given` is: of any key, and, where keys are
-     * cut off, of one that the query sees. */
+    /* Not NULL: a template of attention, `matrix` is its second product, and `scores` the blocks
+     * for one score, which is read and written in `given`: of any key, and, if keys are cut off, of
+     * one that the query sees. */
     const struct tci_attention *attention;
     /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
-     * loop/attention_backward.h says. */
+     * loop/wgmma_attention_backward.h says. */
     const struct tci_attn_grad *backward;
     struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };
 
-/* What a tci_mem needs of its statement; the printer and the verifier go by this. */
+/* Properties of a tci_mem that its statement needs; the printer and the verifier use them. */
 enum {
     TCI_LMEM_DST = 1,     /* gives a value */
     TCI_LMEM_ADDRESS = 2, /* base and x */
@@ -193,7 +194,7 @@ enum {
     TCI_LMEM_DTYPE = 2048  /* imm as a dtype */
 };
 
-/* Words in which blocks tell each other a value (TCI_MEM_TELL). */
+/* Words in which blocks publish values to each other (TCI_MEM_TELL). */
 static inline int tci_lmem_told(tc_dtype t)
 {
     return tci_dtype_get(t)->bytes / (int)sizeof(uint32_t);

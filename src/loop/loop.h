@@ -1,5 +1,5 @@
-/* loop/loop.h - API of loop/: kernel IR and machine to schedule (loop/schedule.c) to loop IR,
- * which emit/c_like.c prints in a dialect. The loop IR itself is loop/ir.h. */
+/* loop/loop.h - declares the API of loop/: kernel IR and machine to schedule (loop/schedule.c) to
+ * loop IR (loop/ir.h), which emit/c_like.c prints in a dialect. */
 #ifndef TCI_LOOP_LOOP_H
 #define TCI_LOOP_LOOP_H
 
@@ -10,7 +10,7 @@ typedef struct tci_loop tci_loop;   /* loop/ir.h */
 typedef struct tci_sched tci_sched; /* a schedule: loop/schedule_kind.h */
 typedef struct tci_query tci_query; /* a kernel on a machine: loop/schedule_kind.h */
 
-/* What the schedule decided that the run needs to know. */
+/* Launch parameters of the chosen schedule. */
 typedef struct tci_launch {
     tci_dim n_tasks; /* independent tasks; see tci_kernel_fn */
     double task_ns;  /* estimated time of one task, for choosing serial or threads, */
@@ -29,12 +29,12 @@ typedef struct tci_launch {
 /* The cheapest schedule by the model. Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
-/* That of the text `forced` instead (NULL: none); *why says so where that is no schedule of this
- * kernel on this machine, and the cheapest is taken. */
+/* The loop IR for the schedule text `forced` (NULL: the cheapest). If that is not a schedule of
+ * this kernel on this machine, *why says so, and the cheapest is taken. */
 TCI_FN tci_loop *tci_loop_schedule_as(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       const char *forced, tci_str *why, tci_launch *launch);
-/* What the model says of a kernel, in nanoseconds, without its launch: of one thread; on a device,
- * of all its blocks. */
+/* Price of a kernel by the cost model in ns, without its launch: for one thread; on a device, for
+ * all its blocks. */
 typedef struct tci_price {
     double ns;      /* the cheapest schedule */
     double flop_ns; /* one operation, and */

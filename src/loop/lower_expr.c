@@ -1,10 +1,10 @@
-/* loop/lower_expr.c - lowers kernel expressions to loop IR; see loop/lower_expr.h. Blocks, index
- * arithmetic, bindings, and the evaluation of a kernel's scalar DAG into loop statements.
+/* loop/lower_expr.c - lowers kernel expressions to loop IR: blocks, index arithmetic, bindings,
+ * and the evaluation of a kernel's scalar DAG into loop statements (loop/lower_expr.h).
  *
- * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers of
- * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps
- * its own stack (todo). A memo entry is usable only where its value's block encloses the current
- * one. */
+ * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers
+ * of loop values. Dependency chains of a kernel may be tens of thousands of instructions long, so
+ * the walk keeps its own stack (todo). A memo entry is usable only if its value's block encloses
+ * the current one. */
 #include <string.h>
 
 #include "lower_expr.h"
@@ -794,7 +794,7 @@ TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points)
     return tci_build_word_of(b, both[0], is_float);
 }
 
-/* Puts point number i of an element beside those before it. */
+/* Merges point number i of an element with those before it. */
 static void tci_build_keep_point(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
                                  int lanes, int i)
 {
@@ -812,7 +812,7 @@ static void tci_build_keep_point(tci_build *b, const tci_lkeep *keep, tci_lstmt 
     tci_build_mem(b, st, t, 1, b->cur);
 }
 
-/* Stores a part of an element: the first point alone, the others beside those before. */
+/* Stores a part of an element: the first point alone, the others merged with those before. */
 static void tci_build_keep_part(tci_build *b, const tci_lkeep *keep, tci_lstmt st, tci_mem load,
                                 int lanes)
 {
@@ -854,8 +854,8 @@ static int tci_build_narrowed(tci_build *b, int local, int value)
                : value;
 }
 
-/* What stores `value`, or loads where it is -1, but for the place: *lanes of them, and how the same
- * would be loaded. */
+/* The statement that stores `value` (loads, if it is -1), without the address: *lanes of them, and
+ * how to load the same. */
 static tci_lstmt tci_build_keep_stmt(tci_build *b, const tci_lkeep *keep, int value, int *lanes,
                                      tci_mem *load)
 {
@@ -930,7 +930,8 @@ static int tci_build_emit(tci_build *b, int i)
     }
 }
 
-/* Does it come from an array? Where all is masked one value is made rather than read anywhere. */
+/* True if the value is loaded from an array. If all of it is masked, a constant replaces the load.
+ */
 static bool tci_build_is_read(const tci_build *b, int i)
 {
     bool fill, one = b->is_one && b->is_one[i] && b->k->insts[i].op == TCI_K_PRIM;

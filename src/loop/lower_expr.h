@@ -1,11 +1,11 @@
-/* loop/lower_expr.h - lowers the scalar expressions of a kernel to loop IR, inside a loop nest
- * that is being built.
+/* loop/lower_expr.h - declares the lowering of a kernel's scalar expressions to loop IR, inside a
+ * loop nest that is being built.
  *
- * A binding says what an axis is at this point of the nest: a linear form over index variables, its
+ * A binding defines an axis at this point of the nest: a linear form over index variables, its
  * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value
- * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register
- * tiles share whatever does not differ between them. A value is emitted in the deepest block that
- * one of its parts needs: what is invariant moves out of a loop by itself. */
+ * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and
+ * register tiles share whatever does not differ between them. A value is emitted in the deepest
+ * block that one of its operands needs: invariants are hoisted. */
 #ifndef TCI_LOOP_LOWER_EXPR_H
 #define TCI_LOOP_LOWER_EXPR_H
 
@@ -43,12 +43,12 @@ typedef struct tci_lplace {
     const int32_t *at;
 } tci_lplace;
 
-/* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
+/* An instruction whose values are in a local array: at base + sum coef[a] * (axis a - origin[a])
  * over the kernel's axes. Stage `stage` stores the value where it computes it, the others from
  * `first` to `last` load it. */
 typedef struct tci_lkeep {
     int32_t inst;
-    int32_t local; /* or ~operand: it lies there, and no stage stores it */
+    int32_t local; /* or ~operand: it is there, and no stage stores it */
     int32_t stage, first, last;
     bool is_padded; /* whole vectors may be touched where only some lanes exist; of what a stage
                          * stores only vectors of neighbours, as the padding is behind each row */
@@ -56,7 +56,7 @@ typedef struct tci_lkeep {
     tci_dim *coef;
     tci_lin *origin;
     /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
-     * point's number; such elements lie word_step apart. Who loads them does so itself
+     * point's number; such elements are word_step apart. The caller loads them
      * (loop/dot_packing.h). */
     tci_dim *point;
     int points;
@@ -109,7 +109,7 @@ typedef struct tci_lopen {
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
-/* Whether operand a lies elsewhere than operand b. */
+/* True if operands a and b have different memory. */
 TCI_FN int tci_build_elsewhere(tci_build *b, int a, int other);
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size); /* 0 <= at < size */
@@ -138,7 +138,7 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis);
  * the axis: x, which grows by 1 along the axis; -1: its index is another one. */
 TCI_FN int tci_build_panel(const tci_kernel *k, const tci_kinst *load, int axis, int wide,
                            tci_dim *step);
-/* What to add times c to a number >= lo to make it not negative. */
+/* Smallest number of times that c must be added to a number >= lo to make it non-negative. */
 TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
@@ -192,24 +192,24 @@ TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points);
 TCI_FN void tci_build_keep_word(tci_build *b, const tci_lkeep *keep, tci_lin word, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
-/* What a value was rounded from, where storing it as dtype t rounds in the same way. */
+/* The value before rounding, if storing it as dtype t rounds in the same way. */
 TCI_FN int tci_build_unrounded(const tci_build *b, int t, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
-/* What a SCATTER's store makes of the element that is there and its value. */
+/* Combines the stored element with the value of a SCATTER. */
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
-/* Is an offset a linear function of the vector axis, or without it? */
+/* True if an offset is linear in the vector axis, or independent of it. */
 TCI_FN bool tci_build_is_row(const tci_build *b, int kx);
 /* The elements that a store is about to overwrite, of which it is so, as they are now. */
 TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 /* One vector of two whose blocks of h lanes are exchanged: SWAP_LOW or SWAP_HIGH; or whose lanes
- * take turns: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
+ * are interleaved: WEAVE_LOW or WEAVE_HIGH, and h is 0. */
 TCI_FN int tci_build_swap(tci_build *b, tci_mem mem, int x, int y, int h);
 TCI_FN int tci_build_access(tci_build *b, int inst); /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
-/* Does guard number g of the kernel hold at all points that are bound? */
+/* True if guard g of the kernel holds at all bound points. */
 TCI_FN bool tci_build_guard_holds(const tci_build *b, int g);
 /* lanes of the vector axis' binding, else 1 */
 TCI_FN int tci_build_vector_lanes(const tci_build *b);

@@ -1,11 +1,11 @@
-/* loop/memory_ops.h - the memory accesses and lane moves that loops are made of. Each is one
- * function of the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a
- * mask. */
+/* loop/memory_ops.h - lists the memory accesses and lane shuffles that loops consist of. Each is
+ * one function of the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage,
+ * B a mask. */
 #ifndef TCI_LOOP_MEMORY_OPS_H
 #define TCI_LOOP_MEMORY_OPS_H
 
 enum {
-    TCI_WARP = 32,      /* threads of a block whose lanes meet without a barrier */
+    TCI_WARP = 32,      /* threads of a block whose lanes communicate without a barrier */
     TCI_UNIT_WORDS = 4, /* of a thread, in a factor that a warp's matrix unit takes at once, */
     TCI_UNIT_SUMS = 8   /* and in what it makes of two of them (cuda/mma_sync.c: which) */
 };
@@ -56,8 +56,8 @@ typedef enum tci_mem {
     TCI_MEM_TILE_ZERO,  /* void f(long tile) */
     TCI_MEM_TILE_LOAD,  /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
     TCI_MEM_TILE_STORE, /* void f(S *p, long stride, long tile) */
-    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
-     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    /* void f(long c, int ab): adds to tile c, f32, the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the operand, interleaved by element */
     TCI_MEM_TILE_DOT,
     /* likewise of i32 and bytes, rows 4 i to 4 i + 3: ab + 64 where those of b are unsigned, + 128
      * where those of a are */
@@ -78,8 +78,7 @@ typedef enum tci_mem {
     TCI_MEM_NEAR_HALF,
     /* as HIGH_HALF, of each thread's first lane alone; h is a multiple of what a thread holds */
     TCI_MEM_HIGH_FIRST,
-    /* The rest only by blocks of threads. void f(void): between threads that write and read local
-     * arrays */
+    /* The rest only on GPUs. void f(void): between threads that write and read local arrays */
     TCI_MEM_BARRIER,
     /* as LOAD and STORE: what each thread takes is aligned to its own size */
     TCI_MEM_LOAD_ALIGNED,
@@ -92,8 +91,8 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_REPEAT,
     /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
     TCI_MEM_LANE_REPEAT,
-    /* Words, i64, by which blocks tell each other values of 4 or 8 bytes: 32 bits of the value, and
-     * above them a tag. i64 f(const S *p): the tag of the word at p, as memory has it now */
+    /* Words, i64, by which blocks publish values of 4 or 8 bytes: 32 bits of the value, and above
+     * them a tag. i64 f(const S *p): the tag of the word at p, as memory has it now */
     TCI_MEM_TAG,
     /* void f(S *p, T1 v, i64 tag): as many words at p as v has 32 bits, which others see whole */
     TCI_MEM_TELL,
@@ -106,11 +105,13 @@ typedef enum tci_mem {
      * own */
     TCI_MEM_WORDS,
     TCI_MEM_WORDS_IF,    /* W f(const S *p, bool m): where m is false not touched, and zeros */
-    TCI_MEM_STORE_WORDS, /* void f(S *p, W v): likewise; f32 rounded as the unit takes it (tf32) */
+    TCI_MEM_STORE_WORDS, /* void f(S *p, W v): likewise; f32 rounded as the matrix unit takes it
+                          * (tf32) */
     TCI_MEM_STORE_UNIT,  /* void f(S *p, T1 v): as STORE_ONE; f32 rounded likewise */
     /* F f(const S *p, long stride): a first factor for the warp: 16 rows of 32 bytes at p, 64 of
-     * f64, or the rows of those bytes' elements, 16 elements each, turned; and a second one
-     * likewise. Turned bytes and f64 come in pairs: elements 2 i and 2 i + 1 as rows i and i + 8 */
+     * f64, or the rows of those bytes' elements, 16 elements each, transposed; and a second one
+     * likewise. Transposed bytes and f64 come in pairs: elements 2 i and 2 i + 1 as rows i and i +
+     * 8 */
     TCI_MEM_UNIT_ROWS,
     TCI_MEM_UNIT_ROWS_TURNED,
     TCI_MEM_UNIT_COLUMNS,

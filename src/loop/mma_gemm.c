@@ -1,39 +1,39 @@
-/* loop/mma_gemm.c - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps.
+/* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
+ * of warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have such units (kernel/mma_sync.h). Out: the statements for one tile of the
- * result.
+ * machine whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
+ * tile of the result.
  *
- * The one idea is that of loop/simt_gemm.c: slab by slab of the contracted axes the block evaluates
- * the factors' own expressions into two shared panels, so windows, padding, transposes and cheap
- * arithmetic cost no more than the index of an element, and the values of the next slab are on
- * their way while one is worked on. What differs is the inner step: each warp has a part of the
- * tile, takes 16 rows of 32 bytes (64 of f64) from a panel as one factor of its unit, and adds
- * products of 16 x 16 to sums in registers. The unit's dtype is what the panels hold.
+ * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions slab by slab
+ * of K into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
+ * than the index of an element, and the next slab is loaded while one is multiplied. The inner
+ * step differs: each warp has a part of the tile, takes 16 rows of 32 bytes (64 of f64) from a
+ * panel as one operand of mma.sync, and adds products of 16 x 16 to sums in registers. Panels hold
+ * the dtype of the instruction.
  *
- * Panels lie as the operand's memory does: [own][depth] where it runs along the contracted axes,
- * else [depth][own], which the unit's loads turn; of bytes and f64 they make pairs of neighbours
- * rows of two halves of a factor, so the sums' rows and columns lie likewise. Where neighbours of
- * 16 bytes lie together in
- * memory, be it over several axes, at multiples of 16 bytes, under guards that do not tell them
- * apart, they are moved as they are; else element by element. Elements behind the end of the
- * contracted axes are zeros; places behind the end of a side are computed from the last ones
- * inside, and not stored.
+ * A panel has the order of its operand's memory: [own][depth] if that is contiguous along K, else
+ * [depth][own], which the loads (ldmatrix) transpose; of bytes and f64 they make neighbours from
+ * rows of the two halves of an operand, and the rows and columns of the sums follow. Runs of 16
+ * contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards that do not
+ * separate them, are copied whole; everything else is copied element by element. Elements past the
+ * end of K are zeros; positions past the end of a side are computed from the last ones inside, and
+ * not stored.
  *
- * Banks: a read takes 8 rows of 16 bytes at once, which meet no bank twice if a row is an odd
- * number of 16 bytes long: 64 of a slab and 16, or 64 to 256 of a side and 16. A store of 16 bytes
- * is made by 8 threads at once, in two rows of a panel [own][depth], four apart, so that loads are
- * of few lines of memory, or in one row of the other. f32 is
- * turned by reads of 4 bytes, of 4 rows and 8 columns: rows of 8 words and a multiple of 32 meet no
- * bank twice. f64 is read 16 bytes at once, of 2 rows of 64 bytes, which lie without a gap, or of
- * every other one of 8 rows, 2 columns each.
+ * Bank conflicts: a read takes 8 rows of 16 bytes at once, which is conflict-free if a row is an
+ * odd number of 16 bytes long: 64 bytes of a slab and 16, or 64 to 256 of a side and 16. A 16-byte
+ * store is executed by 8 threads at once, in two rows of a panel [own][depth], four apart, so that
+ * loads touch few lines of memory, or in one row of the other order. f32 is transposed by reads of
+ * 4 bytes, of 4 rows and 8 columns: rows of 8 words plus a multiple of 32 are conflict-free. f64
+ * is read 16 bytes at once, of 2 contiguous rows of 64 bytes, or of every other one of 8 rows, 2
+ * columns each.
  *
- * Floor, of a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64 each,
- * halves, on a processor that makes 1024 multiply-adds in a cycle: 512 cycles of the unit; 4 warps
- * x 2 steps x 8 reads of 512 bytes and 16 KB of stores, 384 cycles of shared memory; 131
- * instructions of each warp as ptxas 12.9 has them (64 mma, 16 ldmatrix, 16 to move, 35 of
- * indices), 131 cycles of issuing, as four warps are. Element by element the slab's 8192 elements
- * take 12 instructions each, 770 cycles. */
+ * Floor, for a tile of 128 x 128 and a slab of 64 bytes in a block of four warps with 64 x 64
+ * each, in half precision, on an SM with 1024 multiply-adds per cycle: 512 cycles of tensor cores;
+ * 4 warps x 2 steps x 8 reads of 512 bytes and 16 KB of stores, 384 cycles of shared memory; 131
+ * instructions per warp by ptxas 12.9 (64 mma, 16 ldmatrix, 16 moves, 35 of indices), 131 cycles
+ * of issue, as there are four warps. Element by element the slab's 8192 elements take 12
+ * instructions each, 770 cycles. */
 #include "mma_gemm.h"
 
 #include <math.h>
@@ -91,14 +91,14 @@ static int64_t tci_mma_step(const tci_mma *w)
     return w->bytes > 4 ? TCI_MMA_SLAB : TCI_MMA_STEP;
 }
 
-/* Are elements 2 i and 2 i + 1 of the side the rows i and i + 8 of a factor? */
+/* True if elements 2 i and 2 i + 1 of the side are the rows i and i + 8 of a fragment. */
 static bool tci_mma_is_paired(const tci_mma *w, const tci_simt_gemm_side *side)
 {
     return !side->along_depth && (w->bytes == 1 || w->bytes > 4);
 }
 
-/* Are neighbours along the axes that memory runs along, n together from multiples of n on, n
- * elements of memory at a multiple of n, all there or none? */
+/* True if groups of n neighbours along the contiguous axes, starting at multiples of n, are n
+ * elements of memory at a multiple of n, all of them valid or none. */
 static bool tci_mma_moves(const tci_kernel *k, const tci_simt_gemm_side *side, int64_t n)
 {
     const tci_kinst *in = &k->insts[side->inst];
@@ -406,7 +406,7 @@ static void tci_mma_load_both(tci_mma_state *s, tci_lin from, bool first)
     tci_mma_load(s, &s->panels[1], from, first);
 }
 
-/* What waits becomes the panels number `half`. */
+/* The waiting registers become the panels number `half`. */
 static void tci_mma_publish(tci_mma_state *s, tci_lin half)
 {
     tci_build *b = s->b;

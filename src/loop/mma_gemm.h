@@ -1,4 +1,4 @@
-/* loop/mma_gemm.h - mma.sync GEMM: shared-memory panels, accumulators in the registers of warps. */
+/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, sums in warp registers. */
 #ifndef TCI_LOOP_MMA_GEMM_H
 #define TCI_LOOP_MMA_GEMM_H
 

@@ -1,7 +1,7 @@
-/* loop/outer_tile.c - register tile of outer points: bindings, loops, stores and prefetches of a
- * stage.
+/* loop/outer_tile.c - builds a register tile of outer points: bindings, loops, stores and
+ * prefetches of a stage.
  *
- * In: a tci_tile, a stage. Out: statements that every way to run a stage is made of. */
+ * In: a tci_tile, a stage. Out: the statements that all ways to run a stage share. */
 #include "outer_tile.h"
 
 enum { TCI_STAGE_LINE_BYTES = 64 };
@@ -87,7 +87,7 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
 
 /* ---- prefetches ---- */
 
-/* Prefetches what lies `ahead` elements behind the place x of an operand. */
+/* Prefetches what is `ahead` elements behind the place x of an operand. */
 static void tci_stage_fetch(tci_build *b, int operand, int x, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);

@@ -1,5 +1,5 @@
-/* loop/outer_tile.h - register tile of outer points: bindings, loops, stores and prefetches of a
- * stage. */
+/* loop/outer_tile.h - declares the register tile of outer points: bindings, loops, stores and
+ * prefetches of a stage. */
 #ifndef TCI_LOOP_OUTER_TILE_H
 #define TCI_LOOP_OUTER_TILE_H
 
@@ -15,9 +15,9 @@ typedef struct tci_tile {
     const tci_bind **vecs;
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;         /* bytes ahead along the vector axis; 0 none */
-    bool turn;                /* loads that run along the rows are turned in registers */
-    bool weave;   /* what is stored of all rows lies in turns (loop/interleave_stores.h) */
-    bool written; /* the last axis of a reduction, and what is met again there read once;
+    bool turn;                /* loads that run along the rows are transposed in registers */
+    bool weave;               /* stores of all rows are interleaved (loop/interleave_stores.h) */
+    bool written;            /* the last axis of a reduction, and what is met again there read once;
                            * of a map, what all points read before the first of them is stored */
     tci_window_overlap skew; /* row > 0: a reduction's last axis is written out by what rows meet */
     int next_axis;           /* rows: the outer axis whose next row is fetched ahead, -1 none */
@@ -28,7 +28,8 @@ TCI_FN tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n);
 TCI_FN void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open);
 /* Binds point i of the tile. */
 TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
-/* What the stage stores at the current point, which is not stored yet; its stores. */
+/* Computes the values that the stage stores at the current point, without storing them; emits its
+ * stores. */
 TCI_FN void tci_stage_values(tci_build *b, int stage);
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is

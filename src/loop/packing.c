@@ -1,14 +1,14 @@
-/* loop/packing.c - packing of GEMM operands into panels.
+/* loop/packing.c - fills packed panels: the packing of GEMM operands.
  *
- * In: how the kernel is blocked, where a block lies. Out: the panels as local arrays of work
+ * In: how the kernel is blocked, where a block starts. Out: the panels as local arrays of work
  * memory, and statements that fill them.
  *
- * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * Design: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole operand, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
- * tile the same instruction is a load from the panel. As both panels hold the inner points in
- * their order, the tile's loop is one flat loop however many inner axes there are. Only packing
- * tells the axes of a side apart; behind it the side's last axis stands for all of them, and the
- * others are at 0. */
+ * tile the same instruction is a load from the panel. Both panels hold the inner points in order,
+ * so the tile's loop is one flat loop for any number of inner axes. Only packing distinguishes the
+ * axes of a side; afterwards the side's last axis stands for all of them, and the others are at
+ * 0. */
 #include <string.h>
 
 #include "amx_packed.h"
@@ -54,7 +54,7 @@ TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, co
     }
 }
 
-/* Keeps a factor in `local`, whose inner points lie `step` elements apart, or so many of them. */
+/* Keeps a factor in `local`, whose inner points are `step` elements apart, or so many of them. */
 static tci_lkeep *tci_gemm_keep(tci_gemm_state *s, int inst, int local, int64_t step, int points)
 {
     tci_lkeep *keep = tci_build_keep(s->b, inst, local, -1);
@@ -250,7 +250,7 @@ TCI_FN void tci_gemm_fetch_results(tci_gemm_state *s, const tci_tile *tile)
 
 /* ---- packing ---- */
 
-/* Where the panel of the columns from `at` on begins that lies in memory, in the block at hand. */
+/* Where the panel of the columns from `at` on begins that is in memory, in the block at hand. */
 static tci_lin tci_gemm_panel_at(tci_gemm_state *s, tci_lin at)
 {
     tci_build *b = s->b;
@@ -271,10 +271,11 @@ static tci_lin tci_gemm_panel_at(tci_gemm_state *s, tci_lin at)
         tci_build_set(b, axes[i], NULL);
     }
     bool turned = p->is_vec_paired && b->k->insts[p->vec_inst].dtype == TC_F32;
-    return tci_lin_plus(base, turned ? -1 : 0); /* the odd point lies first */
+    return tci_lin_plus(base, turned ? -1 : 0); /* the odd point is first */
 }
 
-/* The same of a size that is not known: all are whole, for which panels and kept rows have room. */
+/* The same for a symbolic size: all tiles are whole, and panels and kept rows are padded to
+ * them. */
 static void tci_gemm_open_vectors(tci_gemm_state *s, tci_lin at, const tci_bind **vecs)
 {
     tci_build *b = s->b;
@@ -338,8 +339,8 @@ static tci_dim tci_gemm_flat_size(const tci_gemm_state *s)
     return tci_dim_mul(s->b->k->axes[axes[s->p->cut]].size, s->p->inner);
 }
 
-/* Vectors that are strided, where the inner points may be contiguous: squares of these and lanes,
- * which loads turn in registers. Returns the first inner point that is left. */
+/* Vectors that are strided, where the inner points may be contiguous: square tiles of these and
+ * lanes, which loads transpose in registers. Returns the first inner point that is left. */
 static tci_lin tci_gemm_pack_squares(tci_gemm_state *s, int n, const tci_bind *const *vecs)
 {
     tci_build *b = s->b;
@@ -403,7 +404,7 @@ static void tci_gemm_pack_rest(tci_gemm_state *s, int n, const tci_bind *const *
     tci_gemm_set_flat(s, false);
 }
 
-/* Are all columns of a block packed for one inner point after the other? */
+/* True if all columns of a block are packed for one inner point after the other. */
 static bool tci_gemm_packs_all(const tci_gemm *p)
 {
     return p->vec_by_vector && p->of_columns.n_axes == 1 && !tci_dot_pack_by_window(p);
@@ -457,7 +458,7 @@ static void tci_gemm_clear_rest(tci_gemm_state *s, int64_t count)
 }
 
 /* Zeros in the pairs behind those of a block up to a whole step of a unit, before these are packed;
- * pairs lie `pitch` elements apart, from element `at` of the panel on. */
+ * pairs are `pitch` elements apart, from element `at` of the panel on. */
 static void tci_gemm_clear_steps(tci_gemm_state *s, int local, tci_lin at, int64_t pitch)
 {
     tci_build *b = s->b;

@@ -1,4 +1,4 @@
-/* loop/packing.h - packed panels of GEMM operands, and the loops that fill them. */
+/* loop/packing.h - declares packed panels of GEMM operands, and the loops that fill them. */
 #ifndef TCI_LOOP_PACKING_H
 #define TCI_LOOP_PACKING_H
 
@@ -7,7 +7,7 @@
 enum { TCI_GEMM_LEFT = -1 /* columns of the last tile, where their number is not known */ };
 enum { TCI_DOT_PACK_MOST = 4 /* points of an element */ };
 
-/* What is at hand while the statements of a block are made. */
+/* State while the statements of a block are emitted. */
 typedef struct tci_gemm_state {
     tci_build *b;
     const tci_gemm *p;
@@ -51,7 +51,8 @@ TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, co
 
 /* The vectors of the panel that are multiplied a few inner points behind `inner`. */
 TCI_FN void tci_gemm_fetch_panel(tci_gemm_state *s, int n, tci_lin inner);
-/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+/* Prefetches the operands of vectors that are used `inner` inner points later, or `columns`
+ * further. */
 TCI_FN void tci_gemm_fetch_vectors(tci_gemm_state *s, int n, const tci_bind *const *vecs,
                                    int64_t inner, int64_t columns);
 /* Each tile of columns fetches some of the rows that are packed after its own. */

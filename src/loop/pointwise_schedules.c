@@ -1,26 +1,27 @@
-/* loop/pointwise_schedules.c - schedules of pointwise kernels: one MAP stage without inner axes.
+/* loop/pointwise_schedules.c - implements schedules of pointwise kernels: one MAP stage without
+ * inner axes.
  *
  *   point    no outer axis (any stages): everything once, scalar
  *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
- *   short    by blocks of threads: short rows side by side, each by a few neighbouring threads
+ *   short    on GPUs: short rows side by side, each by a few neighbouring threads
  *   block    small blocks of two axes, so that every cache line is used whole
- *   square   the same in squares that are turned in registers
- *   weave    vectors of a few phases, whose elements take turns where they are stored
+ *   square   the same in square tiles, transposed in registers
+ *   weave    vectors of a few phases, interleaved where they are stored
  *
- * In the model an access that strides along the vectors moves a whole cache line for each element,
- * a block two elements' worth, a square what it needs. */
+ * In the model an access strided along the vectors moves a cache line per element, a block two
+ * elements, a square tile what it needs. */
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "register_tiles.h"
 #include "interleave_stores.h"
 
 enum {
     TCI_MAP_BLOCK = 32,        /* rows of a transposing block */
     TCI_MAP_BLOCK_VECTOR = 64, /* its elements along the vector axis */
-    TCI_MAP_SQUARE = 16,       /* most lanes of a square that is turned in registers */
-    TCI_MAP_SQUARES = 64,      /* squares side by side, so that loads run along their rows */
+    TCI_MAP_SQUARE = 16,       /* most lanes of a square tile that is transposed in registers */
+    TCI_MAP_SQUARES = 64,      /* square tiles side by side, so that loads run along their rows */
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024, /* elements of a chunk */
     TCI_MAP_HEAVY = 24,       /* flops of a point of which a block takes one vector at once */
@@ -28,7 +29,7 @@ enum {
     TCI_MAP_PAIRED = 16,      /* vectors for each processor from which blocks take two */
     TCI_MAP_APART = 2,        /* times as long for phases that are stored one by one */
     TCI_MAP_STEP_FLOPS = 6,   /* of a point, for which a vector takes a step longer */
-    TCI_MAP_SHORT_ROW = 4096, /* bytes of a row in which its order of rows tells */
+    TCI_MAP_SHORT_ROW = 4096, /* bytes of a row up to which its order of rows matters */
     TCI_MAP_FAR_STEP = 1024,  /* bytes between rows of which no neighbour is at hand */
     TCI_MAP_NEAR = 2,         /* times as near as those are neighbours */
     TCI_MAP_ROWS = 16,
@@ -38,7 +39,7 @@ enum { TCI_SHORT_THREADS, TCI_SHORT_ROWS };
 enum { TCI_SHORT_BLOCK = 128, TCI_SHORT_MOST = 3 }; /* threads of all rows; candidates */
 enum { TCI_MAP_UNROLL, TCI_MAP_LANES, TCI_MAP_THREADS, TCI_MAP_STREAM };
 
-/* Further from what has served best, by factors of two: so much dearer. */
+/* Cost of distance from the best known size, per factor of two. */
 static double tci_map_distance_factor(int64_t n, int64_t best)
 {
     double times = n > best ? (double)n / (double)best : (double)best / (double)n;
@@ -64,8 +65,8 @@ static int64_t tci_map_lanes_of(const tci_query *a, int64_t threads)
     return threads * (a->lanes / a->threads);
 }
 
-/* By blocks of threads: the lanes that the warps of a row have, or the few threads that take it,
- * for each of its elements; those beyond a piece's end wait. */
+/* On GPUs: the lanes that the warps of a row have, or the few threads that take it, for each of its
+ * elements; those beyond a piece's end wait. */
 static double tci_map_idle(const tci_query *a, int64_t threads)
 {
     int64_t lanes = tci_map_lanes_of(a, TCI_MIN(threads, TCI_WARP));
@@ -131,8 +132,8 @@ static bool tci_map_fits(const tci_query *a, const int64_t *n)
              tci_query_stream(a, a->vec_axis, (int)n[TCI_MAP_LANES]) != NULL));
 }
 
-/* Do blocks of threads take two vectors at a time: is it arithmetic that takes longest, and are
- * there several pairs for each processor? */
+/* True if threads of a block process two vectors at a time: the kernel is bound by arithmetic, and
+ * there are several pairs for each processor. */
 static bool tci_map_pairs(const tci_query *a, int64_t lanes)
 {
     double vectors = 1 / (double)lanes;
@@ -170,7 +171,7 @@ static int tci_map_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES]
     return (int)TCI_COUNT(all);
 }
 
-/* Is some access gathered from, or scattered over, elements that are no neighbours? */
+/* True if an access gathers from, or scatters to, elements that are not neighbours. */
 static bool tci_map_gathers(const tci_query *a)
 {
     const tci_kernel *k = a->k;
@@ -187,9 +188,9 @@ static bool tci_map_gathers(const tci_query *a)
     return gathers;
 }
 
-/* What the vectors along one row take, in steps of about three cycles: each of them a step, a wide
- * one more, and its arithmetic; one that is not full a step more. Elements that are no neighbours
- * go one by one, and slower where the vector is not full. */
+/* Cost of the vectors along one row, in steps of about three cycles: a step each, one more for wide
+ * ones, plus arithmetic; one more for a partial vector. Elements that are not neighbours go one by
+ * one, and slower in a partial vector. */
 static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
 {
     double each = 1 + (double)lanes / a->lanes + (double)a->flops / TCI_MAP_STEP_FLOPS;
@@ -202,7 +203,8 @@ static double tci_map_row(const tci_query *a, int64_t lanes, bool gathers)
     return row;
 }
 
-/* How much longer than in the vectors that suit a row best; by blocks of threads, wide ones do. */
+/* Slowdown relative to the vector width that suits a row best; for blocks of threads wide vectors
+ * do. */
 static double tci_map_narrow(const tci_query *a, int64_t lanes, bool gathers)
 {
     if (a->machine.block_threads > 0) {

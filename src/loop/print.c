@@ -1,6 +1,6 @@
-/* loop/print.c - the loop IR as stable text, for dumps and golden tests.
+/* loop/print.c - prints the loop IR as stable text, for dumps and golden tests.
  *
- * One statement a line, blocks indented:
+ * One statement per line, blocks indented:
  *   for i0 = 0 to 96 step 32
  *     v4 f32x16 = load p0[i0 + 16]
  *     store p1[i0], v4

@@ -1,4 +1,4 @@
-/* loop/reduction_step.h - one step of a reduction: accumulators and what they take in. */
+/* loop/reduction_step.h - declares one step of a reduction: accumulators and the new element. */
 #ifndef TCI_LOOP_REDUCTION_STEP_H
 #define TCI_LOOP_REDUCTION_STEP_H
 
@@ -9,7 +9,7 @@ typedef struct tci_stage_tuple {
     int part[TCI_PARTS];
 } tci_stage_tuple;
 TCI_FN tci_stage_tuple tci_stage_tuple_of(int first, int second);
-/* What a function of one part gives for each. */
+/* Callback for each part: returns the value of one part. */
 typedef int (*tci_stage_part_fn)(tci_build *b, int part, int imm);
 TCI_FN tci_stage_tuple tci_stage_each(tci_build *b, tci_stage_tuple x, tci_stage_part_fn fn,
                                       int imm);

@@ -1,11 +1,11 @@
-/* loop/register_tiles.h - walks one unit of a loop nest in register tiles of rows x vectors. */
+/* loop/register_tiles.h - declares the walk of a unit of a loop nest in register tiles. */
 #ifndef TCI_LOOP_REGISTER_TILES_H
 #define TCI_LOOP_REGISTER_TILES_H
 
 #include "task_nest.h"
 #include "stage_lowering.h"
 
-/* How a unit is walked: its chunk in tiles of `unroll` vectors, and for each of them its group of
+/* Loop structure of a unit: its chunk in tiles of `unroll` vectors, and for each tile its group of
  * row tiles. */
 typedef struct tci_unit {
     tci_nest *nest;

@@ -1,10 +1,10 @@
-/* loop/row_buffer.c - reductions whose results along the inner axes that they keep (a row) are in
- * a local array, read by later stages; one outer point at a time.
+/* loop/row_buffer.c - builds reductions that keep some inner axes (a row): the row is a local
+ * array that later stages read, for one outer point at a time.
  *
- * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors lie along the last
- * kept axis, a few of them at once, and for each the other axes are walked in order, so every
- * element of the row is one chain. The row lies in an array of the kept instruction (tci_lkeep),
- * from which the later stages read it; its lines are whole vectors, so none is touched in part. */
+ * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors run along the
+ * last kept axis, a few of them at once, and for each the other axes are walked in order, so every
+ * element of the row is one chain. The row is an array of the kept instruction (tci_lkeep), from
+ * which later stages read it; its lines are whole vectors, so none is partial. */
 #include "row_buffer.h"
 
 enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };
@@ -16,7 +16,7 @@ typedef struct tci_row_buffer_walk {
 
 /* ---- arrays ---- */
 
-/* Is a product on a unit made of that row? */
+/* True if a product on a matrix unit reads that row. */
 static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
 {
     bool is = false;
@@ -27,7 +27,7 @@ static bool tci_row_buffer_is_for_unit(const tci_kernel *k, const tci_kred *red)
     return is;
 }
 
-/* In what a row lies: bf16 where a unit reads it, which its values are then. */
+/* The dtype of a row: bf16 where AMX reads it, as its values then are. */
 static tc_dtype tci_row_buffer_dtype(const tci_kernel *k, const tci_kred *red)
 {
     return tci_row_buffer_is_for_unit(k, red) ? TC_BF16 : (tc_dtype)k->insts[red->inst].dtype;
@@ -67,7 +67,7 @@ TCI_FN tci_dim tci_row_buffer_bytes(const tci_kernel *k, int64_t lanes)
     return bytes;
 }
 
-/* Is instruction `inst` evaluated behind stage t? */
+/* True if instruction `inst` is evaluated after stage t. */
 static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), read = false;
@@ -78,8 +78,8 @@ static bool tci_row_buffer_is_read_after(const tci_kernel *k, int inst, int t)
     return read;
 }
 
-/* Does nothing read what lies in array `local` behind stage t? Several rows may, one after the
- * other. */
+/* True if nothing reads array `local` after stage t. Several rows may use it, one after the other.
+ */
 static bool tci_row_buffer_is_free(const tci_build *b, int local, int t)
 {
     bool is_free = true;
@@ -193,7 +193,7 @@ static void tci_row_buffer_step(tci_build *b, const tci_row_buffer_walk *m, int 
     }
 }
 
-/* Does the stage keep values, rather than sums: each is the largest of one? */
+/* True if the stage keeps values rather than sums: each is the maximum of one element. */
 static bool tci_row_buffer_has_values(const tci_kernel *k, const tci_row_buffer_walk *m)
 {
     bool values = m->n_folded == 0;
@@ -203,7 +203,8 @@ static bool tci_row_buffer_has_values(const tci_kernel *k, const tci_row_buffer_
     return values;
 }
 
-/* Those at these vectors: all before any is stored, which may be where another one is read. */
+/* Values at these vectors: all are loaded before any is stored, since a store may overwrite what
+ * another reads. */
 static void tci_row_buffer_values(tci_build *b, const tci_row_buffer_walk *m, int n,
                                   const tci_bind **vecs)
 {

@@ -1,21 +1,21 @@
-/* loop/row_buffer.h - row buffers: reductions that keep their rows in local memory, one outer
- * point at a time. */
+/* loop/row_buffer.h - declares row buffers: reductions that keep their rows in local memory, one
+ * outer point at a time. */
 #ifndef TCI_LOOP_ROW_BUFFER_H
 #define TCI_LOOP_ROW_BUFFER_H
 
 #include "reduction_step.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
 #include "vectorize.h"
 
-enum { TCI_KEEP_TILE = 2 /* vectors: a row of unknown length has room for whole ones of these */ };
+enum { TCI_KEEP_TILE = 2 /* vectors: a row of symbolic length is padded to whole ones of these */ };
 
 /* The rows that arrays hold: n points of the outer axis `axis` (-1: the one that is bound). */
 typedef struct tci_row_buffer_rows {
     int axis;
     tci_dim n;
-    bool has_work; /* arrays lie in the thread's work memory */
+    bool has_work; /* arrays are in the thread's work memory */
 } tci_row_buffer_rows;
 /* Declares an array for every row, and, where they hold several, for every other result. */
 TCI_FN void tci_row_buffer_arrays(tci_build *b, tci_row_buffer_rows rows);

@@ -1,12 +1,11 @@
-/* loop/row_schedule.c - schedule of row kernels (softmax, norms), vectorized along the inner
- * axis.
+/* loop/row_schedule.c - schedules row kernels (softmax, norms), vectorized along the inner axis.
  *
  * rows: a unit is one outer point, whose stages run along their inner axes one after the other. A
- * value that two stages compute and that costs more than a pass through the cache is kept in a
- * local array; the next row of far memory is prefetched; an output larger than the caches may
- * bypass them. */
+ * value that two stages need and that costs more than a pass through the cache is kept in a local
+ * array; the next row of far memory is prefetched; an output larger than the caches may bypass
+ * them. */
 #include "gpu_schedules.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "row_buffer.h"
 #include "register_tiles.h"
 
@@ -17,7 +16,7 @@ enum {
     TCI_ROWS_UNPACKED = 64,      /* times longer that contractions take which pack nothing */
     TCI_ROWS_THREAD_OPS = 20,    /* of a thread for a row: indices, and what is the row's alone; */
     TCI_ROWS_STEP_OPS = 4,       /* then for each step in which threads join a reduction */
-    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, where few threads are there to take turns */
+    TCI_ROWS_OP_CYCLES = 2,      /* for each of them, with few threads to interleave */
     TCI_ROWS_START_NS = 80       /* of a processor, for each block that it starts */
 };
 enum { TCI_ROWS_KEEP, TCI_ROWS_STREAM, TCI_ROWS_AHEAD };
@@ -44,7 +43,7 @@ static bool tci_rows_same_axes(const tci_kernel *k, int a, int b)
     return same;
 }
 
-/* Is there a contraction between two stages, so that they may walk different rows in turn? */
+/* True if a contraction separates two stages, so that they may process different rows at a time. */
 static bool tci_rows_are_apart(const tci_kernel *k, int first, int later)
 {
     bool apart = false;
@@ -131,7 +130,7 @@ static void tci_rows_keep_between(const tci_query *a, int first, int later, tci_
     }
 }
 
-/* What is worth keeping, in the order in which it is found. */
+/* Values worth keeping, in the order in which they are found. */
 static tci_rows_keeps tci_rows_find_keeps(const tci_query *a)
 {
     int64_t shared = a->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
@@ -168,7 +167,7 @@ TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b)
 
 /* ---- rows one stage after the other ---- */
 
-/* The axis along which the next unit lies: -1 none. */
+/* The axis along which the next unit follows; -1: none. */
 static int tci_rows_next_axis(const tci_query *a)
 {
     const tci_kernel *k = a->k;
@@ -216,7 +215,7 @@ TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows)
     return tci_ceil_div(points, TCI_MAX(rows, 1));
 }
 
-/* What a thread of so many does for its row besides what it does for each element. */
+/* Operations per row of each of so many threads, in addition to those per element. */
 static double tci_rows_thread_ops(const tci_query *a, int64_t threads)
 {
     int steps = 0;

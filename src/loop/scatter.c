@@ -1,10 +1,9 @@
-/* loop/scatter.c - scatter stages: stores at loaded indices, one point after the other.
+/* loop/scatter.c - builds scatter stages: stores at loaded indices, one point after the other.
  *
- * In: a stage and a tile of outer points. Out: the stage for all of them, in the order of the inner
- * points. A machine of blocks waits long for each element that it adds to: there some points go
- * together. Their elements are read at once, and where two of them are one and the same element the
- * later point takes what the earlier one made of it, so the sums are those of one point after the
- * other, in the same order. */
+ * In: a stage and a tile of outer points. Out: the stage for all of them, in the order of the
+ * inner points. A GPU waits long for each element that it adds to, so there several points are
+ * processed together: their elements are read at once, and where two of them address one element
+ * the later point uses the result of the earlier one, so the sums keep their order. */
 #include "scatter.h"
 
 #include "reduction_step.h"
@@ -37,8 +36,8 @@ static void tci_scatter_point(tci_build *b, int stage)
 
 /* ---- several points together ---- */
 
-/* What point u makes of its element: of the one in memory, or of what the last point before it
- * made of the same. x: offsets of the points. */
+/* New value of the element that point u writes: combined with the one in memory, or with the result
+ * of the last earlier point that writes the same element. x: offsets of the points. */
 static int tci_scatter_newest(tci_build *b, const int *x, const int *made, int u, int old)
 {
     int lanes = b->l->values[old].lanes;

@@ -1,4 +1,4 @@
-/* loop/scatter.h - scatter stages: stores at loaded indices. */
+/* loop/scatter.h - declares scatter stages: stores at loaded indices. */
 #ifndef TCI_LOOP_SCATTER_H
 #define TCI_LOOP_SCATTER_H
 

@@ -1,12 +1,12 @@
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
- * In: a kernel and a machine, or a schedule's text. Out: the loop IR and what the run must know
- * (tci_launch). The one idea: a schedule is a value, a form and its numbers (loop/schedule_kind.h).
- * All forms that fit are asked, each for the numbers worth weighing, and the cheapest by the model
- * is built; of equals the first, in the order in which forms and their candidates are listed. Any
- * other that fits gives the same bits, so one can be forced, stored or measured instead.
+ * In: a kernel and a machine, or a schedule's text. Out: the loop IR and the data that a run needs
+ * (tci_launch). Design: a schedule is a value, a kind and its numbers (loop/schedule_kind.h). Each
+ * kind that fits lists its candidate numbers, and the cheapest under the cost model is built; of
+ * equals the first in the order of kinds and candidates. All that fit give the same bits, so one
+ * can be forced, stored or measured instead.
  *
- * A schedule's text is its form's name and NAME=NUMBER for each number, in any order. */
+ * The text of a schedule is the name of its kind and NAME=NUMBER for each number, in any order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ static tci_build *tci_sched_emit(const tci_query *a, const tci_sched *s, tci_lau
     return b;
 }
 
-/* Counts instructions where that tells more than the roofline, of which it says the larger one: the
+/* Counts instructions if that is more exact than the roofline, and returns the larger estimate: the
  * cheapest schedule is built until it is one that was counted. */
 static void tci_sched_count(const tci_query *a, tci_sched *list, int n)
 {

@@ -1,10 +1,10 @@
-/* loop/schedule_facts.c - facts of a kernel on a machine that schedules ask for, and the roofline
- * model.
+/* loop/schedule_facts.c - computes a kernel's properties on a machine for schedules, and the
+ * roofline model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model of time is a roof: the slower
- * of computing at the machine's rate and of moving the kernel's bytes from where they lie. */
-#include "../kernel/attention.h"
-#include "cost.h"
+ * In: a kernel, the record of a machine. Out: a tci_query. The model is a roofline: the slower of
+ * computing at the machine's rate and of moving the kernel's bytes. */
+#include "../kernel/match_attention.h"
+#include "stage_cost.h"
 #include "schedule_kind.h"
 #include "memory_ops.h"
 #include "vectorize.h"
@@ -43,7 +43,7 @@ static bool tci_query_scatters(const tci_kernel *k)
     return scatters;
 }
 
-/* May a block have several vectors of reductions, which know nothing of each other? */
+/* True if a block may have several independent vectors of reductions. */
 static bool tci_query_is_interleaved(const tci_query *a)
 {
     bool beside = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
@@ -99,7 +99,7 @@ static void tci_query_block_lanes(tci_query *a, int held)
     }
 }
 
-/* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
+/* True if a SCATTER stores elements that are not contiguous along the last outer axis. */
 static bool tci_query_scatters_apart(const tci_kernel *k)
 {
     bool apart = false;
@@ -112,7 +112,7 @@ static bool tci_query_scatters_apart(const tci_kernel *k)
     return apart;
 }
 
-/* Has a stage stretches that differ along the last outer axis? */
+/* True if a stage has segments that differ along the last outer axis. */
 static bool tci_query_stretches(const tci_kernel *k)
 {
     bool stretches = false;
@@ -218,8 +218,8 @@ static void tci_query_map_axis(tci_query *a)
     }
 }
 
-/* Does any load of a REDUCE stage not depend on `axis`, and run along the vector axis or, broad, be
- * one element for all of its lanes? */
+/* True if a load of a REDUCE stage does not depend on `axis`, and runs along the vector axis or
+ * (broad) is one element for all lanes. */
 static bool tci_query_is_shared(const tci_query *a, const bool *live, int axis, bool broad)
 {
     const tci_kernel *k = a->k;
@@ -233,7 +233,7 @@ static bool tci_query_is_shared(const tci_query *a, const bool *live, int axis, 
     return false;
 }
 
-/* Do windows of neighbours along `axis` meet the same elements, on a processor? */
+/* True if windows of neighbours along `axis` overlap, on a CPU. */
 static bool tci_query_find_skew(tci_query *a, int axis)
 {
     const tci_kernel *k = a->k;
@@ -284,7 +284,7 @@ static void tci_query_reduce_axis(tci_query *a)
 
 /* ---- time ---- */
 
-/* Bytes that a processor moves in a nanosecond from where the kernel's memory lies. */
+/* Bytes that a processor moves in a nanosecond from where the kernel's memory is. */
 static double tci_query_one_bandwidth(const tci_query *a)
 {
     const tc_machine *m = &a->machine.facts;
@@ -312,7 +312,7 @@ static double tci_query_rate(const tci_query *a)
 }
 
 /* Operations that a processor begins for the kernel: a product of a contraction and the sum that
- * takes it are one. Blocks of threads count both. */
+ * takes it are one. GPUs count both. */
 static double tci_query_operations(const tci_kernel *k, tci_machine machine)
 {
     double operations = (double)k->flops;
@@ -386,9 +386,9 @@ TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes)
     return tci_ceil_div(tci_dim_hint(a->n_vec), lanes);
 }
 
-/* ---- movement ---- */
+/* ---- layout ops ---- */
 
-/* Does offset kx step along `axis` by anything but 0 or 1? */
+/* True if offset kx has a stride along `axis` other than 0 or 1. */
 static bool tci_query_steps(const tci_kernel *k, int kx, int axis)
 {
     tci_dim coef = 0;
@@ -424,7 +424,8 @@ TCI_FN bool tci_query_counts(const tci_query *a)
 
 /* ---- streaming ---- */
 
-/* May vectors of the store along an axis bypass the caches, which do not hold what it writes? */
+/* True if vectors of the store along an axis may bypass the caches, because these do not hold its
+ * destination. */
 static bool tci_query_is_past(const tci_query *a, const tci_kstore *store, int along, int lanes)
 {
     const tci_kernel *k = a->k;

@@ -1,10 +1,10 @@
-/* loop/schedule_kind.h - schedule kinds and their tunable parameters: a schedule is a kind (form)
+/* loop/schedule_kind.h - defines schedule kinds and their tunable parameters: a schedule is a kind
  * and its numbers.
  *
- * A form is one way to run a kernel. It says whether it fits a kernel on a machine with given
- * numbers (any numbers: they may come from a file), which numbers are worth weighing, what they
- * cost by a model of the machine, and it builds the loops. No schedule changes a result, so every
- * one that fits is right, and only its cost decides (loop/schedule.c). */
+ * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
+ * numbers (any numbers: they may come from a file), lists candidate numbers, estimates their cost
+ * on the machine, and builds the loops. No schedule changes a result, so every one that fits is
+ * correct, and only its cost decides (loop/schedule.c). */
 #ifndef TCI_LOOP_SCHEDULE_KIND_H
 #define TCI_LOOP_SCHEDULE_KIND_H
 
@@ -30,7 +30,7 @@ struct tci_query {
     int64_t flops;           /* of a point, over all stages */
     int vec_axis;            /* -1: no vectors along an outer axis */
     int row_axis;            /* the other axis that a tile has: -1 none */
-    bool turns;              /* is_map: loads along row_axis can be turned in registers */
+    bool turns;              /* is_map: loads along row_axis can be transposed in registers */
     tci_window_overlap skew; /* of neighbours along row_axis and the last inner axis */
     tci_dim n_vec;
     tci_dim cuts[TCI_FORM_CUTS + 1];
@@ -59,7 +59,7 @@ struct tci_form {
     double (*cost_ns)(const tci_query *a, const int64_t *n); /* from when it begins */
     /* Lanes, threads, all statements; of *launch n_tasks and task_ns. */
     void (*emit)(const tci_query *a, const int64_t *n, tci_build *b, tci_launch *launch);
-    /* What stands in the note behind the lanes: ", tile 4x2". */
+    /* Text of the note after the lanes: ", tile 4x2". */
     void (*note)(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out);
 };
 
@@ -73,19 +73,19 @@ static inline bool tci_query_many(tci_dim n)
 TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_query_on_unit(const tci_query *a);
-/* What that does in a cycle: of bytes twice as much as of halves. */
+/* Flops per cycle of the matrix unit: twice as many for bytes as for f16 and bf16. */
 TCI_FN double tci_query_unit_flops(const tci_query *a);
-/* It is attention by threads alone: only the forms of loop/simt_attention.h fit. */
+/* True if the kernel is attention on SIMT threads: only the forms of loop/simt_attention.h fit. */
 TCI_FN bool tci_query_is_flash(const tci_query *a);
 /* Vectors of so many lanes along the vector axis, about. */
 TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes);
 /* Lanes and threads that a machine can be given for the vector axis. */
 TCI_FN bool tci_query_lanes_fit(const tci_query *a, int64_t lanes, int64_t threads);
-/* How many vectors of so many threads a block has. */
+/* Number of vectors of so many threads in a block. */
 TCI_FN int tci_query_rows(const tci_query *a, int threads);
 /* A power of two from lo to hi. */
 TCI_FN bool tci_query_is_power(int64_t n, int64_t lo, int64_t hi);
-/* Is the kernel's memory farther away than the caches of one processor? */
+/* True if the kernel's operands exceed the caches of one processor. */
 TCI_FN bool tci_query_is_far(const tci_query *a);
 /* The time of the model where computing and moving take so many times longer than they could. */
 TCI_FN double tci_query_ns(const tci_query *a, double flops, double bytes);
@@ -95,8 +95,9 @@ TCI_FN double tci_query_ns(const tci_query *a, double flops, double bytes);
  * for all lanes of a vector (guards, strides, divisions, loaded indices, an axis shorter than a
  * vector). */
 TCI_FN bool tci_query_counts(const tci_query *a);
-/* What no schedule can be faster than on the whole machine: all its arithmetic at its peak, all its
- * bytes at the bandwidth of where they lie; the slower of the two, from the launch on. */
+/* Roofline: lower bound of all schedules on the whole machine. All arithmetic at its peak, or all
+ * bytes at the bandwidth of the memory level that holds them, whichever is slower; plus the launch.
+ */
 TCI_FN double tci_query_arithmetic_ns(const tci_query *a);
 TCI_FN double tci_query_memory_ns(const tci_query *a);
 TCI_FN double tci_query_least_ns(const tci_query *a);
@@ -127,16 +128,16 @@ TCI_FN tci_loop *tci_sched_build(const tci_query *a, const tci_sched *s, tci_lau
 TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const tci_sched *list,
                                  int n);
 
-/* loop/grouped_launch.c: the loops of a joint's members. */
+/* loop/grouped_launch.c: the loops of a merged kernel's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       tci_launch *launch);
 /* loop/grouped_launch.c: those of a fused loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
-/* loop/row_schedule.c: arrays for what two stages along one row compute and is dear. */
+/* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/pointwise_schedules.c, tile_schedules.c, back_to_back_gemm.c, row_schedule.c: each ends with
- * NULL. Those of blocks of threads: loop/gpu_schedules.h. */
+ * NULL. Those of GPUs: loop/gpu_schedules.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_b2b_forms(void);

@@ -1,11 +1,11 @@
-/* loop/simd_scan.c - inclusive scan (prefix sum) vectorized along its axis (VEC_INNER), by
- * lane-shift steps in blocks of n elements: class BLOCK_SCAN(n).
+/* loop/simd_scan.c - builds inclusive scans (prefix sums) vectorized along their axis (VEC_INNER),
+ * by lane-shift steps in blocks of n elements: class BLOCK_SCAN(n).
  *
- * In: a stage; the outer point is bound. Out: its loops, a block of n elements at a time. The one
- * idea: the steps of the class (kernel/ir.h) below the lanes of a vector move lanes, and at those
- * above a vector either takes in one number, which a vector before it left, or leaves one. So the
- * vectors of a block follow each other, whole, partial or absent, and any width gives the same
- * bits; between blocks there is one number more, the result of the last element. */
+ * In: a stage; the outer point is bound. Out: its loops, a block of n elements at a time. Design:
+ * steps of the class (kernel/ir.h) below the vector width shift lanes; in those above it a vector
+ * adds one number from an earlier vector, or provides one. So the vectors of a block run one after
+ * the other, whole, partial or absent, and any width gives the same bits; between blocks one more
+ * number is carried, the result of the last element. */
 #include "simd_scan.h"
 
 enum { TCI_SCAN_MAX_CUTS = 8 };
@@ -79,8 +79,8 @@ static tci_stage_tuple tci_scan_step(tci_build *b, const tci_kred *red, tci_stag
     return tci_stage_combine(b, red, below, v);
 }
 
-/* What vector number u of a block, whose steps are made, takes in from those before it, and what it
- * leaves for others, unless it is the last one of all. */
+/* Combines vector number u of a block with the vectors before it, and computes the carry for the
+ * next, unless it is the last one. */
 static tci_stage_tuple tci_scan_join(tci_build *b, const tci_scan *m, int r, int64_t u, bool last,
                                      tci_stage_tuple v)
 {

@@ -1,4 +1,4 @@
-/* loop/simd_scan.h - inclusive scan (prefix sum) vectorized along its axis. */
+/* loop/simd_scan.h - declares inclusive scans (prefix sums) vectorized along their axis. */
 #ifndef TCI_LOOP_SIMD_SCAN_H
 #define TCI_LOOP_SIMD_SCAN_H
 

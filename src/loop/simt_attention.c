@@ -1,7 +1,7 @@
-/* loop/simt_attention.c - SIMT attention: fused attention and its gradients without tensor cores.
+/* loop/simt_attention.c - schedules attention and its gradients without tensor cores (SIMT).
  *
- * In: a kernel of class STEPS without MATRIX, the machine. Out: a skeleton (loop/simt_attention.h),
- * whose blocks and hole are those of loop/attention.c and loop/attention_backward.c. */
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
+ * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
 #include "simt_attention.h"
 
 enum {
@@ -9,7 +9,7 @@ enum {
     TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
     TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
     TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which there is room for all else */
+    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
     TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
@@ -32,7 +32,7 @@ static bool tci_simt_attn_is_tile(const int64_t *tile)
     return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
 }
 
-/* What is left of the sums takes the place of what made them. */
+/* Bytes of the staged partial results, which reuse the memory of their operands. */
 static int64_t tci_simt_attn_left(const tci_matrix *x)
 {
     return (int64_t)x->rows * x->staged_pitch * 4;
@@ -74,7 +74,7 @@ TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x)
     return TCI_MAX(4 * floats, left);
 }
 
-/* Blocks that a processor has room for at once. */
+/* Blocks that an SM holds at once. */
 static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
 {
     int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
@@ -131,8 +131,8 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 
 /* ---- the cost ---- */
 
-/* What a product takes with its loads, 1 without: of 16 bytes, for each row, which half a warp
- * shares, and twice as long for each step. Many sums leave too few registers. */
+/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
+ * warp shares, and twice as long for each step. Many sums leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;

@@ -1,16 +1,16 @@
-/* loop/simt_attention.h - fused attention and its gradients on SIMT threads: parameters of the
- * kernel templates.
+/* loop/simt_attention.h - declares fused attention and its gradients on SIMT threads: parameters
+ * of the kernel templates.
  *
- * What is on a matrix unit in loop/attention.h and loop/attention_backward.h, with the same blocks
- * and hole, for f32 and for halves that no unit takes, on every card: a block of TCI_FLASH_THREADS
- * threads has a tile of rows, and goes over the other side step by step, in shared memory, all as
- * f32. Half a warp has every eighth row, each of its lanes every 16th step of it; sums are one
- * chain. Pairs go from lane to lane through shared memory of their own, so nothing of rows by steps
- * is stored. */
+ * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
+ * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
+ * block of TCI_FLASH_THREADS threads has a tile of rows, and walks the other side step by step, in
+ * shared memory, all as f32. Half a warp has every eighth row, each of its lanes every 16th
+ * element of the step; sums are one chain. Scores pass between lanes through shared memory of
+ * their own, so no rows x steps array is stored. */
 #ifndef TCI_LOOP_SIMT_ATTENTION_H
 #define TCI_LOOP_SIMT_ATTENTION_H
 
-#include "attention_backward.h"
+#include "wgmma_attention_backward.h"
 
 enum {
     TCI_FLASH_THREADS = 128,
@@ -35,7 +35,7 @@ TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
                                     const int64_t *tile);
-/* Its skeleton, of a tile that fits; of the launch, n_tasks and task_ns. */
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
                                tci_launch *launch);
 TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,

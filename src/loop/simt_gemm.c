@@ -1,31 +1,31 @@
-/* loop/simt_gemm.c - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block.
+/* loop/simt_gemm.c - builds the SIMT GEMM: shared-memory panels and register tiles, by the threads
+ * of a block.
  *
- * In: a kernel whose first stage is a DOT of two factors, and whose later stages are pointwise. The
- * outer axes that one factor alone has are the rows of the result, those of the other the columns,
+ * In: a kernel whose first stage is a DOT of two operands, and whose later stages are pointwise.
+ * The outer axes of only one operand are the rows of the result, those of the other the columns,
  * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
  * result.
  *
- * The one idea: a tile of the result lies in the registers of a block's threads, 4 x 4 to 8 x 8
- * points each, and every factor is read once for the whole tile: slab by slab of the contracted
- * axes, the block evaluates the factors' own expressions into two shared panels, from which each
- * thread takes what its points need. So windows of an image, its padding, transposes and cheap
- * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
- * worked on, the values of the next one are on their way into registers. Each point takes its
- * products in the order of the axes, one chain or, in class SPLIT, a chain for each so many slabs.
+ * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 points
+ * each, and every operand is read once per tile: slab by slab of the contracted axes, the block
+ * evaluates the operands' own expressions into two shared panels, from which each thread reads
+ * what its points need. So windows of an image, padding, transposes and cheap arithmetic cost no
+ * more than the index of an element, and nothing is copied beforehand. While a slab is multiplied,
+ * the next one is loaded into registers. Each point adds its products in the order of the axes, in
+ * one chain or, in class SPLIT, one chain per fixed number of slabs.
  *
- * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
- * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
- * apart, about ten operations on its index. Reading panels takes two cycles of a processor for each
- * warp and group of four neighbours, during which its four parts do eight multiply-adds of a warp:
- * with 4 x 4 points that is the limit, with 8 x 8 half of it.
+ * Cost: an f32 tile of 128 x 128 x 16 is, per thread, 1024 multiply-adds, 64 reads of four
+ * neighbours from the panels, and 16 elements to load, each one load and, if axes must be
+ * separated, about ten operations on its index. A panel read takes two cycles of an SM per warp
+ * and four neighbours, in which its four partitions do eight multiply-adds of a warp: with 4 x 4
+ * points that is the limit, with 8 x 8 half of it.
  *
- * As in loop/smem_transpose.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A
- * thread has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 4 (y + g places)
- * + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
- * each panel: one is filled while the other is read. Places outside the result are computed from
- * the last element inside, and not stored. */
+ * As in loop/smem_transpose.c the loop has one lane and threads are distinguished by
+ * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its points are
+ * rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads four
+ * neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
+ * double-buffered. Points outside the result are computed from the last element inside, and not
+ * stored. */
 #include "gpu_schedules.h"
 #include "simt_gemm.h"
 
@@ -52,8 +52,8 @@ static bool tci_simt_gemm_fits(const tci_kernel *k)
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % TCI_PRODUCT_SLAB == 0;
 }
 
-/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
- * backwards. */
+/* Number of neighbouring elements that x visits along the axes, the last one fastest, in either
+ * direction. */
 static int64_t tci_simt_gemm_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
     int64_t run = 1, sign = 0;
@@ -506,14 +506,14 @@ static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_po
     return binds;
 }
 
-/* So many neighbouring points lie in the result together, or outside. */
+/* So many neighbouring points are in the result together, or outside. */
 static int tci_simt_gemm_group(const tci_simt_gemm_points *points)
 {
     bool odd = points->side->size % 2 != 0 && points->side->size % points->side->extent != 0;
     return points->in_pairs && !odd ? 2 : 1;
 }
 
-/* Opens the branch for a group of points that may lie outside of the result, at the first of them;
+/* Opens the branch for a group of points that may be outside of the result, at the first of them;
  * each has bindings of its own: what is loaded there stays there. True: it has one. */
 static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points, int point,
                                const tci_bind **binds, tci_lopen *open)

@@ -1,9 +1,9 @@
-/* loop/simt_gemm.h - SIMT GEMM: shared-memory panels and register tiles, by the threads of a
- * block. */
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+ * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 
-#include "../kernel/mma_sync.h"
+#include "../kernel/match_mma_sync.h"
 #include "stage_lowering.h"
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
@@ -36,7 +36,7 @@ TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void);
 /* Fills *p but for the tile. False: not such a kernel, or too small for tiles; it may have few rows
  * or few columns. */
 TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p);
-/* Has it rows and columns enough that tiles are faster than anything else? */
+/* True if M and N are so large that tiles are faster than any other schedule. */
 TCI_FN bool tci_simt_gemm_is_large_enough(const tci_simt_gemm *p);
 /* Gives it the tile (rows, columns, row_points, column_points). The time by the model; -1: there is
  * no such tile. */
@@ -44,7 +44,7 @@ TCI_FN double tci_simt_gemm_ns(const tci_kernel *k, const tci_machine *machine, 
                                tci_simt_gemm *p);
 /* Its sides without a tile. False: it is no such kernel. */
 TCI_FN bool tci_simt_gemm_take_sides(const tci_kernel *k, tci_simt_gemm *p);
-/* Is the axis one of the rows' or the columns'? */
+/* True if the axis belongs to M or N. */
 TCI_FN bool tci_simt_gemm_has(const tci_simt_gemm *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_simt_gemm_emit(tci_build *b, const tci_simt_gemm *p, tci_lin row, tci_lin column);

@@ -1,16 +1,16 @@
-/* loop/smem_transpose.c - transpose through shared memory, with one padding column
+/* loop/smem_transpose.c - builds the transpose through shared memory, with one padding column
  * against bank conflicts.
  *
- * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
- * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and
+ * the one along which some loads are (row_axis). Out: the statements for one square tile.
  *
- * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
- * First along row_axis: the loads that run along it are read and kept in a shared array, one column
- * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ * Design: neighbouring threads must access neighbouring memory, so a tile is walked twice. First
+ * along row_axis: the loads contiguous along it are read into a shared array, one column of
+ * padding avoiding bank conflicts. Then, after a barrier, along vec_axis: everything else.
  *
- * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
- * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
- * squares at the edge test every element. */
+ * Threads are distinguished by TCI_LX_THREAD and every value is a scalar of its thread (the loop
+ * has one lane). Invariant: no element is computed twice, as an output may be stored over an
+ * input; edge tiles test every element. */
 #include "smem_transpose.h"
 
 enum {
@@ -68,7 +68,7 @@ typedef struct tci_smem_transpose_walk {
     int fast_axis, slow_axis;
     tci_lin fast, slow;       /* of the first element */
     int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
-    bool edge;                /* elements may lie outside */
+    bool edge;                /* elements may be outside */
 } tci_smem_transpose_walk;
 
 static tci_lin tci_smem_transpose_at(const tci_smem_transpose_walk *w, int step)

@@ -1,5 +1,5 @@
-/* loop/smem_transpose.h - transpose through shared memory, with one padding column against bank
- * conflicts. */
+/* loop/smem_transpose.h - declares the transpose through shared memory, padded by one column
+ * against bank conflicts. */
 #ifndef TCI_LOOP_SMEM_TRANSPOSE_H
 #define TCI_LOOP_SMEM_TRANSPOSE_H
 
@@ -7,14 +7,14 @@
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
-/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+/* A pointwise kernel walked in square tiles of `row_axis` x `vec_axis`. */
 typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
     int32_t *loads;
-    int n_loads; /* instructions that run along row_axis: turned */
+    int n_loads; /* instructions that run along row_axis: transposed */
 } tci_smem_transpose;
 
-/* False: nothing to turn, or too little to fill squares. */
+/* False: nothing to transpose, or too little to fill square tiles. */
 TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_axis,
                                     tci_smem_transpose *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */

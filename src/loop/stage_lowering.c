@@ -1,9 +1,9 @@
-/* loop/stage_lowering.c - statements of the stages of a kernel (map, reduction, scan, scatter) for
- * one register tile whose outer indices are given.
+/* loop/stage_lowering.c - emits the stages of a kernel (map, reduction, scan, scatter) for one
+ * register tile whose outer indices are given.
  *
- * In: a tci_tile. Out: statements in the current block; vec_outer.c, vec_inner.c, row_buffer.c
- * and scatter.c say how one runs. One that copies does so only where the copy lies elsewhere: an
- * update of few elements of a large array, in place, then costs what these cost. */
+ * In: a tci_tile. Out: statements in the current block; vec_outer.c, vec_inner.c, row_buffer.c and
+ * scatter.c emit one stage each. A stage that copies does so only if the copy has other memory: an
+ * in-place update of few elements of a large array then costs only those. */
 #include "stage_lowering.h"
 
 #include "vec_inner.h"

@@ -1,10 +1,10 @@
-/* loop/stage_lowering.h - emits the stages of a kernel (map, reduction, scan, scatter) for one
- * register tile, and helpers that schedules share. */
+/* loop/stage_lowering.h - declares the emission of a kernel's stages (map, reduction, scan,
+ * scatter) for one register tile, and helpers that schedules share. */
 #ifndef TCI_LOOP_STAGE_LOWERING_H
 #define TCI_LOOP_STAGE_LOWERING_H
 
 #include "reduction_step.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
 #include "vectorize.h"

@@ -1,8 +1,8 @@
-/* loop/task_nest.c - task decomposition: the outer loops around the body of a schedule, cut into
- * tasks (one thread or block at a time) and units of a task.
+/* loop/task_nest.c - decomposes a kernel into tasks (one thread or block at a time) and units of a
+ * task: the outer loops around the body of a schedule.
  *
- * In: what a form tiles, the size of a chunk. Out: the loop over a task's units, and for each a
- * call of the form's body with its place. Which elements fall into a unit changes no result. */
+ * In: what a schedule tiles, the size of a chunk. Out: the loop over a task's units, and for each
+ * a call of the schedule's body with its coordinates. The decomposition never changes a result. */
 #include "task_nest.h"
 
 TCI_FN tci_nest tci_nest_make(const tci_query *a, tci_build *b)
@@ -115,7 +115,7 @@ static tci_lin tci_nest_digit(tci_build *b, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
-/* Opens the loop over the groups that the row tiles [begin, end) lie in. */
+/* Opens the loop over the groups that the row tiles [begin, end) are in. */
 static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = n->b->l;

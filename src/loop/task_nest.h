@@ -1,5 +1,5 @@
-/* loop/task_nest.h - task decomposition around a schedule: tasks, units, and the place of a unit.
- */
+/* loop/task_nest.h - declares the task decomposition around a schedule: tasks, units, and the
+ * coordinates of a unit. */
 #ifndef TCI_LOOP_TASK_NEST_H
 #define TCI_LOOP_TASK_NEST_H
 
@@ -7,8 +7,7 @@
 
 /* The outer domain is cut into units: one point of the outer axes that are neither vectorized nor
  * tiled, times one chunk of the vector axis, times one group of row tiles. A task is `grain`
- * neighbouring units; on a machine of blocks a task is a block, of one unit or of several side by
- * side. */
+ * neighbouring units; on a GPU a task is a block, of one unit or of several side by side. */
 typedef struct tci_nest {
     const tci_query *a;
     tci_build *b;
@@ -22,7 +21,7 @@ typedef struct tci_nest {
     int beside;             /* units of a block, where there are several: its rows */
     bool chunks_first;      /* neighbouring units are chunks, not groups */
     int64_t block;          /* > 0: of the last other axis, which it divides, so many places */
-    int within;             /* lie inside this other axis, and blocks outside it */
+    int within;             /* are inside this other axis, and blocks outside it */
     bool fence;             /* stores that bypass the caches end the task */
     /* derived */
     tci_dim n_chunks, n_groups, points, units;
@@ -31,8 +30,8 @@ typedef struct tci_nest {
     int64_t grain;
 } tci_nest;
 
-/* Where a unit lies; begin and end: the task's units, index expressions. With shares `unit` counts
- * groups. */
+/* The coordinates of a unit; begin and end: the task's units, index expressions. With shares `unit`
+ * counts groups. */
 typedef struct tci_nest_at {
     tci_lin unit, chunk, group;
     int begin, end;

@@ -1,20 +1,20 @@
-/* loop/thread_per_point.c - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements.
+/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, small copies.
  *
- * In: a kernel with reductions whose last outer axis is too short to lay vectors along, or no
- * multiple of one, or whose loads are guarded or take neighbours some elements apart, so that a
- * vector would be read lane by lane; or one MAP stage with an axis shorter still. Out: the
- * statements for one thread. The one idea: neighbouring threads take neighbouring points of the
- * result, whatever axes those lie on, and each goes through the stages alone; what neighbours read
- * in common comes from the cache. A thread has several points along an axis that the factor with
- * the last axis lacks, so that what it reads of that factor serves all of them; or of a movement
- * all along a short axis that it stores together. Nothing changes a sum's order.
+ * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
+ * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one
+ * MAP stage with an axis shorter still. Out: the statements for one thread. Design: neighbouring
+ * threads take neighbouring points of the result, on whatever axes, and each runs the stages
+ * alone; data shared by neighbours comes from the cache. A thread has several points along an axis
+ * that the operand with the last axis lacks, so that one read of that operand serves all of them;
+ * for a copy, all points of a short axis that it stores together. The order of sums does not
+ * change.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one read of neighbours for all rows. */
 #include "thread_per_point.h"
 
-#include "cost.h"
+#include "stage_cost.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
@@ -28,8 +28,8 @@ static bool tci_per_point_is_dot(const tci_kernel *k)
     return k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT;
 }
 
-/* Would a vector along the last outer axis be read lane by lane? A load of the first stage has a
- * guard, or, as windows of an image do, takes its neighbours some elements apart. */
+/* True if a vector along the last outer axis would be read lane by lane: a load of the first stage
+ * has a guard or, like windows of an image, a stride between neighbours. */
 static bool tci_per_point_is_lane_by_lane(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1), found = false;

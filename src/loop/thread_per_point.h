@@ -1,5 +1,5 @@
-/* loop/thread_per_point.h - one thread per output, on GPUs: depthwise and grouped convolutions,
- * GEMV, pooling, small movements. */
+/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
+ * convolutions, GEMV, pooling, copies. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 
@@ -7,7 +7,7 @@
 
 enum { TCI_PER_POINT_THREADS = 256 };
 
-/* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
+/* Threads are numbered along all outer axes but one, counted as one in row-major order; each has
  * `rows` neighbours along that one. */
 typedef struct tci_per_point {
     int n_axes, *axes;

@@ -1,22 +1,22 @@
-/* loop/tile_schedules.c - register-tiled schedules along the last outer axis: column reductions,
- * contractions, scans.
+/* loop/tile_schedules.c - implements register-tiled schedules along the last outer axis: column
+ * reductions, contractions, scans.
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
- *   panel    a few rows of far memory at a time, over a long stretch of columns
+ *   panel    a few rows of far memory at a time, over a long range of columns
  *            (loop/column_reduction.c)
  *   packed   a contraction over packed panels (loop/gemm.c)
  *   unit     the same on a CPU's matrix unit, AMX (loop/amx.c)
  *
- * In the model a tile's inner step takes as long as its accumulators keep the ports busy, or its
- * loads, or the latency of one chain; going down columns of far memory takes twice what reading it
- * along rows does; and a contraction in place is a little slower than packed where packing pays. */
+ * In the model the inner step of a tile takes as long as its accumulators occupy the ports, or its
+ * loads do, or the latency of one chain; columns of far memory take twice as long as rows; a
+ * contraction in place is a little slower than packed where packing is profitable. */
 #include <string.h>
 
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "amx.h"
 #include "gpu_schedules.h"
 #include "column_reduction.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "gemm.h"
 #include "gemm_operands.h"
 #include "register_tiles.h"
@@ -39,7 +39,7 @@ enum {
     TCI_TILE_PANEL_REDS = 2
 };
 
-/* How much longer tiles take whose rows come from the second cache (14 of 4608 numbers: 1.4). */
+/* Slowdown of tiles whose rows come from the L2 cache (14 rows of 4608 numbers: 1.4). */
 #define TCI_TILE_FAR 1.4
 
 /* ---- register tiles ---- */
@@ -192,8 +192,8 @@ static double tci_tile_gathering(const tci_query *a, int64_t rows, int64_t lanes
     return cycles * a->machine.facts.ports / (double)rows;
 }
 
-/* Does a tile have all columns that there are, and do its rows, which are then read for it alone,
- * take more than half of the first cache? */
+/* True if a tile has all columns, and its rows, which are then read for it alone, take more than
+ * half of the L1 cache. */
 static bool tci_tile_rows_are_far(const tci_query *a, const int64_t *n)
 {
     const tci_kstage *st = &a->k->stages[0];
@@ -212,7 +212,7 @@ TCI_FN double tci_tile_in_place(const tci_query *a, double ns)
 
 static bool tci_tile_reads_long_rows(const tci_query *a);
 
-/* By blocks of threads: how much longer it takes than if every processor had a tile. */
+/* On GPUs: how much longer it takes than if every processor had a tile. */
 static double tci_tile_idle(const tci_query *a, const int64_t *n)
 {
     int64_t vectors = tci_query_vectors(a, n[TCI_TILE_N_LANES]);
@@ -323,7 +323,7 @@ static int64_t tci_panel_rows(const tci_query *a)
     return a->flops > TCI_TILE_PANEL_LIGHT ? TCI_TILE_PANEL_ROWS / 2 : TCI_TILE_PANEL_ROWS;
 }
 
-/* Does a part of a sum in parts end where rows taken in together do? */
+/* True if a part of a split sum ends where a group of rows that are reduced together ends. */
 static bool tci_panel_ends_parts(const tci_kernel *k, int64_t rows)
 {
     return k->reds[0].order != TCI_ORDER_SPLIT || k->reds[0].order_n % rows == 0;
@@ -601,7 +601,7 @@ static bool tci_unit_fits(const tci_query *a, const int64_t *n)
     return tci_query_on_unit(a) && a->machine.block_threads == 0 && !tci_kernel_keeps(a->k);
 }
 
-/* Fills *p; does the unit read the factors as they lie, rather than panels of pairs? */
+/* Fills *p; true if AMX reads the operands in place, not panels of pairs. */
 static bool tci_unit_plan(const tci_query *a, tci_gemm *p)
 {
     if (tci_matrix_fits(a->k, a->machine)) {

@@ -1,10 +1,10 @@
-/* loop/vec_inner.c - stages vectorized along their last inner, usually reduced, axis (VEC_INNER).
+/* loop/vec_inner.c - emits stages vectorized along their last inner, usually reduced, axis
+ * (VEC_INNER).
  *
  * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
- * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
- * or in a local array when that would be too many. A lane that no element of the row reaches stays
- * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
- * are left out. */
+ * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers, or in
+ * a local array if that is too many. A lane that no element of the row reaches stays at the
+ * identity, which changes nothing when combined, so registers past the row's length are omitted. */
 #include "vec_inner.h"
 
 enum {
@@ -107,7 +107,7 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     }
 }
 
-/* Blocks of all virtual lanes from index `from` up to `to`, which lie in [lo, hi]. */
+/* Blocks of all virtual lanes from index `from` up to `to`, which are in [lo, hi]. */
 static void tci_stage_blocks(tci_build *b, const tci_stage_lanes *m, int from, int to, tci_dim lo,
                              tci_dim hi)
 {
@@ -145,7 +145,7 @@ static void tci_stage_cut_blocks(tci_build *b, const tci_stage_lanes *m, tci_dim
     b->is_one = NULL;
 }
 
-/* Does a row along the axis end where it is cut? */
+/* True if a row along the axis ends at its causal bound. */
 static bool tci_stage_is_cut(const tci_build *b, int axis)
 {
     return tci_causal_is_bound(b, axis) && !b->cut->low;
@@ -364,7 +364,7 @@ static int tci_stage_guard_holds(tci_build *b, int g, int axis, tci_dim size)
 }
 
 /* Whether all guards that can be asked for the whole row hold, as a condition, and which these are;
- * -1: there is none. Most parts of a padded row lie inside, and are summed without masks. */
+ * -1: there is none. Most parts of a padded row are inside, and are summed without masks. */
 static int tci_stage_row_holds(tci_build *b, const tci_stage_lanes *m, bool *holds)
 {
     tci_dim size = b->k->axes[m->axis].size;

@@ -1,10 +1,10 @@
-/* loop/vec_inner.h - stages vectorized along their last inner, usually reduced, axis
+/* loop/vec_inner.h - declares stages vectorized along their last inner, usually reduced, axis
  * (VEC_INNER). */
 #ifndef TCI_LOOP_VEC_INNER_H
 #define TCI_LOOP_VEC_INNER_H
 
 #include "reduction_step.h"
-#include "cost.h"
+#include "stage_cost.h"
 #include "causal_bound.h"
 #include "outer_tile.h"
 #include "vectorize.h"

@@ -1,8 +1,8 @@
-/* loop/vec_outer.c - stages vectorized along the last outer axis (VEC_OUTER).
+/* loop/vec_outer.c - emits stages vectorized along the last outer axis (VEC_OUTER).
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
- * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
- * free; in class SPLIT a second one, to which it is added where a part ends. */
+ * accumulator of its own, to which the inner points are added in order, so tiles and vectors are
+ * free; in class SPLIT a second one, to which the first is added at the end of a part. */
 #include "vec_outer.h"
 
 #include "interleave_stores.h"
@@ -97,7 +97,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
     return true;
 }
 
-/* What point i of the tile takes in at the inner point at hand. */
+/* Accumulates the elements of point i of the tile at the current inner point. */
 static void tci_stage_take_point(tci_build *b, int stage, const tci_tile *tile,
                                  const tci_stage_tuple *acc, int i)
 {
@@ -154,14 +154,14 @@ static void tci_stage_join(tci_build *b, int stage, int n, const tci_stage_tuple
     }
 }
 
-/* How often a loop of a thread of a block over n points is written out, so that several rows of
- * memory are on their way at once; 0: the points are enough for that. */
+/* Unroll count of a loop over n points by a thread of a block, so that several rows of memory are
+ * in flight at once; 0: the points suffice for that. */
 static int32_t tci_stage_rows_ahead(const tci_build *b, int n)
 {
     return b->l->threads > 1 && n <= TCI_STAGE_BLOCK_ROWS / 4 ? TCI_STAGE_BLOCK_ROWS / n : 0;
 }
 
-/* The stretch of the last axis that lies in part number `part`, and the loop over it; `before`:
+/* The stretch of the last axis that is in part number `part`, and the loop over it; `before`:
  * products before the axis' first one. */
 static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
                                 const tci_stage_tuple *acc, const tci_stage_tuple *total,
@@ -195,7 +195,7 @@ static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
     tci_build_close(b, &open);
 }
 
-/* As tci_stage_take_in, part by part: along the last axis those that its products lie in. */
+/* As tci_stage_take_in, part by part: along the last axis those that contain its products. */
 static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
                                  const tci_stage_tuple *acc, const tci_stage_tuple *total)
 {
@@ -281,9 +281,9 @@ static void tci_stage_take_written(tci_build *b, int stage, const tci_tile *tile
     tci_stage_close(b, st->axes, n_before, open);
 }
 
-/* The last axis written out: what lies in one row of memory for all rows of the tile, then what
- * lies in the next, from the end on where elements are met backwards. Each point meets its elements
- * in their order. */
+/* The last axis written out: what is in one row of memory for all rows of the tile, then what is in
+ * the next, from the end on where elements are met backwards. Each point meets its elements in
+ * their order. */
 static void tci_stage_take_skewed(tci_build *b, int stage, const tci_tile *tile,
                                   const tci_stage_tuple *acc)
 {

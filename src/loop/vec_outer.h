@@ -1,4 +1,4 @@
-/* loop/vec_outer.h - stages vectorized along the last outer axis (VEC_OUTER). */
+/* loop/vec_outer.h - declares stages vectorized along the last outer axis (VEC_OUTER). */
 #ifndef TCI_LOOP_VEC_OUTER_H
 #define TCI_LOOP_VEC_OUTER_H
 

@@ -2,9 +2,9 @@
  * remainder.
  *
  * In: a range of an axis, known or as index expressions, and how many vectors are taken at once.
- * Out: the loops, and for each piece a call of the body with the vectors' bindings. Pieces are made
- * so that a body's vectors are whole but for the last one of the range; where the length is unknown
- * the pieces behind the whole ones are there or not. */
+ * Out: the loops, and for each piece a call of the body with the vectors' bindings. Within a piece
+ * all vectors are whole except the last one of the range; if the length is unknown, the pieces
+ * after the whole ones are conditional. */
 #include "vectorize.h"
 
 /* ---- cuts ---- */

@@ -1,7 +1,7 @@
 /* loop/verify.c - checks the invariants of loop/ir.h; a broken one escapes as an internal error.
  *
- * One walk in execution order. A name counts as defined from its statement to the end of its block:
- * `state` is 0 before, 1 inside, 2 after. */
+ * One walk in execution order. A name counts as defined from its statement to the end of its
+ * block: `state` is 0 before, 1 inside, 2 after. */
 #include "ir.h"
 
 typedef struct tci_loop_verify_walk {
@@ -103,7 +103,7 @@ static void tci_loop_verify_sums(const tci_loop_verify_walk *v, int value)
     tci_loop_verify_part(v, value, TC_F32, TC_I32, TC_F64, TCI_UNIT_SUMS);
 }
 
-/* Words of 16 bytes lie at multiples of that; a warp's threads ask together, so it is whole. */
+/* Words of 16 bytes are at multiples of that; a warp's threads ask together, so it is whole. */
 static void tci_loop_verify_unit(tci_loop_verify_walk *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);

@@ -1,13 +1,13 @@
-/* loop/wgmma_gemm.c - GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline stages,
- * clusters, cost.
+/* loop/wgmma_gemm.c - schedules GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline
+ * stages, clusters, cost.
  *
- * In: a kernel of class MATRIX or TF32, the machine. Out: a skeleton (loop/wgmma_gemm.h) whose hole
- * is the kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the
- * chain is built like any other.
+ * In: a kernel of class MATRIX or TF32, the machine. Out: a kernel template (loop/wgmma_gemm.h)
+ * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the sums are a value kept
+ * in shared memory, so the epilogue is built like any other stage.
  *
- * The tile follows from a model of its time: the slower of multiplying and loading for each step of
- * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
- * the last one. */
+ * The tile is the fastest under a time model: for each step of k the slower of multiplying and
+ * loading, or the epilogue if that takes longer, times the number of waves over the SMs; plus the
+ * epilogue of the last tile. */
 #include "wgmma_gemm.h"
 
 #include <string.h>
@@ -22,9 +22,9 @@ enum {
     TCI_MATRIX_SUMS = 256,       /* columns of all its rows that a thread holds, */
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
-    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the hole holds */
+    TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
     TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_TURN = 4000,      /* of the hole's warps between two tiles */
+    TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
@@ -32,12 +32,12 @@ enum {
     TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
 };
 
-/* How much longer it takes to load rows that lie in two lines each. */
+/* Slowdown of loading rows that span two cache lines each. */
 #define TCI_MATRIX_APART 1.6
 
 /* ---- the tile ---- */
 
-/* Of B in a stage: where k does not lie fastest, whole boxes of 64. */
+/* Of B in a stage: where k is not contiguous, whole boxes of 64. */
 static int64_t tci_matrix_held_columns(const tci_matrix *x)
 {
     int64_t whole = x->side[1].along_k ? 1 : TCI_MATRIX_SUB;
@@ -81,8 +81,8 @@ static double tci_matrix_asked_bytes(const tci_matrix *x)
     return (rows + (double)tci_matrix_held_columns(x) / tci_matrix_sharing(x, 1)) * TCI_MATRIX_LINE;
 }
 
-/* The part of the unit's rate that a tile reaches: fewer columns read more of A for each product,
- * and four warps alone wait for their own. */
+/* The fraction of the unit's rate that a tile reaches: fewer columns read more of A for each
+ * product, and four warps alone wait for their own. */
 static double tci_matrix_part_of_rate(const tci_matrix *x)
 {
     double columns = x->columns < 64    ? 0.36
@@ -92,7 +92,7 @@ static double tci_matrix_part_of_rate(const tci_matrix *x)
     return columns * (x->consumers == 1 ? 0.85 : 1.0);
 }
 
-/* Does each row of a side's boxes lie in one line of the caches? */
+/* True if each row of a side's boxes is within one cache line. */
 static bool tci_matrix_is_in_lines(const tci_matrix *x, const tci_matrix_side *side)
 {
     const int line = tci_matrix_depth(x);
@@ -108,10 +108,9 @@ static bool tci_matrix_are_in_lines(const tci_matrix *x)
     return tci_matrix_is_in_lines(x, &x->side[0]) && tci_matrix_is_in_lines(x, &x->side[1]);
 }
 
-/* Cycles of one step of k: to multiply (f32 takes twice as long as halves and bytes half as long,
- * and half or twice as many elements are a step), to load as fast as the memory beside all units
- * gives, and to wait for a load that is asked for when its stage is free, all stages but one ahead.
- */
+/* Cycles of one step of k: to multiply (f32 takes twice as long as 16-bit operands and bytes half
+ * as long, and half or twice as many elements are a step), to load as fast as memory serves all
+ * SMs, and to wait for a load that is issued when its stage is free, all stages but one ahead. */
 static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double rate = machine->facts.matrix_flops * tci_matrix_part_of_rate(x);
@@ -136,10 +135,10 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
                                  (TCI_MIN(warps, TCI_MATRIX_ISSUE) * TCI_MATRIX_WARP);
 }
 
-/* The columns of a tile, `most` at most, and what the hole takes of them at once: all, as the
- * lanes of so many threads, or the largest power of two that divides them, and those that there are
- * where one tile has them all. Where they are places of an image they are whole rows of it, as many
- * for every tile as can be. False: not even one. */
+/* The columns of a tile, `most` at most, and how many the epilogue takes at once: all, as the lanes
+ * of so many threads, or the largest power of two that divides them, and all existing ones if one
+ * tile has them. Columns that are positions of an image are whole rows of it, evenly spread over
+ * the tiles. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
 {
     x->columns = x->own_columns = most;
@@ -168,7 +167,7 @@ static bool tci_matrix_set_columns(tci_matrix *x, int most)
     return true;
 }
 
-/* Are these numbers those of a tile that the skeleton has? A thread of a consumer has a sum for
+/* True if these numbers are a tile of the kernel template. A thread of a consumer has a sum for
  * every second column of each of its 64 rows. */
 static bool tci_matrix_is_tile(const int64_t *tile)
 {
@@ -258,7 +257,7 @@ TCI_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x)
     }
 }
 
-/* The product with that tile; false: it does not fit, or is none of those that the skeleton has. */
+/* The product with that tile; false: it does not fit, or the template does not support it. */
 static bool tci_matrix_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
                             tci_matrix *x)
 {
@@ -289,8 +288,9 @@ static int tci_matrix_insert(int64_t tiles[][TCI_FORM_NUMBERS], double *costs, i
     return n;
 }
 
-/* The candidates with that many columns beside `n` of them; returns how many. shares: blocks share
- * the larger side; of less than two rounds of tiles too much time goes by while they begin. */
+/* The candidates with that many columns in addition to `n` of them; returns how many. shares:
+ * blocks share the larger side; with less than two waves of tiles too much time passes while they
+ * start. */
 static int tci_matrix_weigh(const tci_matrix *found, int64_t chain, const tci_machine *machine,
                             int64_t columns, bool shares, int64_t tiles[][TCI_FORM_NUMBERS],
                             double *costs, int n)
@@ -342,7 +342,7 @@ TCI_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machine, con
     return tci_matrix_cycles(&x, tci_matrix_chain_cost(k, 1), machine) / machine->facts.ghz;
 }
 
-/* ---- the hole ---- */
+/* ---- the epilogue slot ---- */
 
 TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
 {
@@ -367,7 +367,7 @@ static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
     keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
 }
 
-/* Is a store one of this product's columns? Of several each has an axis of its own. */
+/* True if a store writes columns of this product. Among several products each has its own axis. */
 static bool tci_matrix_stores(const tci_kernel *k, const tci_matrix *x, int store)
 {
     const tci_kstage *st = &k->stages[k->stores[store].stage];
@@ -401,7 +401,7 @@ static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *c
     }
 }
 
-/* The part for chunks whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+/* The part for chunks whose first column is in [lo, hi]; n: columns that exist, -1 all. */
 static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
 {
     tci_lopen open;

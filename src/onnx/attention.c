@@ -1,4 +1,4 @@
-/* onnx/attention.c - ONNX operators of language models: Attention, RotaryEmbedding, causal
+/* onnx/attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding, causal
  * convolution with state, linear attention. */
 #include "rows.h"
 #include "here.h"

@@ -1,7 +1,7 @@
-/* onnx/control.c - If, Loop and Scan of ONNX.
+/* onnx/control.c - imports the ONNX control flow operators If, Loop and Scan.
  *
- * A condition or a count that is known picks a branch or unrolls; else the bodies become those of
- * tc_cond, tc_scan and tc_while. Bodies see the values around them. */
+ * A known condition or count selects a branch or unrolls the loop; otherwise the bodies become
+ * those of tc_cond, tc_scan and tc_while. Bodies see the values of the outer graph. */
 #include "rows.h"
 #include "here.h"
 

@@ -1,4 +1,4 @@
-/* onnx/elementwise.c - ONNX operators that compute element by element. */
+/* onnx/elementwise.c - imports elementwise ONNX operators. */
 #include "rows.h"
 #include "here.h"
 

@@ -1,11 +1,11 @@
-/* onnx/export.c - tc_export_onnx: a graph of tc as an ONNX file (opset 21, IR 10).
+/* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
  *
- * In: tensors, as tc_compile_fn takes them. Out: the file and, where it is asked for, a file of
- * weights, each complete or not at all.
+ * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a file of weights, each
+ * complete or absent.
  *
- * The one idea: every op leaves as one node or a few, by the list TCI_OX_WAY_..., which has all;
- * composites that have an ONNX operator of the same meaning leave as that, others as what they
- * expand into. Elementwise ops without an operator leave as the formula of their row. */
+ * Design: every op is exported as one or a few nodes, by the list TCI_OX_WAY_..., which has all
+ * ops. Composites with an ONNX operator of the same meaning become that operator, others their
+ * expansion. Elementwise ops without an operator become the formula of their row. */
 #include "../ops/formula.h"
 #include "export.h"
 #include "import.h"
@@ -511,9 +511,9 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as nodes, in tci_ox_special_out or
- * tci_ox_composite_out; TCI_OX_EXPANDS: as what it expands into; else why it does not. A row of
- * ops/table.h that is not here does not compile. */
+/* Export form of each special and composite op: "": as nodes, in tci_ox_special_out or
+ * tci_ox_composite_out; TCI_OX_EXPANDS: as its expansion; otherwise the reason why it cannot be
+ * exported. A row of ops/table.h that is missing here does not compile. */
 #define TCI_OX_EXPANDS "expands"
 #define TCI_OX_WAY_INPUT "an input that is not among those given"
 #define TCI_OX_WAY_DATA ""
@@ -556,6 +556,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
 static const char *tci_ox_way_of(int op)
@@ -600,6 +601,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     }
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
+    case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];

@@ -1,6 +1,6 @@
-/* onnx/export.h - models as bytes and text in memory, of any nodes of any graph: for the public
- * calls and for backends that hand graphs to other engines. The walk w says which nodes are inputs
- * (DATA and LITERAL nodes too). All memory is in w's scratch. Escapes. */
+/* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
+ * graph-level backends. The walk w defines which nodes are inputs (also DATA and LITERAL nodes).
+ * All memory is in w's scratch. Escapes. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 

@@ -1,4 +1,5 @@
-/* onnx/export_conv.c - convolutions and pools as Conv, MaxPool and AveragePool of ONNX.
+/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
+ * ONNX.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
@@ -19,7 +20,7 @@ static bool tci_ox_windows_fit(const tci_ox_sliding *w)
     return fit;
 }
 
-/* What Conv and pools would find behind the last window, and drop, may be cut. */
+/* Elements after the last window, which Conv and pools ignore, may be cut. */
 static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
 {
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
@@ -169,6 +170,40 @@ TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, co
     tci_ox_window_attrs(g, w, attrs);
     attrs[4] = (tci_ow_attr)TCI_OW_INT("group", groups);
     return tci_ox_as_result(g, c, n, tci_ow_op(&g->w, "Conv", 2, with, 5, attrs));
+}
+
+/* Padding after the last element that is negative leaves as output_padding. */
+TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node *n,
+                                             const char *const *in)
+{
+    static const char *const names[] = {"kernel_shape", "strides", "dilations", "output_padding",
+                                        "pads"};
+    const tci_node *x = n->in[0], *w = n->in[1];
+    int axes = n->rank - 2;
+    int64_t *lists[5];
+    tci_ow_attr attrs[6];
+    for (int k = 0; k < 5; k++) {
+        lists[k] = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * axes);
+        attrs[k] = (tci_ow_attr)TCI_OW_INTS(names[k], k == 4 ? 2 * axes : axes, lists[k]);
+    }
+    attrs[5] = (tci_ow_attr)TCI_OW_INT("group", n->attr[0]);
+    for (int i = 0; i < axes; i++) {
+        const tci_dim *words = tci_node_dims(n) + 1 + 3 * i; /* stride, dilation, before */
+        tci_dim steps = tci_dim_mul(tci_dim_sub(x->shape[2 + i], 1), words[0]);
+        tci_dim reach = tci_dim_mul(tci_dim_sub(w->shape[2 + i], 1), words[1]);
+        tci_dim whole = tci_dim_add(tci_dim_add(steps, reach), 1);
+        tci_dim after = tci_dim_sub(tci_dim_sub(whole, words[2]), n->shape[2 + i]);
+        if (n->dtype != TC_F32 || !tci_dim_is_known(w->shape[2 + i]) || !tci_dim_is_known(after)) {
+            return NULL;
+        }
+        lists[0][i] = tci_dim_known(w->shape[2 + i]);
+        lists[1][i] = tci_dim_known(words[0]);
+        lists[2][i] = tci_dim_known(words[1]);
+        lists[3][i] = TCI_MAX(0, -tci_dim_known(after));
+        lists[4][i] = tci_dim_known(words[2]);
+        lists[4][axes + i] = TCI_MAX(0, tci_dim_known(after));
+    }
+    return tci_ow_op(&g->w, "ConvTranspose", 2, in, 6, attrs);
 }
 
 /* ---- pools ---- */

@@ -1,8 +1,8 @@
-/* onnx/export_loop.c - repetitions as Loop of ONNX.
+/* onnx/export_loop.c - exports repetitions as ONNX Loop.
  *
- * In: a REPEAT node and the names of its operands outside. Out: one Loop whose body reads the
- * inputs at the number of the step, and held values by their names outside. Elements of outputs,
- * and the rows of carries, are scan outputs, which come in the order of the steps. */
+ * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
+ * at the iteration number, and held values by their outer names. Elements of outputs, and the rows
+ * of carries, are scan outputs, in the order of the steps. */
 #include "out.h"
 #include "../graph/repeat.h"
 

@@ -1,8 +1,9 @@
-/* onnx/export_scalar.c - scalar operations as ONNX nodes: prims, recipes, random bits.
+/* onnx/export_scalar.c - exports scalar operations as ONNX nodes: prims, math expansions, random
+ * bits.
  *
- * In: operands by name. Out: nodes that compute the same of integers, and of floats by an operator
- * or by the recipe of ops/math.c, step by step; a fused multiply-add leaves as a product and a
- * sum. */
+ * In: operands by name. Out: nodes that compute the same for integers, and for floats by an
+ * operator or by the expansion of ops/math.c, instruction by instruction; a fused multiply-add
+ * becomes a product and a sum. */
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "import.h"

@@ -53,7 +53,7 @@ static bool tci_ox_sliding_of(const tci_node *n, tci_ox_sliding *w,
     return true;
 }
 
-/* What follows the last element of axis i, for `count` places. */
+/* Position after the last element of axis i, for `count` windows. */
 static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 {
     tci_dim reads = tci_dim_mul(tci_dim_add(count, -1), w->stride[i]);

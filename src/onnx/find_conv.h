@@ -1,5 +1,5 @@
-/* onnx/find_conv.h - convolutions and pools in a graph that is exported: a CONTRACT or a
- * reduction of a WINDOW, described as other formats have it. */
+/* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
+ * reduction of a WINDOW, described as other formats describe them. */
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 

@@ -1,9 +1,10 @@
-/* onnx/fold.c - shape arithmetic: operators whose operands are known while the graph is built.
+/* onnx/fold.c - constant folding of shape arithmetic: operators whose operands are known while the
+ * graph is built.
  *
- * In: small arrays of numbers and symbolic sizes. Out: the same. Integers compute as tc_dim_add and
- * the like, floats in double, rounded to float for f32; a float that stands for a symbolic size is
- * a quotient of it by a whole number, so that Floor(Cast(size) / 2) stays exact. What has no such
- * form is left to the program. */
+ * In: small arrays of numbers and symbolic sizes. Out: the same. Integers are computed by
+ * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float that represents
+ * a symbolic size is a quotient of it by an integer, so that Floor(Cast(size) / 2) stays exact.
+ * Values without such a form are computed by the program. */
 #include "import.h"
 #include "here.h"
 

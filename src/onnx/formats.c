@@ -1,4 +1,4 @@
-/* onnx/formats.c - the formats of graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+/* onnx/formats.c - model formats for graph-level backends (api/graph_backend.h): ONNX, StableHLO.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */

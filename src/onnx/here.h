@@ -1,5 +1,4 @@
-/* onnx/here.h - the place of public calls that rooms of onnx/ make: that of the user's call.
- * Included by the code of rooms alone; a variable `o` (tci_ox_op) must be in sight. src/tc_onnx.h
- * ends it. */
+/* onnx/here.h - call site of public calls made in onnx/: that of the user's call. Included only by
+ * .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
 #undef TC_HERE
 #define TC_HERE (o->here)

@@ -1,10 +1,10 @@
-/* onnx/import.c - an ONNX graph to tensors of tc: nodes in order, functions, graphs within graphs,
- * and the public calls.
+/* onnx/import.c - imports an ONNX graph: nodes in order, functions, subgraphs, and the public
+ * calls.
  *
- * The one idea: a graph is built once, in the order of its nodes; where a shape turns out to follow
- * from the value of an input that the caller told, that input becomes a constant and the graph is
- * built anew (tci_ox.again). So shapes never depend on what a run brings, and inputs stay inputs
- * wherever they can. */
+ * Design: the graph is built once, in the order of its nodes. If a shape turns out to depend on the
+ * value of an input that the caller gave, that input becomes a constant and the graph is rebuilt
+ * (tci_ox.again). Shapes therefore never depend on the data of a run, and inputs stay inputs
+ * wherever possible. */
 #include "import.h"
 
 #include <inttypes.h>
@@ -437,7 +437,7 @@ static tc_onnx_model *tci_ox_import(tci_ox *m)
 
 /* ---- the public calls ---- */
 
-/* What a load is given, and what lives as long as it. */
+/* Arguments of a load, and data that lives as long as it. */
 typedef struct tci_ox_load {
     tci_scratch s;
     tci_ox m;

@@ -1,12 +1,12 @@
-/* onnx/import.h - an ONNX graph under way to tensors of tc: values, operators, and what their rooms
- * share.
+/* onnx/import.h - state of an ONNX import: values, operators, and functions shared by the
+ * importers.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/fold.c). A known value becomes a tensor when an operator wants one. Nodes
- * are taken in order (onnx/import.c); onnx/rows.h names the function of each operator.
+ * graph is built (onnx/fold.c). A known value becomes a tensor when an operator needs one. Nodes
+ * are processed in order (onnx/import.c); onnx/rows.h names the function of each operator.
  *
- * Failures leave by tci_ox_fail, which names node and op; the functions own nothing but what is in
- * the scratch. They build graphs with the public calls of tc.h (onnx/here.h). */
+ * Failures escape by tci_ox_fail, which names node and op; the functions own nothing outside the
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/here.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 

@@ -1,8 +1,8 @@
-/* onnx/import_helpers.c - helpers of the importers of ONNX operators: operands, attributes,
- * shapes, weights in files, and bodies of subgraphs.
+/* onnx/import_helpers.c - helpers of the ONNX importers: operands, attributes, shapes, weights in
+ * files, and bodies of subgraphs.
  *
- * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. A
- * function of an operator that builds a graph within the one under way does so by tci_ox.build. */
+ * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. An
+ * importer that builds a subgraph does so through tci_ox.build. */
 #include "import.h"
 #include "here.h"
 

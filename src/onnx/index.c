@@ -1,5 +1,5 @@
-/* onnx/index.c - ONNX operators that read and write at indices, and those whose size follows from
- * values. */
+/* onnx/index.c - imports ONNX operators that read and write at indices, and those whose output size
+ * depends on values. */
 #include "rows.h"
 #include "here.h"
 

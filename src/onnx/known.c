@@ -1,4 +1,5 @@
-/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and tensors of them. */
+/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and their conversion to
+ * tensors. */
 #include "import.h"
 #include "here.h"
 

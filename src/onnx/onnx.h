@@ -1,4 +1,5 @@
-/* onnx/onnx.h - models of other frameworks: ONNX files in and out. The public half of tc_onnx.h. */
+/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
+ * tc_onnx.h. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
@@ -25,7 +26,7 @@ extern "C" {
  * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
  * it is executed. It must not be written to or cut short while its weights are in use. */
 
-/* What the caller knows of an input of the graph. */
+/* Known sizes or values of a graph input. */
 typedef struct tc_onnx_input {
     const char *name;
     int rank;

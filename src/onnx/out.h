@@ -1,4 +1,4 @@
-/* onnx/out.h - an ONNX model that is written from a graph: what the rooms of the export share. */
+/* onnx/out.h - state of an ONNX export, shared by its source files. */
 #ifndef TCI_ONNX_OUT_H
 #define TCI_ONNX_OUT_H
 
@@ -45,6 +45,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
+/* NULL: it leaves as its expansion. */
+TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node *n,
+                                             const char *const *in);
 /* True if it can leave as MaxPool or AveragePool. */
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,

@@ -1,11 +1,11 @@
 /* onnx/proto.c - reads the wire format of ONNX files (onnx/proto.h).
  *
- * The one idea: a cursor over a message, whose every step is checked against its end, and a
- * function for each message that takes the fields it knows and skips the rest. Lists of numbers
- * come packed or one by one (models before 2020), or mixed: both are appended. */
+ * Design: a cursor over a message, each advance of which is checked against the end, and a function
+ * for each message that takes the fields it knows and skips the rest. Lists of numbers are packed
+ * or not (models before 2020), or mixed: both are appended. */
 #include "proto.h"
 
-#include "../api/tensor.h"
+#include "../api/context.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -251,7 +251,7 @@ static void tci_pb_external(tci_pb *p, tci_onnx_tensor *t)
     }
 }
 
-/* That the sizes and the data agree. */
+/* Checks that the sizes and the data agree. */
 static void tci_pb_tensor_check(tci_pb *p, tci_onnx_tensor *t, bool external)
 {
     int width = tc_dtype_size(tci_onnx_dtype(t->type));

@@ -1,4 +1,4 @@
-/* onnx/quantize.c - ONNX operators on quantized integers, made of arithmetic in f32 and i32. */
+/* onnx/quantize.c - imports ONNX operators on quantized integers, as arithmetic in f32 and i32. */
 #include "rows.h"
 #include "here.h"
 

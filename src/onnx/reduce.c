@@ -1,4 +1,5 @@
-/* onnx/reduce.c - ONNX operators over axes: reductions, cumulative sums, places of extremes. */
+/* onnx/reduce.c - imports ONNX operators over axes: reductions, cumulative sums, argmin and argmax.
+ */
 #include "rows.h"
 #include "here.h"
 

@@ -1,9 +1,9 @@
-/* onnx/resize.c - ONNX operators that sample images between their elements: Resize and Upsample,
- * GridSample, AffineGrid, RoiAlign, DeformConv.
+/* onnx/resize.c - imports ONNX operators that sample images between their elements: Resize,
+ * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
  *
- * Resize, of sizes that are numbers: along each axis an element is a sum of a few elements of x
- * (taps), whose places and weights are computed here. Of symbolic sizes nearest and linear sampling
- * compute them in the program. */
+ * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
+ * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear
+ * sampling compute them in the program. */
 #include "rows.h"
 #include "here.h"
 

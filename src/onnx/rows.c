@@ -1,4 +1,4 @@
-/* onnx/rows.c - the table that follows from onnx/rows.h. */
+/* onnx/rows.c - the table generated from onnx/rows.h. */
 #include "rows.h"
 
 static const tci_ox_row tci_ox_table[] = {

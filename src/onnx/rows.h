@@ -1,7 +1,8 @@
-/* onnx/rows.h - THE rows of the ONNX operators that are imported.
+/* onnx/rows.h - the table of imported ONNX operators.
  *
- * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION makes it, `call` tells it which of
- * several it is, `how` is for docs/onnx.md. In the order of strcmp, as they are searched. */
+ * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION builds it, `call` selects one of
+ * several ops of that function, `how` is the text for docs/onnx.md. Sorted by strcmp, for binary
+ * search. */
 #ifndef TCI_ONNX_ROWS_H
 #define TCI_ONNX_ROWS_H
 

@@ -1,4 +1,5 @@
-/* onnx/shape.c - ONNX operators that say sizes, move elements or join tensors. */
+/* onnx/shape.c - imports ONNX operators that compute sizes, move elements or concatenate tensors.
+ */
 #include "rows.h"
 #include "here.h"
 

@@ -1,4 +1,4 @@
-/* onnx/signal.c - ONNX operators of signals: Fourier transforms, windows, mel filters. */
+/* onnx/signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters. */
 #include "rows.h"
 #include "here.h"
 

@@ -1,12 +1,12 @@
-/* onnx/stablehlo.c - tc_export_stablehlo: a graph of tc as the text of a StableHLO module.
+/* onnx/stablehlo.c - tc_export_stablehlo: writes a graph as the text of a StableHLO module.
  *
- * In: tensors, as tc_compile_fn takes them, and what symbolic sizes are. Out: the text of a module
- * with one function, @main, as XLA's PJRT plugins compile it.
+ * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
+ * module with one function, @main, as XLA's PJRT plugins compile it.
  *
- * The one idea: every op leaves by the list TCI_HLO_WAY_..., which has all. Elementwise ops, casts
- * and random bits leave as the scalar operations that a kernel has for them (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions as the StableHLO op of the same
- * meaning; composites as their expansion, which XLA's own passes fuse. */
+ * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
+ * casts and random bits become the scalar operations of their kernel form (stablehlo_scalar.c);
+ * movement, reductions, contractions, sorts and repetitions the StableHLO op of the same meaning;
+ * composites their expansion, which XLA's own passes fuse. */
 #include "stablehlo.h"
 #include "../graph/contraction.h"
 
@@ -391,9 +391,9 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 
 /* ---- all ops ---- */
 
-/* How each special and composite op leaves: "": as StableHLO ops, in tci_hlo_special_out;
- * TCI_HLO_EXPANDS: as what it expands into; else why it does not. A row of ops/table.h that is not
- * here does not compile. */
+/* Export form of each special and composite op: "": as StableHLO ops, in tci_hlo_special_out;
+ * TCI_HLO_EXPANDS: as its expansion; otherwise the reason why it cannot be exported. A row of
+ * ops/table.h that is missing here does not compile. */
 #define TCI_HLO_EXPANDS "expands"
 #define TCI_HLO_WAY_INPUT "an input that is not among those given"
 #define TCI_HLO_WAY_DATA ""
@@ -436,7 +436,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
-#define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_CONV_TRANSPOSE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */
 static const char *tci_hlo_way_of(int op)
@@ -513,7 +513,7 @@ static int tci_hlo_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     return tci_hlo_conv_needs((tci_hlo *)w->to, n, list);
 }
 
-/* What the symbols of the inputs' sizes are. */
+/* Values of the symbols in the sizes of the inputs. */
 static void tci_hlo_tell_sizes(tci_hlo *h, const tc_stablehlo_export *how)
 {
     int n = how ? how->n_sizes : 0;

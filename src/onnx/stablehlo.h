@@ -1,4 +1,4 @@
-/* onnx/stablehlo.h - a StableHLO module being written, and what its rooms share.
+/* onnx/stablehlo.h - state of a StableHLO export, shared by its source files.
  *
  * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
  * gave (tci_hlo_size). */

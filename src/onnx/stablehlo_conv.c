@@ -1,7 +1,7 @@
-/* onnx/stablehlo_conv.c - convolutions and pools as StableHLO.
+/* onnx/stablehlo_conv.c - exports convolutions and pools as StableHLO.
  *
- * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, of operands that
- * are arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
+ * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, with operands
+ * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
  * reduce_window. */
 #include "stablehlo.h"
 

@@ -1,12 +1,11 @@
-/* onnx/stablehlo_index.c - gathers, scatters, sorts and running reductions as StableHLO.
+/* onnx/stablehlo_index.c - exports gathers, scatters, sorts and running reductions as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
- * log2(n) shifted copies that are joined (Hillis and Steele, "Data parallel algorithms", 1986).
- *
- * An index that is EXPANDed along an axis names whole slices there, as rows of an embedding. */
+ * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
+ * An index that is EXPANDed along an axis selects whole slices there, like rows of an embedding. */
 #include "stablehlo.h"
 
-/* How the axes of an index tensor are read. */
+/* Layout of the axes of an index tensor. */
 typedef struct tci_hlo_places {
     int axis, rank;
     tci_hlo_shape shape; /* of the index as it is indexed with: without the axes of slices */
@@ -69,7 +68,7 @@ static tci_hlo_places tci_hlo_places_of(tci_hlo *h, const tci_node *x, const tci
     return p;
 }
 
-/* Which axis of the index tensor, without those of slices, stands for axis d of the node. */
+/* Axis of the index tensor, without those of slices, that corresponds to axis d of the node. */
 static int64_t tci_hlo_index_axis(const tci_hlo_places *p, int64_t d)
 {
     int64_t at = d;

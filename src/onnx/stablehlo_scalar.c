@@ -1,11 +1,11 @@
-/* onnx/stablehlo_scalar.c - elementwise nodes as StableHLO.
+/* onnx/stablehlo_scalar.c - exports elementwise nodes as StableHLO.
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
- * The one idea: kernel/lower.c says what a node is in the scalar operations of ops/prim.h, corners
- * included (saturating casts, rounding of halves, the sign of a remainder, Philox). Each of these
- * leaves as one StableHLO op on whole tensors, or a few. A function without an op in StableHLO
- * leaves as tc's own recipe (ops/math.h). Differences from tc's bits: StableHLO has no fused
+ * Design: kernel/lower.c expresses a node in the scalar operations of ops/prim.h, corner cases
+ * included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox). Each of
+ * these becomes one or a few StableHLO ops on whole tensors. A function without an op in StableHLO
+ * becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no fused
  * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 #include "stablehlo.h"
 #include "../graph/contraction.h"
@@ -111,7 +111,7 @@ static const char *tci_hlo_high_u64(tci_hlo *h, const tci_hlo_shape *shape, cons
     return tci_hlo_binary(h, "add", shape, t, high, tci_hlo_shift_right(h, shape, t, other, 32));
 }
 
-/* What is taken from the high half of the unsigned product where a is negative. */
+/* Correction of the high half of the unsigned product where a is negative. */
 static const char *tci_hlo_sign_part(tci_hlo *h, const tci_hlo_shape *shape, const char *a,
                                      const char *b)
 {

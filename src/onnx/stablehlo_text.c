@@ -1,5 +1,5 @@
-/* onnx/stablehlo_text.c - the statements of a StableHLO module: types, constants, and the ops that
- * several rooms write (onnx/stablehlo.h). */
+/* onnx/stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that several
+ * files write (onnx/stablehlo.h). */
 #include "stablehlo.h"
 
 #include <math.h>

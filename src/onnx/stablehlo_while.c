@@ -1,9 +1,9 @@
-/* onnx/stablehlo_while.c - export of loops (REPEAT nodes: scan, while) as stablehlo.while.
+/* onnx/stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
- * In: a REPEAT node and the names of its operands outside. Out: one while whose state is the number
- * of the step, the carries, the inputs and held values (which stay), a buffer for each output, and
- * one for the rows of each carry where a node of the graph reads them. Nothing is captured, since
- * not all readers of StableHLO take captures. */
+ * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
+ * iteration number, the carries, the inputs and held values (unchanged), a buffer for each output,
+ * and one for the rows of each carry if a node of the graph reads them. Nothing is captured, since
+ * not all consumers of StableHLO accept captures. */
 #include "stablehlo.h"
 #include "../graph/repeat.h"
 

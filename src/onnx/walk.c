@@ -1,4 +1,4 @@
-/* onnx/walk.c - the walk over a graph that is exported (onnx/walk.h). */
+/* onnx/walk.c - traversal of an exported graph (onnx/walk.h). */
 #include "walk.h"
 #include "../api/compile_jobs.h"
 #include "../graph/repeat.h"

@@ -1,16 +1,16 @@
-/* onnx/walk.h - the walk over a graph that is exported: operands first, each node once.
+/* onnx/walk.h - traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file that is written. A composite that the function does not write is
- * replaced by its expansion. ONNX (export.c) and StableHLO (stablehlo.c) share this room; so do the
- * public calls' frames, the names of inputs and the values of captured memory. */
+ * node, its name in the file. A composite that the function does not write is replaced by its
+ * expansion. Shared by ONNX (export.c) and StableHLO (stablehlo.c), with the frames of public
+ * calls, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_WALK_H
 #define TCI_ONNX_WALK_H
 
 #include "../run/context.h"
 
-/* What is known of a node: its name, and what it was expanded into (an expansion that is made again
- * may be another node). NULL: not yet. */
+/* State of a node: its name, and its expansion (which may be another node when built again). NULL:
+ * not yet. */
 typedef struct tci_ox_left {
     const char *name;
     tci_node *expansion;

@@ -1,7 +1,7 @@
-/* onnx/window.c - ONNX operators of windows over images: convolutions, pools, patches.
+/* onnx/window.c - imports ONNX operators of image windows: convolution, pooling, patches.
  *
- * Axes of an image are those after the first two. Where tc's call takes what the node says it is
- * made; else padding comes first, and pools reduce windows axis by axis. */
+ * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
+ * padding is explicit, and pools reduce windows axis by axis. */
 #include "rows.h"
 #include "here.h"
 

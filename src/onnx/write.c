@@ -1,5 +1,5 @@
 /* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
-#include "../api/tensor.h"
+#include "../api/context.h"
 #include "write.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* onnx/write.h - an ONNX graph being written: nodes, initializers and names of values.
  *
- * In: operators with attributes. Out: messages of protobuf in growing buffers. A name stands for a
- * value; it is in the scratch. */
+ * In: operators with attributes. Out: protobuf messages in growing buffers. A name represents a
+ * value; it is in scratch memory. */
 #ifndef TCI_ONNX_WRITE_H
 #define TCI_ONNX_WRITE_H
 

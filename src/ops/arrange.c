@@ -1,8 +1,8 @@
 /* ops/arrange.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals, triangles,
  * repeats.
  *
- * In: nodes, axes, counts. Out: movements of graph/move.c, so that nothing is copied where a reader
- * can look elsewhere, and gradients are movements too. */
+ * In: nodes, axes, counts. Out: movement nodes of graph/move.c, so nothing is copied if a consumer
+ * can read in place, and gradients are movement too. */
 #include "composite.h"
 
 #include <string.h>
@@ -177,7 +177,7 @@ static bool tci_arrange_edge(tci_graph *g, const char *mode, tci_edge *edge)
     return false;
 }
 
-/* What stands before x, or behind it: `count` elements. */
+/* The `count` elements before x, or after it. */
 static tci_node *tci_arrange_side(tci_graph *g, tci_node *x, int at, tci_dim count, tci_edge edge,
                                   bool behind)
 {

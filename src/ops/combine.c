@@ -1,8 +1,8 @@
-/* ops/combine.c - makes a program of the combine column of a row (ops/combine.h).
+/* ops/combine.c - compiles the combine column of a row to a straight-line program (ops/combine.h).
  *
  * In: the words of the column, and the dtype in which the reduction accumulates. Out: instructions
- * over prims that fit that dtype: bools are joined by AND and OR, and what asks for NaN asks
- * nothing of integers. */
+ * over prims that fit that dtype: bools are combined by AND and OR, and NaN tests are constant for
+ * integers. */
 #include "combine.h"
 
 #include "info.h"
@@ -200,7 +200,7 @@ static int tci_combining_word(const tci_combining *m, int word, const int *args)
                   : tci_combining_op(m, word, t, n, args);
 }
 
-/* What the operands of a word are: numbers among them take the dtype of their neighbour. */
+/* Settles the operands of a word: numbers take the dtype of the other operand. */
 static void tci_combining_settle(const tci_combining *m, int n, int *args, const int *numbers)
 {
     int other = -1;

@@ -1,15 +1,14 @@
-/* ops/combine.h - the combine rows: how two partial results of a reduction are joined, as a
+/* ops/combine.h - combine rows: how two partial results of a reduction are combined, as a
  * straight-line program over the parts of both.
  *
- * A reduction starts at the identities and takes its elements in one by one, each as the partial
- * result of itself alone; virtual lanes are joined the same way. The interpreter and the loop
- * builder run one and the same program, so what a reduction does stands in its row of ops/table.h
- * and nowhere else.
+ * A reduction starts at the identities and combines its elements one by one, each as the partial
+ * result of itself alone; virtual lanes are combined in the same way. The interpreter and the loop
+ * builder execute the same program, so a reduction is defined by its row of ops/table.h alone.
  *
- * Values of a program are numbered: the parts of the tuple that has what comes first from 0 on,
- * those of the other (PAIR: the two factors) from TCI_PARTS on, then one for each instruction.
- * Invariants (tests/unit/test_formula.c): args[i] < own number; equal instructions are one; to join
- * the identity to anything changes nothing. */
+ * Values of a program are numbered: the parts of the first tuple from 0 on, those of the second
+ * (PAIR: the two factors) from TCI_PARTS on, then one for each instruction. Invariants
+ * (tests/unit/test_formula.c): args[i] < own number; equal instructions are merged; combining with
+ * the identity changes nothing. */
 #ifndef TCI_OPS_COMBINE_H
 #define TCI_OPS_COMBINE_H
 

@@ -1,10 +1,10 @@
 /* ops/communicator.h - communicators of this process, and the operations of a run on them.
  *
- * A communicator has a number, 1, 2, ... in the order in which this process made them, which stands
- * in nodes, keys and code. So ranks that make their communicators in one order share what is
- * compiled. Invariants: a number is never given twice; a communicator that programs hold stays,
- * with its engine, until the last of them is freed; the engine of one that is held by a run (busy)
- * is called by that run alone. */
+ * A communicator has a number, 1, 2, ... in the order in which this process made them, which is
+ * part of nodes, keys and code. Ranks that make their communicators in the same order therefore
+ * share compiled code. Invariants: a number is never reused; a communicator that programs hold
+ * stays, with its engine, until the last of them is freed; the engine of one that is held by a run
+ * (busy) is called by that run alone. */
 #ifndef TCI_OPS_COMMUNICATOR_H
 #define TCI_OPS_COMMUNICATOR_H
 
@@ -59,7 +59,7 @@ static inline bool tci_comm_verb_is_pair(int verb)
 }
 
 enum { TCI_COMM_TIMEOUT_MS = 5 * 60 * 1000, TCI_COMM_FIRST_MS = 60 * 60 * 1000 }; /* defaults */
-/* What tc_comm_error(NULL) tells on this thread: why no communicator was made. */
+/* Sets the text of tc_comm_error(NULL) on this thread: why no communicator was made. */
 TCI_FN void tci_comm_tell(const char *why);
 
 /* The communicator of that number with a count more; NULL: it has been freed by all. */
@@ -70,8 +70,8 @@ TCI_FN tc_comm *tci_comm_of(const tc_comm *handle);
 /* Takes it for a run: TC_OK, TC_ERR_BUSY, or TC_ERR_COMM with the reason in `why`. */
 TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512]);
 TCI_FN void tci_comm_unclaim(tc_comm *c);
-/* It is not used any more, here and, as far as the engine can, elsewhere. The first reason
- * stays. */
+/* Marks the communicator as failed, here and, as far as the engine can, on other ranks. The first
+ * reason is kept. */
 TCI_FN void tci_comm_fail(tc_comm *c, const char *why);
 
 #endif

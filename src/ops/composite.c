@@ -1,9 +1,9 @@
 /* ops/composite.c - composites: ops that expand into other ops.
  *
- * Two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay one node
- * until the compile, where tci_expand_composite replaces them: the planner or a backend may know
- * them whole. The others (window.c, resample.c) are expanded as they are built.
- * The one idea: an op written here is fused, printed and differentiated by what it is made of.
+ * There are two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay
+ * one node until the compile, where tci_expand_composite replaces them; the planner or a backend
+ * may handle them whole. The others (window.c, resample.c) are expanded as they are built. Fusion,
+ * printing and differentiation of a composite follow from its expansion.
  *
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
 #include "composite.h"
@@ -337,6 +337,34 @@ TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *
     return f && value ? tci_build_node(g, TCI_OP_WITH_DERIVATIVE, (tc_dtype)f->dtype, f->rank,
                                        f->shape, 2, in, 0, NULL)
                       : NULL;
+}
+
+/* ---- logcumsumexp ---- */
+
+/* Step h = 1, 2, 4, ... combines each element with the one h before it (a Hillis-Steele scan).
+ * Elements without one stay, and -0 becomes 0 as in a sum. */
+TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis)
+{
+    int at;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    tc_dtype t = tci_dtype_real(g->promotion, (tc_dtype)x->dtype);
+    if (!x->rank) {
+        return tci_build_cast(g, x, t);
+    }
+    const tci_dim n = x->shape[at];
+    tci_node *r = tci_build_cast(g, tci_build_cast(g, x, t), (tc_dtype)tci_dtype_get(t)->compute);
+    for (int64_t h = 1; r && h < tci_dim_most(n); h *= 2) {
+        tci_node *none = tci_composite_lowest(g, (tc_dtype)r->dtype);
+        tci_node *before = tci_build_pad(g, r, at, h, -h, none);
+        tci_node *zero = tci_composite_number(g, (tc_dtype)r->dtype, 0);
+        tci_node *some = tci_composite_binary(g, TCI_OP_GE, tci_composite_ramp(g, n, x->rank, at),
+                                              tci_composite_whole(g, h));
+        r = tci_build_where(g, some, tci_composite_binary(g, TCI_OP_LOGADDEXP, before, r),
+                            tci_composite_binary(g, TCI_OP_ADD, r, zero));
+    }
+    return tci_build_cast(g, r, t);
 }
 
 /* ---- expansions: one function a row, pasted from its id ---- */

@@ -1,5 +1,5 @@
-/* ops/composite.h - short ways to make the nodes that composites are made of. As builders: NULL in,
- * NULL out. */
+/* ops/composite.h - short forms of the node constructors for composites. A NULL operand gives NULL.
+ */
 #ifndef TCI_OPS_COMPOSITE_H
 #define TCI_OPS_COMPOSITE_H
 
@@ -22,5 +22,8 @@ TCI_FN tci_node *tci_expand_LU(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_CHOLESKY(tci_graph *g, tci_node *n);
+
+/* ---- grad/transpose.c ---- */
+TCI_FN tci_node *tci_expand_CONV_TRANSPOSE(tci_graph *g, tci_node *n);
 
 #endif

@@ -1,6 +1,6 @@
-/* ops/custom.c - the list of the user's own ops, and their calls in a run.
+/* ops/custom.c - registry of user-defined ops, and their calls in a run.
  *
- * The list only grows, by its head, so nobody needs a lock to read it. */
+ * The list only grows, at its head, so readers need no lock. */
 #include "custom.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* ops/custom.h - ops of the user's own: the list of those that this process knows, and calls. */
+/* ops/custom.h - user-defined ops: the list of those that this process knows, and their calls. */
 #ifndef TCI_OPS_CUSTOM_H
 #define TCI_OPS_CUSTOM_H
 

@@ -1,18 +1,19 @@
-/* ops/dtype.c - the element types: facts of each row, promotion, and values of any type.
+/* ops/dtype.c - element types: properties of each dtype, promotion, and conversion of values.
  *
- * In: dtype rows (api/types.h). Out: tci_dtype_get, the rules of promotion, and the moves between
- * storage and tci_value, the 64-bit carrier in which literals, fills and constants travel.
- * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every
- * width are held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in
- * exactly two places, tci_value_store and tci_value_cast, once and to nearest even with subnormals
- * kept. On the way to f16 and bf16 lies an f32 that is rounded to odd, as in kernels
- * (kernel/lower.c): it remembers on which side of a tie the number was.
- * Invariant: a value of an integer dtype narrower than 64 bits is already wrapped to its range. */
+ * In: dtype rows (api/types.h). Out: tci_dtype_get, the promotion rules, and loads and stores
+ * between storage and tci_value, the 64-bit carrier of literals, fills and constants.
+ *
+ * Design: a tci_value is the exact number, never a rounded one: floats of every width are held as
+ * double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in exactly two
+ * functions, tci_value_store and tci_value_cast, once and to nearest even with subnormals kept.
+ * Conversion to f16 and bf16 goes through an f32 rounded to odd, as in kernels (kernel/lower.c),
+ * which preserves the side of a tie. Invariant: a value of an integer dtype narrower than 64 bits
+ * is already wrapped to its range. */
 #include <string.h>
 
 #include "dtype.h"
 
-/* What C asks of a type of 8 bytes; on some processors less than 8. */
+/* Alignment that C requires of a type of 8 bytes; on some processors less than 8. */
 struct tci_dtype_widest {
     char first;
     union {

@@ -1,4 +1,4 @@
-/* ops/dtype.h - element types, one row each (rows and public enum: api/types.h). */
+/* ops/dtype.h - element types: one row per dtype (rows and public enum are in api/types.h). */
 #ifndef TCI_OPS_DTYPE_H
 #define TCI_OPS_DTYPE_H
 

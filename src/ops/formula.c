@@ -1,4 +1,4 @@
-/* ops/formula.c - what the readers of the formulas share (ops/formula.h). */
+/* ops/formula.c - functions shared by the interpreters of formulas (ops/formula.h). */
 #include "formula.h"
 
 #include "formula.gen.h"

@@ -1,14 +1,15 @@
-/* ops/formula.h - the value, gradient and combine columns of the rows, as code for a stack.
+/* ops/formula.h - bytecode of formulas: the value, gradient and combine columns of the op rows, for
+ * a stack machine.
  *
- * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
- * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
- * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
- * the reader's own affair. There are four of the first two columns, each a loop over the words and
- * a function of one word:
+ * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a
+ * byte string in postfix order: a word pops its operands from a stack (the last operand is on top)
+ * and pushes one value. The type of the values, and so the meaning of a word, depends on the
+ * interpreter. There are four interpreters of the first two columns, each a loop over the words and
+ * a function for one word:
  *
  *   kernel/lower.c      value column     instructions of a kernel
  *   rewrite/rewrite.c   value column     a constant
- *   interp/reference.c  value column     a scalar, the judge's way
+ *   interp/reference.c  value column     a scalar, for tests
  *   grad/vjp.c          gradient column  nodes of the graph
  *
  * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
@@ -22,12 +23,13 @@
  *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
  *   TCI_W_END                  the end
  *
- * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
- *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
- *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
- *  - B stands only in rows of two operands or more, C of three; words stand only in the columns
- *    that table.h says
- *  - the table has no pointers: no relocations, nothing to do at load */
+ * Invariants (established by the amalgamator, checked on every formula by
+ * tests/unit/test_formula.c):
+ *  - the stack never holds more than TCI_FORMULA_DEPTH values, never underflows, and holds exactly
+ *    one value at the end. An absent formula is TCI_W_END alone
+ *  - B occurs only in rows of two operands or more, C of three; words occur only in the columns
+ *    that table.h lists
+ *  - the table has no pointers: no relocations, nothing to do at load time */
 #ifndef TCI_OPS_FORMULA_H
 #define TCI_OPS_FORMULA_H
 
@@ -44,10 +46,10 @@ enum {
     TCI_W_END = 255
 };
 
-/* How deep a stack a reader needs. */
+/* Stack depth that a reader needs. */
 enum { TCI_FORMULA_DEPTH = 12 };
 
-/* What the gradient column of a row says. */
+/* Kind of a row's gradient column. */
 typedef enum tci_gradient {
     TCI_GRADIENT_NONE, /* asking for it is an error */
     TCI_GRADIENT_LEAF, /* no operands */
@@ -78,7 +80,7 @@ TCI_FN const uint8_t *tci_formula_built(tci_built built);
 /* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
 TCI_FN const uint8_t *tci_formula_element(int red, int part);
 TCI_FN const uint8_t *tci_formula_combine(int red, int part);
-/* How many operands a word takes in the value and combine columns, and in the gradient column. */
+/* Number of operands of a word in the value and combine columns, and in the gradient column. */
 TCI_FN int tci_formula_value_operands(int word);
 TCI_FN int tci_formula_gradient_operands(int word);
 TCI_FN double tci_formula_number(int word);

@@ -1,11 +1,10 @@
-/* ops/info.h - what is true of an op, whatever node it stands in: one info row each, made of the
- * rows of ops/table.h. Rooms ask the row; none keeps a list of ops of its own for a fact that is
- * here.
+/* ops/info.h - properties of ops: one info row each, generated from the rows of ops/table.h. Passes
+ * query the row; none has a list of ops of its own for a property that is here.
  *
  * Invariants (tests/unit/test_info.c):
  *  - a leaf has no operands; MEMORY and NUMBER are leaves, and no leaf is both
- *  - what is STORABLE has a cost, all else has none
- *  - an EFFECT has no result, all else has one; what is an effect is UNIQUE */
+ *  - STORABLE ops have a cost, all others have none
+ *  - an EFFECT has no result, all other ops have one; effects are UNIQUE */
 #ifndef TCI_OPS_INFO_H
 #define TCI_OPS_INFO_H
 
@@ -96,8 +95,8 @@ TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
 TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
-/* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
- * what is compared. */
+/* Value of reduction `op` over no elements in dtype t; for a row with an index, that of the
+ * compared value. */
 TCI_FN tci_value tci_op_identity(int op, tc_dtype t);
 /* The reduction that a mode but SET is, and the elementwise op. */
 TCI_FN int tci_mode_fold(int mode);

@@ -1,9 +1,9 @@
-/* ops/inverse_trig.c - recipes of atan2, asin and acos, in f32 and f64.
+/* ops/inverse_trig.c - expansions of atan2, asin and acos into scalar prims, in f32 and f64.
  *
- * In: the recipe under way. Out: its instructions, the last one the result. Each function reduces
- * its argument to one interval on which an odd polynomial gives the angle, and adds multiples of
- * pi/4 in two parts, so that the sum is rounded last. Coefficients: minimax fits, rounded; each
- * list states interval and error. */
+ * In: the expansion being built. Out: its instructions, the last one the result. Each function
+ * reduces its argument to one interval on which an odd polynomial gives the angle, and adds
+ * multiples of pi/4 in two parts, so that the sum is rounded last. Coefficients: minimax fits,
+ * rounded; each list states interval and error. */
 #include <math.h>
 
 #include "math_builder.h"

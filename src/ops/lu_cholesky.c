@@ -2,13 +2,14 @@
  *
  * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
  * does not depend on n.
- * The one idea: matrices are held with their columns as rows, [batch, column, row], so that a step
- * of a column is arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns a repetition takes one
- * after the other. Of more, columns are taken in blocks: within a block as before, and what it
- * changes of all other columns is one product. Triangles are solved by blocks too, each by the
- * inverse of the triangle on the diagonal, and these are found all at once.
  *
- * Rows stay where they are: which of them was the pivot of a column is a list. */
+ * Design: matrices are stored transposed, [batch, column, row], so a step for a column is
+ * arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns, a repetition eliminates one column
+ * after the other. Larger matrices are processed in blocks of columns: within a block as before,
+ * and the update of all other columns is one GEMM. Triangles are solved by blocks too, each by the
+ * inverse of its diagonal block; these inverses are computed all at once.
+ *
+ * Rows stay in place; a list holds the pivot row of each column. */
 #include "composite.h"
 
 #include "../graph/repeat.h"
@@ -111,7 +112,7 @@ static tci_node *tci_eliminate_range(tci_graph *g, tci_node *x, int axis, int64_
     return tci_build_slice(g, x, axis, from, to, 1);
 }
 
-/* Which of x along an axis `at` names: 0-d, or so many neighbours from there on. */
+/* Elements of x along an axis at `at`: one (0-d), or several neighbours from there on. */
 static tci_node *tci_eliminate_at(tci_graph *g, tci_node *x, int axis, tci_node *at, int64_t many)
 {
     at = tci_composite_binary(g, TCI_OP_ADD, at, tci_composite_ramp(g, many, 1, 0));
@@ -142,7 +143,7 @@ static tci_node *tci_eliminate_batch(tci_graph *g, tci_node *x)
              : NULL;
 }
 
-/* How many columns a block has, and how many there are with those that fill the last one. */
+/* Number of columns of a block, and number of columns padded to whole blocks. */
 static int64_t tci_eliminate_block(int64_t n)
 {
     return n > TCI_ELIMINATE_WHOLE ? TCI_ELIMINATE_BLOCK : TCI_MAX(n, 1);
@@ -254,7 +255,7 @@ static void tci_eliminate_cholesky_step(tci_eliminate *e)
                                     column);
 }
 
-/* What results [steps, batch, 1, ...] are along axis 1 of [batch, steps, ...]. */
+/* Results [steps, batch, 1, ...] as [batch, steps, ...]. */
 static tci_node *tci_eliminate_stacked(tci_graph *g, tci_node *x)
 {
     const int axes[4] = {1, 0, 2, 3};
@@ -401,7 +402,7 @@ static void tci_eliminate_cholesky_block(tci_eliminate *e)
     e->next[0] = tci_composite_binary(g, TCI_OP_SUB, all, product);
 }
 
-/* What blocks gave, by their axis `axis`, as one: [blocks, batch, a, b] as [batch, ...]. */
+/* Results of blocks, [blocks, batch, a, b], as [batch, ...], with the blocks along `axis`. */
 static tci_node *tci_eliminate_joined(tci_graph *g, tci_node *x, int axis)
 {
     const int axes[4] = {1, axis == 1 ? 0 : 2, axis == 1 ? 2 : 0, 3};

@@ -1,19 +1,20 @@
-/* ops/math.c - the recipes of the MATH prims.
+/* ops/math.c - expansions of the MATH prims (exp, log, sin, erf, ...) into straight-line programs.
  *
  * In: a MATH prim and f32 or f64. Out: a straight-line program over BASE prims, the same for the
- * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
- * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
- * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
- * a mask. Some recipes serve f64 too, with longer polynomials; the other f64 functions carry sums
- * of two doubles.
+ * block interpreter, the scalar evaluator and every dialect, so all compute the same bits.
+ *
+ * Design: f32 functions are range reduction, a polynomial in explicit FMAs, and exact scaling
+ * through the exponent field, without branches; rare cases (a huge angle) call a LANE1 helper under
+ * a mask. Some expansions serve f64 too, with longer polynomials; the other f64 functions compute
+ * in double-double arithmetic.
+ *
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
- * NaN.
- * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
- * bias for the exponent field can ride along. -0 stays -0 wherever the function is odd.
- * Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev nodes, coefficients
- * rounded to f32 one after the other, the rest refitted each time); each list states interval and
- * error.
- * Invariant: a recipe has at most TCI_RECIPE_MAX instructions and its last one is the result. */
+ * NaN. "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the
+ * sum; a bias for the exponent field can be added at the same time. -0 stays -0 wherever the
+ * function is odd. Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev
+ * nodes, coefficients rounded to f32 one after the other, the rest refitted each time); each list
+ * states interval and error. Invariant: an expansion has at most TCI_RECIPE_MAX instructions and
+ * its last one is the result. */
 #include <math.h>
 #include <pthread.h>
 
@@ -797,7 +798,7 @@ static tci_math_pair tci_math_log_pair(tci_math *m, int u)
     return tci_math_sum(m, y.hi, tci_math_2(m, TCI_P_ADD, low, t_rest));
 }
 
-/* What |x|^y is where x is 0 or infinite and y not 0, else `core`. */
+/* |x|^y for x zero or infinite and y not 0, else `core`. */
 static int tci_math_pow_edges(tci_math *m, int size, int y, int core)
 {
     int zero = tci_math_k(m, 0.0), inf = tci_math_k(m, (double)INFINITY);

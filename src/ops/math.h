@@ -1,6 +1,6 @@
-/* ops/math.h - recipes of the MATH prims: straight-line programs over BASE prims, one list of
- * instructions per (prim, dtype). The one definition from which the scalar evaluator, the block
- * interpreter and every dialect's function text are made. */
+/* ops/math.h - expansions of the MATH prims: straight-line programs over BASE prims, one list of
+ * instructions per (prim, dtype). The scalar evaluator, the block interpreter and the function text
+ * of every dialect are generated from this one definition. */
 #ifndef TCI_OPS_MATH_H
 #define TCI_OPS_MATH_H
 

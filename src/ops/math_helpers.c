@@ -1,15 +1,16 @@
-/* ops/math_helpers.c - the scalar helpers of the math library: slow paths of recipes.
+/* ops/math_helpers.c - scalar helper functions of the math library: slow paths of the expansions.
  *
- * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
- * the interpreter and generated code run the same operations in the same order.
- * The one idea: TCI_HELPER compiles its argument and keeps it as a string. A text therefore holds
- * no comment, no #, no libm call, and every fused multiply-add is spelled TC_FMA_F64; contraction
- * is off wherever it is compiled, so the bits agree. What a helper does is said in the comment
- * above it.
- * Words used below: "hi + lo" is an unevaluated sum of two doubles; the "magic" number 1.5 * 2^52
- * added and taken away rounds to the nearest integer. Coefficients are minimax fits (Remez, in 50
- * digits, then rounded to double); the largest relative error of each is named.
- * Invariant: one static function a text, and texts stay below 4096 characters (the C11 minimum). */
+ * In: the arguments only. Out: tci_helper_get: the compiled function and its own C text, so the
+ * interpreter and generated code execute the same operations in the same order.
+ *
+ * Design: TCI_HELPER compiles its argument and keeps it as a string. A text therefore has no
+ * comment, no #, no libm call, and every fused multiply-add is written as TC_FMA_F64; contraction
+ * is off wherever it is compiled, so the bits agree. The comment above a helper describes it.
+ *
+ * Terms: "hi + lo" is an unevaluated sum of two doubles; adding and subtracting the "magic" number
+ * 1.5 * 2^52 rounds to the nearest integer. Coefficients are minimax fits (Remez, in 50 digits,
+ * then rounded to double); the largest relative error of each is stated. Invariant: one static
+ * function per text, and texts stay below 4096 characters (the C11 minimum). */
 #include <math.h>
 
 #include "math.h"
@@ -394,41 +395,25 @@ TCI_HELPER(
         return base2 ? y * 0x1.71547652b82fep+0 : y;
     })
 
-TCI_HELPER(
-    log1pexp_hi_f32,
-    static float tc_h_log1pexp_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, 0); })
-
-TCI_HELPER(
-    log1pexp_lo_f32, static float tc_h_log1pexp_lo_f32(float d) {
-        double y = tc_h_log1pexp_f32(d, 0);
-        return (float)(y - (double)(float)y);
-    })
-
-TCI_HELPER(
-    log1pexp_hi_f64,
-    static double tc_h_log1pexp_hi_f64(double d) { return tc_h_log1pexp(d, 0, 0); })
-
-TCI_HELPER(
-    log1pexp_lo_f64,
-    static double tc_h_log1pexp_lo_f64(double d) { return tc_h_log1pexp(d, 0, 1); })
-
-TCI_HELPER(
-    log1pexp2_hi_f32,
-    static float tc_h_log1pexp2_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, 1); })
-
-TCI_HELPER(
-    log1pexp2_lo_f32, static float tc_h_log1pexp2_lo_f32(float d) {
-        double y = tc_h_log1pexp_f32(d, 1);
-        return (float)(y - (double)(float)y);
-    })
-
-TCI_HELPER(
-    log1pexp2_hi_f64,
-    static double tc_h_log1pexp2_hi_f64(double d) { return tc_h_log1pexp(d, 1, 0); })
-
-TCI_HELPER(
-    log1pexp2_lo_f64,
-    static double tc_h_log1pexp2_lo_f64(double d) { return tc_h_log1pexp(d, 1, 1); })
+/* log(1 + exp(d)), by base 2 where `base2`, as the sum of two numbers of the dtype. */
+#define TCI_LOG1PEXP_HELPERS(name, base2)                                                          \
+    TCI_HELPER(                                                                                    \
+        name##_hi_f32,                                                                             \
+        static float tc_h_##name##_hi_f32(float d) { return (float)tc_h_log1pexp_f32(d, base2); }) \
+    TCI_HELPER(                                                                                    \
+        name##_lo_f32, static float tc_h_##name##_lo_f32(float d) {                                \
+            double y = tc_h_log1pexp_f32(d, base2);                                                \
+            return (float)(y - (double)(float)y);                                                  \
+        })                                                                                         \
+    TCI_HELPER(                                                                                    \
+        name##_hi_f64,                                                                             \
+        static double tc_h_##name##_hi_f64(double d) { return tc_h_log1pexp(d, base2, 0); })       \
+    TCI_HELPER(                                                                                    \
+        name##_lo_f64,                                                                             \
+        static double tc_h_##name##_lo_f64(double d) { return tc_h_log1pexp(d, base2, 1); })
+TCI_LOG1PEXP_HELPERS(log1pexp, 0)
+TCI_LOG1PEXP_HELPERS(log1pexp2, 1)
+#undef TCI_LOG1PEXP_HELPERS
 
 TCI_QUICK_END
 /* clang-format on */

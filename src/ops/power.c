@@ -1,13 +1,12 @@
 /* ops/power.c - expansion of pow(x, c) for a constant c, a small integer or half-integer, into
  * multiplications in double-word (hi + lo) arithmetic.
  *
- * In: an exponent that is small and whole, or that and a half. Out: a recipe of x alone, which
- * lower.c prints into a kernel and rewrite.c folds with. The one idea: products of values in two
- * parts, hi + lo, so that a few multiplications are rounded once, as pow itself is: within 0.51
- * units in the last place (1.5 where a part is below the normal range), and exactly where the
- * result is a float.
+ * In: an exponent that is a small integer, or such an integer and a half. Out: an expansion in x
+ * alone, which lower.c prints into a kernel and rewrite.c uses for folding. Products of values in
+ * two parts, hi + lo, round a few multiplications once, as pow itself does: within 0.51 ulp (1.5
+ * where a part is below the normal range), and exactly if the result is a float.
  *
- * The parts say nothing where hi is infinite, or 0 after all: then hi is the result. */
+ * The parts are meaningless where hi is infinite, or 0 after underflow: then hi is the result. */
 #include <math.h>
 
 #include "math_builder.h"

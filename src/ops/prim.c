@@ -1,12 +1,13 @@
-/* ops/prim.c - scalar primitives of the kernel IR: a row each, and their evaluation on constants.
+/* ops/prim.c - scalar primitives of the kernel IR: their rows, and evaluation on constants.
  *
  * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers:
- * constant folding, the reference evaluator, tests that judge the dialects.
- * The one idea: every case below is the plain C meaning of one line of ops/prim.h. f32 prims are
- * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to
- * their dtype afterwards, which is the same for everything but DIV, REM, SHR, MULHI and compares;
- * those work on operands that are in range already. MATH prims run their recipe (ops/math.c), one
- * step at a time. */
+ * constant folding, the reference evaluator, tests of the dialects.
+ *
+ * Every case below is the plain C meaning of one line of ops/prim.h. f32 prims are computed in
+ * float, not in double and rounded. Integers are computed in 64 bits and wrapped to their dtype
+ * afterwards, which is the same for everything except DIV, REM, SHR, MULHI and compares; those work
+ * on operands that are in range already. MATH prims execute their expansion (ops/math.c), one
+ * instruction at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -53,8 +54,8 @@ static tci_value tci_prim_sign(tci_prim p, tci_value v)
     return v;
 }
 
-/* What the functions for one kind of number are not asked for: recipes, what is of the other kind,
- * what tci_prim_eval does itself. */
+/* Cases that the functions for one kind of number never see: MATH prims, prims of the other kind,
+ * and those that tci_prim_eval handles itself. */
 #define TCI_PRIM_OTHER_CASES                                                                       \
     TCI_MATH_PRIMS(TCI_PRIM_CASE)                                                                  \
     case TCI_P_SELECT:                                                                             \

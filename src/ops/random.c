@@ -1,14 +1,14 @@
-/* ops/random.c - random numbers: distributions as elementwise ops over the bits of
- * RANDOM nodes.
+/* ops/random.c - random numbers: distributions as elementwise ops over the bits of RANDOM nodes.
  *
  * In: a key (0-d, of an integer dtype), a dtype, a shape. Out: nodes.
- * The one idea: a RANDOM node is a pure function of a key, a stream and the index of an element
- * (kernel/random.c), so all else here is ordinary elementwise nodes over it: fusion, gradients and
- * every backend follow. Equal draws with an equal key are one node; who wants other numbers gives
- * another key, and tci_build_fold_in makes keys of a key.
  *
- * Every draw of more bits than a RANDOM node has takes its second half from stream 1. A key made of
- * a key comes from a key space of its own: it is drawn with the bits of a constant turned. */
+ * Design: a RANDOM node is a pure function of a key, a stream and the index of an element
+ * (kernel/random.c), so the distributions are ordinary elementwise nodes over it; fusion, gradients
+ * and backends need nothing special. Equal draws with an equal key are one node. Other numbers need
+ * another key, which tci_build_fold_in derives from a key.
+ *
+ * A draw that needs more bits than a RANDOM node has takes the second half from stream 1. Derived
+ * keys come from a key space of their own: they are drawn with rotated constants. */
 #include "../graph/build.h"
 
 #define TCI_RANDOM_KEYS UINT64_C(0xa3c59ac2f0e1d4b7) /* turned in a key that makes keys */

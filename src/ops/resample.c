@@ -1,10 +1,11 @@
-/* ops/resample.c - resampling of images: interpolation to other sizes, and at the points of a
+/* ops/resample.c - image resampling: interpolation to other sizes, and sampling at the points of a
  * grid.
  *
  * In: x [N, C, ...] of one to three more axes; sizes or factors, or a grid. Out: for each tap along
  * an axis, x read at an index that follows from the coordinate, times its weight.
- * The one idea: a coordinate is a float node, so its floor is an index, what is left the weight,
- * and the gradient of both follows. Coordinates are computed in f32, of f64 images in f64. */
+ *
+ * A coordinate is a float node: its floor is the index, its fraction the weight, and the gradient
+ * of both follows. Coordinates are computed in f32, for f64 images in f64. */
 #include "window.h"
 
 #include <string.h>

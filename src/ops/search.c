@@ -1,10 +1,10 @@
-/* ops/search.c - positions that depend on values: searchsorted, nonzero, masked and indexed reads
- * and writes.
+/* ops/search.c - value-dependent positions: searchsorted, nonzero, masked and indexed reads and
+ * writes.
  *
  * In: values, masks, indices. Out: reads and writes at indices (graph/move.c, scatter.c). Results
- * whose number depends on values have a size that the caller gives, and a count beside them.
- * The one idea: a true element goes to where the running count of them says (ops/select.c), and a
- * value in a sorted list is found by halving: each result on its own, side by side. */
+ * whose number depends on values have a size that the caller gives, and a count. A true element
+ * goes to the position given by the cumulative count (ops/select.c), and a value is located in a
+ * sorted list by binary search, for all results in parallel. */
 #include "composite.h"
 
 /* ---- in a sorted list ---- */

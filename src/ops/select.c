@@ -1,9 +1,10 @@
-/* ops/select.c - selection: elements by rank, without sorting all of them.
+/* ops/select.c - selection: elements by rank, without a full sort.
  *
- * In: x and an axis. Out: words that are in order as the elements are; the word of a rank, and
- * where it stands; places with those of true elements in front.
- * The one idea: the word of rank r is the greatest of which no more than r are less, so that its
- * bits follow from the first on, each from one count along the axis, and nothing moves. */
+ * In: x and an axis. Out: integer keys in the order of the elements; the key of a rank, and its
+ * position; positions with those of true elements first.
+ *
+ * The key of rank r is the largest key such that at most r elements are less; its bits are
+ * determined from the highest on, each by one count along the axis, and nothing moves. */
 #include "composite.h"
 
 /* ---- words ---- */
@@ -51,7 +52,7 @@ TCI_FN tci_node *tci_build_order_words(tci_graph *g, tci_node *x, bool largest)
 
 /* ---- ranks ---- */
 
-/* How many along the axis are true, in a dtype that holds it: [..., 1, ...]. */
+/* Number of true elements along the axis, in a dtype that holds it: [..., 1, ...]. */
 static tci_node *tci_select_count(tci_graph *g, tci_node *truth, int axis)
 {
     if (!truth) {

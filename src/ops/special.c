@@ -1,12 +1,12 @@
-/* ops/special.c - recipes of ERFINV, LGAMMA and its derivatives.
+/* ops/special.c - expansions of ERFINV, LGAMMA and its derivatives into scalar prims.
  *
  * In and out as in ops/math.c, for all lanes at once: every lane computes all pieces of a function,
- * and selects take the one of its interval. The one idea: where pieces meet, what each adds to the
- * others is 0, or 1 before a logarithm, so they share the logarithm and the division. f32 goes
- * through f64, whose result is rounded once, but in ERFINV, which has polynomials of its own.
- * Pieces that a lane does not take see an argument cut to their interval: they neither overflow nor
- * make infinities. Coefficients: interpolation at Chebyshev nodes in 50 digits, the largest
- * relative error of the function named; of the last one what rounding took stands in the code. */
+ * and selects take the one of its interval. Where pieces meet, each contributes 0, or 1 before a
+ * logarithm, to the others, so they share the logarithm and the division. f32 is computed in f64
+ * and rounded once, except ERFINV, which has polynomials of its own. Pieces that a lane does not
+ * select see an argument clamped to their interval: they neither overflow nor give infinities.
+ * Coefficients: interpolation at Chebyshev nodes in 50 digits, with the largest relative error of
+ * the function. */
 #include <math.h>
 
 #include "math_builder.h"
@@ -210,8 +210,8 @@ TCI_FN void tci_math_erfinv(tci_math *m)
 
 /* ---- LGAMMA ---- */
 
-/* What is left of y in [2.3, 8) when it is made less by whole numbers until it is below 2.3, and
- * the product of what it was on the way; of other y up to 8 themselves, and 1. */
+/* Reduces y in [2.3, 8) by whole numbers to below 2.3, and multiplies the values on the way; for
+ * other y up to 8 y itself, and 1. */
 static int tci_special_fall(tci_math *m, int y, int *product)
 {
     int left = y;

@@ -420,7 +420,9 @@
     X(STOP_GRADIENT, stop_gradient, 1, 1, NONE, FLAT, "x, as a constant to gradients")             \
     X(WITH_DERIVATIVE, with_derivative, 2, 2, NONE, OWN,                                           \
       "its second operand, differentiated as its first, which is equal to it")                     \
-    X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")
+    X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")    \
+    X(CONV_TRANSPOSE, conv_transpose, 2, 2, CONV_TRANSPOSE, EXPANSION,                             \
+      "the transpose of a convolution with respect to its images")
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -585,12 +587,14 @@
     X(outputs, COUNT, FIRST) X(length, PLACE, FIRST) X(reverse, FLAG, FIRST)                       \
     X(stops, COUNT, FIRST)
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
+#define TCI_ATTRS_CONV_TRANSPOSE(X)                                                                \
+    X(groups, SIZE, FIRST) X(stride, SIZE, REST) X(dilation, SIZE, REST) X(before, PLACE, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
-/* What a value does to the element that it is stored to, or to the running value of a SCAN: SET
- * replaces it; a row combines the two, the element first. X(ID, its word in a kernel's text, the
- * reduction of many that it is, the elementwise op of two) */
+/* How a stored value combines with the stored element, or with the running value of a SCAN: SET
+ * replaces it; a row combines the two, the element first. X(ID, word in a kernel's text, the
+ * corresponding reduction, the corresponding elementwise op) */
 #define TCI_COMBINE_MODES(X)                                                                       \
     X(ADD, "+=", SUM, ADD)                                                                         \
     X(MIN, "min=", MIN, MINIMUM)                                                                   \
@@ -650,14 +654,14 @@ typedef enum tci_op {
 #undef TCI_ROW
 } tci_op;
 
-/* What a reduction of a kernel does: a combine row. */
+/* Reduction of a kernel: a combine row. */
 typedef enum tci_red_op {
 #define TCI_ROW(id, ...) TCI_RED_##id,
     TCI_COMBINES(TCI_ROW)
 #undef TCI_ROW
 } tci_red_op;
 
-/* What a call builds. */
+/* Kind of a built call. */
 typedef enum tci_built {
 #define TCI_ROW(id, ...) TCI_BUILT_##id,
     TCI_BUILT_OPS(TCI_ROW)

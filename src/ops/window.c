@@ -1,10 +1,10 @@
-/* ops/window.c - windows of images: convolution, pooling, im2col and col2im.
+/* ops/window.c - image windows: convolution, pooling, im2col and col2im.
  *
  * In: x [N, C, ...] of one to three more axes, options whose zero fields mean a default. Out: PAD
- * and WINDOW nodes, and a contraction or a reduction over the elements of each window.
- * The one idea: one builder for any number of axes; how often an element is read is for the
- * planner. Pools whose windows differ in length (adaptive ones) read x along one axis after the
- * other at places that follow from the sizes. */
+ * and WINDOW nodes, and a contraction or a reduction over the elements of each window. One builder
+ * serves any number of axes; the planner decides how elements are reused. Pools whose windows
+ * differ in length (adaptive pooling) read x along one axis after the other at positions that
+ * follow from the sizes. */
 #include "window.h"
 
 #include <inttypes.h>
@@ -413,7 +413,7 @@ static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tc
     return tci_build_where(g, outside, tci_composite_binary(g, TCI_OP_REMAINDER, at, apart), at);
 }
 
-/* Which is the first largest element of each of windows [N, C, places, elements], counted through
+/* Position of the first largest element of each window [N, C, places, elements], counted through
  * the window. */
 static tci_node *tci_pooling_argmax(tci_graph *g, tci_node *windows, int n)
 {
@@ -471,8 +471,8 @@ static tci_node *tci_pooling_quotient(tci_graph *g, tci_node *sum, tci_node *cou
                            tci_composite_unary(g, TCI_OP_NEG, size), size);
 }
 
-/* How many elements along axis i each of `count` windows has that are averaged: in x, or also in
- * its padding. */
+/* Number of averaged elements along axis i of each of `count` windows: in x, or also in its
+ * padding. */
 static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, tci_dim count,
                                      bool exclude_pad)
 {
@@ -488,7 +488,7 @@ static tci_node *tci_pooling_lengths(tci_graph *g, const tci_pooling *p, int i, 
     return tci_composite_binary(g, TCI_OP_SUB, to, from);
 }
 
-/* What the sums of windows are divided by. */
+/* Divisor of the sums of windows. */
 static tci_node *tci_pooling_divisor(tci_graph *g, const tci_pooling *p, const struct tc_pool *o,
                                      const tci_node *sum, tc_dtype t)
 {

@@ -1,4 +1,4 @@
-/* ops/window.h - images of one to three axes and windows over them, for convolutions, pools and
+/* ops/window.h - images of one to three axes and windows over them, for convolution, pooling and
  * their transposes. */
 #ifndef TCI_OPS_WINDOW_H
 #define TCI_OPS_WINDOW_H
@@ -29,7 +29,7 @@ TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t
                                  const tci_dim *after, tci_node *fill, const tci_dim *kernel,
                                  const int64_t *stride, const int64_t *dilation);
 
-/* What the fields of tc_conv are for n axes. */
+/* Fields of tc_conv for n axes. */
 typedef struct tci_window_conv {
     int64_t stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
     int64_t after[TCI_IMAGE_AXES]; /* padding behind the last element */

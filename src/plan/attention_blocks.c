@@ -1,23 +1,23 @@
-/* plan/attention_blocks.c - unfused attention in blocks of query rows: a loop (REPEAT) that stores
- * one [block, keys] array of scores at a time.
+/* plan/attention_blocks.c - rewrites unfused attention as a loop (REPEAT) over blocks of query
+ * rows, so that only one [block, keys] array of scores is in memory at a time.
  *
- * In: the outputs of a program and its plan. Out: where that plan has an array of pairs
- * (plan/score_recompute.c) in memory, the outputs over repetitions that have a band of it alone.
+ * In: the outputs of a program and its plan. Out: the same outputs; wherever the plan stores an
+ * array of scores (a pair of plan/score_recompute.c), a REPEAT that stores one block of its rows:
  *
- *     for each band   s = contract(q[band], k)
+ *     for each block  s = contract(q[block], k)
  *                     m, l of s;  p = exp(s - m) / l
- *                     o[band] = contract(p, v)
+ *                     o[block] = contract(p, v)
  *
- * A kernel of a set sums some axes of its pairs, and rows of the others need nothing of each other.
- * So it is a REPEAT over bands of the longest of these axes: what lies in rows outside is cut in
- * bands, as xs; what ends in a kernel is an output, of which the bands are stacked. What is as
- * large as pairs and is made elsewhere, as a mask in memory, is read at the rows of the band; what
- * all bands read in another order, as k, is copied once. The last band may be longer than what is
- * left of the axis: its rows beyond are of zeros, and cut off.
+ * Each kernel of such a set sums some axes of the scores, and the rows of the other axes are
+ * independent. The loop runs over the longest of these axes. Values from outside that have this
+ * axis are cut into blocks (xs of the REPEAT); an output of a kernel is stacked from its blocks. A
+ * mask or another array as large as the scores is read at the block's rows; an operand that every
+ * block reads in another order, such as k, is copied once. The last block may reach past the end
+ * of the axis: the rows beyond it are zeros and are cut off.
  *
- * Bands are nodes like all others, and each row is computed as it was: so this serves every size,
- * dtype, backend and numeric class for which there is no kernel. Products and rows of a band lie in
- * memory between its kernels, so where there is one, it is faster. */
+ * The blocks are ordinary nodes and each row is computed as before, so this works for every size,
+ * dtype, backend and numeric class that has no fused kernel. Products and rows of a block go
+ * through memory between its kernels, so a fused kernel, where one exists, is faster. */
 #include "../graph/build.h"
 #include "../graph/repeat.h"
 #include "relayout.h"
@@ -27,7 +27,7 @@
 
 enum {
     TCI_ATTN_BLOCKS_ROWS = 64,        /* of a band, at least, of each element of a batch; */
-    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128, /* on a machine of blocks */
+    TCI_ATTN_BLOCKS_BLOCK_ROWS = 128, /* on a GPU */
     TCI_ATTN_BLOCKS_ALL_ROWS = 512,   /* of all the batch, about: what keeps a machine busy */
     TCI_ATTN_BLOCKS_ALL_BLOCK_ROWS = 2048,
     TCI_ATTN_BLOCKS_LONG = 128,  /* where they are so long */
@@ -130,7 +130,7 @@ static int64_t tci_attn_blocks_rows(const tci_attn_blocks *b, const tci_scores_s
     return blocks || tci_dim_is_known(pair->shape[axis]) ? rows : rows / TCI_ATTN_BLOCKS_UNKNOWN;
 }
 
-/* Has a plan memory of so many elements, as its pairs have? */
+/* True if the plan stores a buffer of n elements, the size of the score matrix. */
 static bool tci_attn_blocks_is_stored(const tci_plan *p, tci_dim n)
 {
     for (int b = 0; b < p->n_buffers; b++) {
@@ -141,7 +141,7 @@ static bool tci_attn_blocks_is_stored(const tci_plan *p, tci_dim n)
     return false;
 }
 
-/* Is its array of pairs in memory, and are those of bands smaller, in all kernels? */
+/* True if the score matrix is stored, and its blocks would be smaller in all kernels. */
 static bool tci_attn_blocks_is_worth(const tci_attn_blocks *b, const tci_scores_set *set,
                                      const tci_plan *p)
 {
@@ -189,7 +189,7 @@ static bool tci_attn_blocks_needs(tci_attn_blocks_loop *l, const tci_node *n)
     return needs;
 }
 
-/* Is it made of indices and numbers alone? */
+/* True if n is computed from indices and constants alone. */
 static bool tci_attn_blocks_is_free(const tci_node *n, int depth)
 {
     bool made = tci_op_is(n->op, TCI_IS_POINTWISE) || n->op == TCI_OP_RESHAPE ||
@@ -270,7 +270,7 @@ static tci_node *tci_attn_blocks_turn(tci_attn_blocks_loop *l, tci_node *n, int 
     return tci_attn_blocks_built(l, n ? tci_build_permute(g, n, rank, order) : NULL);
 }
 
-/* A BOUND node for the band of n, of which each lies together outside. */
+/* A BOUND node for the band of n, each of which is contiguous outside. */
 static tci_node *tci_attn_blocks_x(tci_attn_blocks_loop *l, tci_node *n, int axis)
 {
     tci_scratch *s = l->b->a->s;
@@ -311,7 +311,7 @@ static int tci_attn_blocks_in(const tci_node *n, int which, int axis)
 }
 
 /* Operand `which` of contraction n, `in`, which is the same for all bands. Where a symbol says how
- * many columns it has no loop packs it, so it lies in memory with them in a row: once, not in each
+ * many columns it has no loop packs it, so it is in memory with them in a row: once, not in each
  * band (plan/decompose.c). */
 static tci_node *tci_attn_blocks_operand(tci_attn_blocks_loop *l, const tci_node *n, int which,
                                          tci_node *in)
@@ -436,7 +436,7 @@ static int tci_attn_blocks_out(const tci_attn_blocks_loop *l, const tci_scores_e
     return axis;
 }
 
-/* What stands for the ends of a kernel: results of its repetition. */
+/* Replaces the ends of a kernel by results of its repetition. */
 static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, int kernel)
 {
     tci_scratch *s = b->a->s;
@@ -549,7 +549,7 @@ static bool tci_attn_blocks_build(tci_attn_blocks *b)
     return true;
 }
 
-/* How many sets are left. */
+/* Drops sets that do not pay. Returns the number of sets left. */
 static int tci_attn_blocks_choose(tci_attn_blocks *b, const tci_plan *p)
 {
     int n = 0;

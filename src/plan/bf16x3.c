@@ -1,14 +1,14 @@
-/* plan/bf16x3.c - BF16x3: an f32 GEMM on tensor cores as three GEMMs of bf16 parts.
+/* plan/bf16x3.c - rewrites an f32 GEMM as three bf16 GEMMs in one contraction (BF16x3), for tensor
+ * cores.
  *
- * In: a CONTRACT of f32 values, on a machine of blocks whose unit takes bf16, where math may be
- * fast. Out: one of bf16 values that the unit takes, with one more summed axis, or NULL where it is
- * left alone. The one idea: x is high + low, high = bf16(x), low = bf16(x - high), but for 2^-18 of
- * it, and a b is low high + high low + high high, but for 3 * 2^-18 of it. So either factor is
- * copied three times, as those parts, along a new axis that is summed like all others; what moves
- * elements (windows, padding, permutations) stays above the copies as it was. An infinite factor
- * gives NaN.
+ * In: a CONTRACT of f32 values, under TC_MATH_FAST, on a GPU whose matrix unit takes bf16. Out: a
+ * CONTRACT of bf16 values with one more summed axis, or NULL to leave it as it is.
  *
- * The copies are memory to write and read, so each element must be multiplied often. */
+ * Design: x = high + low with high = bf16(x) and low = bf16(x - high), up to 2^-18 |x|; a b = low
+ * high + high low + high high, up to 3 * 2^-18 |a b|. Each factor is copied three times, as these
+ * parts, along a new summed axis; windows, padding and permutations stay above the copies. An
+ * infinite factor gives NaN. The copies cost memory traffic, so each element must be used in many
+ * products. */
 #include "contraction_route.h"
 
 #include "../ops/composite.h"
@@ -62,7 +62,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* What moves x's elements, over `stack` in the place of the value behind it. */
+/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {

@@ -1,7 +1,7 @@
-/* plan/broadcast_source.c - the value below broadcasts and transposes.
+/* plan/broadcast_source.c - finds the value below a chain of broadcasts, transposes and reshapes.
  *
- * In: a value made by EXPAND, PERMUTE and RESHAPE. Out: what they move, and which of its axes
- * each axis is. */
+ * In: a value made by EXPAND, PERMUTE and RESHAPE. Out: the value that they move, and for each
+ * axis of the result the axis of that value, if any. */
 #include "group.h"
 
 /* One step of a walk down: where the axes of x, at[i], are in what x reshapes; -1: they have one

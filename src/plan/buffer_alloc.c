@@ -1,19 +1,18 @@
-/* plan/buffer_alloc.c - static buffer allocation: offsets of temporaries in the arena (best fit,
- * local search).
+/* plan/buffer_alloc.c - assigns offsets in the arena to temporaries (static buffer allocation:
+ * best fit, then local search).
  *
- * In: what memory is needed from which step to which. Out: an offset for each, a multiple of 64,
- * such that what is needed at once lies apart; the bytes of the arena.
+ * In: for each temporary its size and its first and last step. Out: an offset for each, a multiple
+ * of 64, such that temporaries alive at the same time do not overlap; the size of the arena.
  *
- * The one idea: one after the other is put into the smallest gap that those put before and needed
- * at the same time leave. In the order of their first steps that takes little time, and no more
- * memory than needed where all are as large, as in a chain. Where it takes more than what some step
- * needs at once, below which no arena goes, orders are tried in which what comes first lies best:
- * what is large and needed for long. What came to lie highest is put first and all is placed anew,
- * a few times; then the same from another order. The smallest arena counts.
+ * Design: each temporary goes into the smallest gap that those placed before it and alive at the
+ * same time leave. Placing them in the order of their first steps is fast, and optimal where all
+ * have the same size, as in a chain. If the arena is then larger than the peak of live bytes, its
+ * lower bound, other orders are tried that place large and long-lived temporaries first; a few
+ * times, the temporary that ended up highest is moved to the front and everything is placed again.
+ * The smallest arena is kept.
  *
- * Where launches that need not wait for each other run side by side, small temporaries have a place
- * of their own as long as there are such launches, up to a total: memory that is used again would
- * make them wait. */
+ * Where independent launches run concurrently, small temporaries get memory of their own as long
+ * as such launches exist, up to a total size: reused memory would make the launches wait. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -49,7 +48,7 @@ typedef struct tci_place_gaps {
     int64_t end;
 } tci_place_gaps;
 
-/* The room of small ones is used by nobody who could do without it. */
+/* Memory that small temporaries get without reuse: never needed by others. */
 static void tci_place_keep_apart(tci_life *lives, int n)
 {
     int64_t total = 0;
@@ -62,7 +61,7 @@ static void tci_place_keep_apart(tci_life *lives, int n)
     }
 }
 
-/* Rounded up, so that what lies behind is aligned too. */
+/* Rounded up, so that what follows is aligned too. */
 static int64_t tci_place_bytes(const tci_life *l)
 {
     return (l->bytes + 63) / 64 * 64;
@@ -118,7 +117,7 @@ static int64_t tci_place_take(tci_place_gaps *g, int64_t bytes)
     return offset;
 }
 
-/* Together with what is free beside it. */
+/* Together with adjacent free memory. */
 static void tci_place_give_back(tci_place_gaps *g, int64_t offset, int64_t bytes)
 {
     int at = g->n;

@@ -1,11 +1,12 @@
-/* plan/contraction_route.c - algorithm selection for contractions: the table of routes, and the
- * plain one.
+/* plan/contraction_route.c - selects the algorithm of each contraction: a table of routes, and the
+ * default route.
  *
- * In: a CONTRACT of the rewritten graph. Out: the nodes of its route, with operands stored where
- * that route reads them often. The one idea: the rows that fit give the association class, the
- * first one of tci_sums, from shapes and the kind of machine alone; of the rows of that class the
- * cheapest by the model is built, and the others are reported with their prices (tc_explain). A
- * line of the file of forced schedules may name another row of the class. */
+ * In: a CONTRACT of the rewritten graph. Out: the nodes of its route; operands that the route
+ * reads often are stored. Design: the rows that fit give the association class (the first of
+ * tci_sums that any of them has), from shapes and the kind of machine alone. Of the rows of that
+ * class the cheapest under the cost model is built; the others are reported with their costs
+ * (tc_explain). A line of the file of forced schedules may name another row of the same class, and
+ * so may a measurement (compile/autotune_routes.c). */
 #include "contraction_route.h"
 
 #include <string.h>
@@ -97,10 +98,10 @@ static void tci_route_name(char *text, size_t room, const tci_contraction *c)
              size[TCI_AXES_K]);
 }
 
-/* The route that a line "NAME: ROUTE" of the user's file gives the contraction; NULL: none does. */
-static const char *tci_route_forced(const tci_algo *a, const char *name, size_t *n)
+/* The route that a line "NAME: ROUTE # REMARK" of a text gives the contraction; NULL: none does. */
+static const char *tci_route_forced(const char *text, const char *name, size_t *n)
 {
-    const char *text = a->machine.routes, *at = text;
+    const char *at = text;
     for (size_t length = strlen(name); at && (at = strstr(at, name)) != NULL; at += length) {
         bool begins = at == text || at[-1] == '\n' || at[-1] == ' ';
         if (begins && at[length] == ':') {
@@ -116,32 +117,75 @@ static const char *tci_route_forced(const tci_algo *a, const char *name, size_t 
     return NULL;
 }
 
-/* Takes the route of that class that a file names; it is reported where none of that name fits. */
-static void tci_route_force(const tci_algo *a, const char *name, tci_route_choice *choice)
+/* Takes the route of that class that a file names, else the one that was measured; it is reported
+ * where none of the file's name fits. The remark on what was measured; NULL: none. */
+static const char *tci_route_force(const tci_algo *a, const char *name, tci_route_choice *choice)
 {
     size_t n = 0;
-    const char *want = tci_route_forced(a, name, &n);
+    const char *users = tci_route_forced(a->machine.routes, name, &n);
+    const char *want = users ? users : tci_route_forced(a->machine.measured, name, &n);
     const uint8_t sums = choice->offers[choice->best].route->sums;
     for (int i = 0; want && i < choice->n; i++) {
         const tci_route *r = choice->offers[i].route;
         if (r->sums == sums && strlen(r->name) == n && !memcmp(want, r->name, n)) {
             choice->best = i;
-            return;
+            const char *remark = want + n + strspn(want + n, " ");
+            return !users && *remark == '#' ? remark + 2 : NULL;
         }
     }
-    if (want && a->routes) {
+    if (users && a->routes) {
         tci_str_printf(a->routes, "%s is not computed as '%.*s': no such route of its class fits\n",
-                       name, (int)TCI_MIN(n, 60), want);
+                       name, (int)TCI_MIN(n, 60), users);
+    }
+    return NULL;
+}
+
+/* Notes a contraction that several routes of its class compute, once for each name, unless the
+ * user's file names one. */
+static void tci_route_note_contest(const tci_algo *a, const char *name,
+                                   const tci_route_choice *choice)
+{
+    size_t n = 0;
+    const tci_offer *best = &choice->offers[choice->best];
+    bool open = a->contests && !tci_route_forced(a->machine.routes, name, &n);
+    for (int i = 0; open && i < a->contests->n; i++) {
+        open = strcmp(a->contests->items[i].name, name) != 0;
+    }
+    tci_plan_contest c = {.n = 1, .cost_ns = best->cost_ns};
+    double *costs = TCI_NEW_ARRAY(a->s, double, choice->n);
+    c.routes = TCI_NEW_ARRAY(a->s, const char *, choice->n);
+    c.routes[0] = best->route->name;
+    for (int i = 0; open && i < choice->n; i++) {
+        const tci_offer *o = &choice->offers[i];
+        if (o == best || o->route->sums != best->route->sums) {
+            continue;
+        }
+        int at = c.n++;
+        for (; at > 1 && costs[at - 1] > o->cost_ns; at--) {
+            costs[at] = costs[at - 1];
+            c.routes[at] = c.routes[at - 1];
+        }
+        costs[at] = o->cost_ns;
+        c.routes[at] = o->route->name;
+    }
+    if (open && c.n > 1) {
+        c.name = tci_scratch_printf(a->s, "%s", name);
+        TCI_PUSH(a->s, a->contests->items, a->contests->n, a->contests->cap, c);
     }
 }
 
-/* A line on what was taken, with the runners-up. */
-static void tci_route_report(const tci_algo *a, const char *name, const tci_route_choice *choice)
+/* A line on what was taken, with the runners-up; remark: what was measured, up to the end of its
+ * line, or NULL. */
+static void tci_route_report(const tci_algo *a, const char *name, const tci_route_choice *choice,
+                             const char *remark)
 {
     tci_str line = {.s = a->s};
     const tci_offer *best = &choice->offers[choice->best];
     tci_str_printf(&line, "%s: %s, %.1f us by the model", name, best->route->name,
                    best->cost_ns * 1e-3);
+    if (remark) {
+        tci_str_printf(&line, "; %.*s", (int)strcspn(remark, "\n"), remark);
+    }
     for (int i = 0; i < choice->n; i++) {
         const tci_offer *o = &choice->offers[i];
         if (o != best) {
@@ -174,8 +218,9 @@ static tci_node *tci_route_contract(const tci_algo *a, tci_node *n)
     const tci_contraction *c = tci_contraction_of(a->s, n);
     tci_route_choice choice = tci_route_choose(a, n, c, TCI_SUMS_CHAINS);
     tci_route_name(name, sizeof(name), c);
-    tci_route_force(a, name, &choice);
-    tci_route_report(a, name, &choice);
+    tci_route_note_contest(a, name, &choice);
+    const char *remark = tci_route_force(a, name, &choice);
+    tci_route_report(a, name, &choice, remark);
     const tci_offer *best = &choice.offers[choice.best];
     if (best->route->sums == TCI_SUMS_CHAINS) {
         tci_route_report_whole(a, n, c);

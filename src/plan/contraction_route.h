@@ -1,14 +1,14 @@
-/* plan/contraction_route.h - routes: the ways to compute a contraction, as rows of one table.
+/* plan/contraction_route.h - declares routes: the algorithms that can compute a contraction, as
+ * rows of one table.
  *
- * A route says whether it fits a contraction, what that takes by the model of the machine, and
- * builds the nodes. Each row has an association class (tci_sums): in which order, and by what, the
- * products are added. The class of a contraction is the first one that a row fits of, so it follows
- * from shapes, dtypes and the kind of machine alone; among the rows of that class the cheapest one
- * is taken (plan/contraction_route.c). A new route is a row here and in plan/contraction_route.c
- * (or gpu_routes.c), and a room that has its three functions.
+ * A route checks whether it fits a contraction, estimates its cost, and builds the nodes. Each row
+ * has an association class (tci_sums): the order of the additions, and their instructions. The
+ * class of a contraction is the first that a fitting row has, so it follows from shapes, dtypes
+ * and the kind of machine; the cheapest row of it is taken. A new route is a row here and in
+ * plan/contraction_route.c (or gpu_routes.c), and a file.
  *
- * Invariants: `fits` forces nothing into memory and writes no report; `build` is called for the
- * route that is taken alone. */
+ * Invariants: `fits` materializes nothing and reports nothing; `build` is called only for the
+ * chosen route. */
 #ifndef TCI_PLAN_CONTRACTION_ROUTE_H
 #define TCI_PLAN_CONTRACTION_ROUTE_H
 
@@ -24,7 +24,7 @@ typedef enum tci_sums {
     TCI_SUMS_LINES,      /* lines of an image, added up by a second kernel */
     TCI_SUMS_EXACT,      /* of integers: any order gives the same */
     TCI_SUMS_ROWS,       /* a SUM of products: that of any reduction */
-    TCI_SUMS_INNER,      /* of the contraction that the route makes, with its axes turned */
+    TCI_SUMS_INNER,      /* of the contraction that the route makes, with its axes permuted */
     TCI_SUMS_PARTS,      /* parts of K as chains, added up by a second kernel */
     TCI_SUMS_CHAINS      /* along K, as plan/reduction_order.c says */
 } tci_sums;
@@ -96,7 +96,7 @@ TCI_FN bool tci_plan_is_fixed(const tci_algo *a, const tci_node *n, double *from
 
 /* ---- costs ---- */
 
-/* What a route takes: of multiply-adds by what, of bytes moved through memory, and of launches. */
+/* Resource that bounds a route's multiply-adds. */
 typedef enum tci_route_by { TCI_BY_VECTORS, TCI_BY_UNIT, TCI_BY_UNIT_F32 } tci_route_by;
 typedef struct tci_route_work {
     double products, bytes;
@@ -107,7 +107,7 @@ typedef struct tci_route_work {
 /* Of the contraction itself: its products, its operands and result once. */
 TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by);
 TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work);
-/* What packing the operand with the columns takes. */
+/* Time to pack the operand that has the N axes, in ns. */
 TCI_FN double tci_route_pack_ns(const tci_offer *o);
 /* Of the contraction where both operands are copied first. */
 static inline double tci_route_copies_ns(const tci_offer *o, tci_route_by by)
@@ -128,7 +128,7 @@ TCI_FN const tci_route *tci_route_prepacked(void);
 TCI_FN const tci_route *tci_route_gemv(void); /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
-/* plan/gpu_routes.c: writes the rows that machines of blocks of threads alone have; how many. */
+/* plan/gpu_routes.c: writes the rows that only GPUs have; how many. */
 TCI_FN int tci_block_routes(const tci_route **rows);
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */

@@ -1,19 +1,19 @@
-/* plan/conv_layout.c - channels-last operands of implicit GEMM convolutions, as tensor cores read
- * them (TMA boxes).
+/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
+ * layout that TMA boxes read.
  *
- * In: a CONTRACT of bf16 or f16 values, or of f32 where math may be fast, of which one is windows
- * of an image, on a machine whose matrix unit reads boxes. Out: the same over copies of the values
- * behind its operands in which one axis lies fastest: the longest contracted one that both have (a
- * convolution, its gradient to the image: the channels), else of each operand the longest that it
- * alone has (the gradient to the filter). Windows, padding and other movements stay above the
- * copies as they were, so nothing else is stored. The one idea: the unit's loads need 16
- * neighbouring bytes and rows that begin at such; a copy of the image costs one reading and writing
- * of it, and gives that to every window. A unit does not turn f32 on its way, so of f32 that axis
- * is a contracted one. NULL: this is none of these, or too small for it. */
-#include "../kernel/matrix_unit.h"
+ * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of
+ * an image, on a machine whose matrix unit reads boxes. Out: the same CONTRACT over copies with
+ * one axis contiguous: the longest summed axis that both operands have (the channels, in a
+ * convolution and its gradient to the image), else for each operand its longest axis that the
+ * other lacks (the gradient to the filter). Windows, padding and other views stay above the
+ * copies, so nothing else is stored. NULL: it is no such contraction, or too small for the unit.
+ *
+ * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
+ * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
-enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that lies fastest */ };
+enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that is contiguous */ };
 
 typedef struct tci_conv_layout {
     const tci_algo *a;
@@ -29,8 +29,8 @@ typedef struct tci_conv_layout {
 
 /* ---- the values behind the operands ---- */
 
-/* The value of operand x below windows, padding, other movement and a widening that nothing stores;
- * NULL: sizes are unknown. */
+/* The value of operand x below windows, padding, other layout ops and a widening that nothing
+ * stores; NULL: sizes are unknown. */
 static tci_node *tci_conv_layout_source(const tci_algo *a, tci_node *x)
 {
     const int through = TCI_THROUGH_MOVEMENT | TCI_THROUGH_WIDENING | TCI_THROUGH_PADS;
@@ -82,7 +82,7 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
     return a;
 }
 
-/* ---- which axes lie fastest ---- */
+/* ---- which axes are contiguous ---- */
 
 static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
 {
@@ -138,7 +138,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     return m->axes[0] >= 0 && m->axes[1] >= 0;
 }
 
-/* Is f32 multiplied often enough for copies, along a contracted axis? */
+/* True if each f32 element is multiplied often enough to pay for copies along a contracted axis. */
 static bool tci_conv_layout_pays(const tci_conv_layout *m)
 {
     double elements = 0, products = m->c->products;

@@ -1,7 +1,7 @@
-/* plan/cost.h - constants of the fusion cost model, in one place.
+/* plan/cost.h - defines the constants of the fusion cost model.
  *
- * They are ratios of times, not of one chip: a vector machine with several cores does 5 to 10 flops
- * on a value in the time in which it moves the value to or from memory. */
+ * They are ratios of times, not figures of one chip: a vector machine with several cores does 5 to
+ * 10 flops per value in the time in which it moves the value to or from memory. */
 #ifndef TCI_PLAN_COST_H
 #define TCI_PLAN_COST_H
 
@@ -18,10 +18,10 @@ enum {
     TCI_COST_ROOT = 16,
     TCI_COST_DEPTH = 6,    /* reductions, or moves, unrolled on one path */
     TCI_COST_RESHAPES = 6, /* that an index goes through on one path */
-    TCI_COST_WALK = 64,    /* nodes below a value that are looked at: more are dear */
+    TCI_COST_WALK = 64,    /* nodes below a value that are visited: more are expensive */
     /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
      * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and
-     * one more load and store no longer matter beside them. */
+     * one more load and store no longer matter in comparison. */
     TCI_COST_KERNEL_OPS = 400,
     TCI_COST_CALL = 6,
     TCI_COST_KERNEL_OPERANDS = 64 /* leaves and values in memory that one kernel reads */

@@ -1,13 +1,13 @@
-/* plan/decompose.c - decomposition of large ops into several nodes where that is faster: split
+/* plan/decompose.c - decomposes large ops into several nodes where that is faster: split
  * reductions, wide CAT, long scans, top-k, scatter.
  *
- *   large reductions  in chunks, and what these gave (plan/rfactor.c)
+ *   large reductions  chunks, and a reduction of their results (plan/rfactor.c)
  *   wide CAT          more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT          by one of its routes (plan/contraction_route.c); by blocks, of halves
- *   long SCAN         in parts (plan/scan.c)
- *   TOPK              counts of what is less, or a sort by digits (plan/sort.c)
- *   long SCATTER      by machines of blocks: its index is ordered first (plan/scatter_sort.c)
- * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
+ *   CONTRACT          one of its routes (plan/contraction_route.c); half precision in blocks
+ *   long SCAN         parts (plan/scan.c)
+ *   TOPK              selection by counting, or a radix sort (plan/sort.c)
+ *   long SCATTER      on GPUs: its index is sorted first (plan/scatter_sort.c)
+ * The rewritten graph is changed in place: users of a replaced node point to the new one. */
 #include "relayout.h"
 #include "contraction_route.h"
 

@@ -1,13 +1,14 @@
-/* plan/depthwise_wgrad.c - weight gradient of a depthwise convolution (channels last), as a split
- * reduction over image lines.
+/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (channels last)
+ * as a split sum over image lines.
  *
- * In: a CONTRACT of windows of an image and the gradient of what filters gave, both with their
- * channels last in memory, whose result has the elements of windows and the channels, which both
- * operands have. Out: a SUM of parts of it, with channels last too. The one idea: a thread then
- * has a vector of channels and some elements of a window (loop/short_reduction.c), for which a
- * stretch of a line is written out: each place of both operands is read once and serves all of
- * them. Parts are so many lines, or stretches of one, that there are threads enough and a sum is
- * one chain. NULL: this is none of these. */
+ * In: a CONTRACT of windows of an image and the gradient of the convolution's output, both
+ * channels last, whose result has the window axes and the channels. Out: a SUM of partial results,
+ * channels last too; else NULL.
+ *
+ * Design: a thread has a vector of channels and some window elements
+ * (loop/simt_short_reduction.c), for which a segment of a line is unrolled: each element of both
+ * operands is read once. A part is some lines, or segments of one, so that there are enough
+ * threads. */
 #include "contraction_route.h"
 
 enum {
@@ -30,8 +31,8 @@ typedef struct tci_dwgrad {
 
 /* ---- whether ---- */
 
-/* Has the result the elements, which the other operand lacks, and of all other axes one, the
- * channels, that has several places? What else there is of windows is summed, with the other's. */
+/* True if the result has the kernel-window axes (which the other operand lacks) and, apart from
+ * them, exactly one axis larger than 1: the channels. All other window axes are summed. */
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];

@@ -1,23 +1,22 @@
-/* plan/fission.c - cost-guided fission: finds groups that the cost model prices far above what
- * their values need, and says whether a plan in which one of these values is stored is cheaper.
+/* plan/fission.c - finds groups that the cost model prices far above their floor, and decides
+ * whether a plan that stores one more of their values is cheaper (cost-guided fission).
  *
  * In: a finished plan; trial plans of the same program that store one value more (a cut). Out: the
- * suspects, the values of each that may be cut, and for each trial what the model says of the same
- * nodes in both plans. plan/plan.c makes the trials and keeps the cuts that pay.
+ * suspect groups, the values of each that may be stored, and for each trial the model's cost of
+ * the same nodes in both plans. plan/plan.c makes the trials and keeps the profitable cuts.
  *
- * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) takes more than
- * TCI_PRICE_SUSPECT percent of its floor, and a cut's least saving more than that. The floor is
- * the larger of the time of its memory traffic and the time of its arithmetic, each value evaluated
- * once. So a contraction in a form without packing, arithmetic that is repeated, and accesses that
- * no vector form takes make a group suspect, and a program without such kernels is planned once.
- * Of suspects that read each other only the one that exceeds its floor by most is tried in a round,
- * as their trials would be compared together; one of which no cut pays is not tried again.
+ * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) costs more than
+ * TCI_PRICE_SUSPECT percent of its floor, and exceeds it by more than the least saving of a cut.
+ * The floor is the larger of the times of its memory traffic and of its arithmetic with each value
+ * evaluated once. Contractions without packing, repeated arithmetic and accesses without a vector
+ * form make a group suspect; a program without such kernels is planned once. Of suspects that read
+ * each other, only the one furthest above its floor is tried in a round, because their trials
+ * would be compared together; one for which no cut is profitable is not tried again.
  *
- * A cut of a suspect pays if the trial's kernels that make the same values take 1 / 1.2 of the time
- * of the plan's, or less: the suspect's values, those that kernels of the trial make with them, and
- * so on until both plans' kernels make the same. Both times are prices of the model for one thread
- * (on a device, for all of it), and each kernel has its launch. bench/results/fusion.md says how
- * far prices of the forms are from what was measured. */
+ * A cut is profitable if the trial's kernels that make the same values cost at most 1 / 1.2 of the
+ * plan's. The comparison covers the suspect's values, the values that the trial's kernels make
+ * with them, and so on until both sets are equal. Costs are the model's for one thread (on a GPU,
+ * for all of it) and include launches. bench/results/fusion.md compares model and measurement. */
 #include "group.h"
 
 enum {
@@ -29,14 +28,14 @@ enum {
     TCI_PRICE_GAIN = 12,       /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,      /* in tenths */
     TCI_PRICE_LAUNCH_NS = 300, /* of a kernel on a processor */
-    TCI_PRICE_CALL = 16,       /* flops of an op that is dear by itself */
+    TCI_PRICE_CALL = 16,       /* flops of an op that is expensive by itself */
     TCI_PRICE_PRIMS = 3,       /* primitive operations that an elementwise op has, about */
     TCI_PRICE_BROADCAST = 8    /* elements for each of its source: a broadcast is not stored */
 };
 
 /* ---- prices ---- */
 
-/* What is known of a kernel, its price, found once for each text. */
+/* The cached data of a kernel with its price, computed once for each text. */
 static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *made)
 {
     const tci_price nothing = {0, 0, 0};
@@ -45,7 +44,7 @@ static tci_prices_item *tci_price_item(tci_prices *all, const tci_plan_made *mad
             return &all->items[i];
         }
     }
-    const tci_kernel *k = made->kernel; /* what finding its price takes lies in its own scratch */
+    const tci_kernel *k = made->kernel; /* pricing it allocates from its own scratch */
     tci_prices_item item = {made->hash, k ? tci_loop_price(k->s, k, all->machine) : nothing, false};
     TCI_PUSH(all->s, all->items, all->n, all->cap, item);
     return &all->items[all->n - 1];
@@ -62,7 +61,7 @@ static double tci_price_of_group(tci_prices *all, const tci_plan *p, int group)
     return price.ns + TCI_MAX((double)all->machine.facts.launch_ns, TCI_PRICE_LAUNCH_NS);
 }
 
-/* What a cut saves at least: a part of the whole program too. */
+/* Minimum saving of a cut, in ns: also a fraction of the whole program. */
 static double tci_price_least(const tci_prices *all)
 {
     double least = TCI_MAX(TCI_PRICE_LAUNCHES * (double)all->machine.facts.launch_ns,
@@ -98,7 +97,7 @@ static double tci_price_flops(const tci_fusion *f, const tci_group *g)
     return flops;
 }
 
-/* What a chain of views reads. */
+/* The value that a chain of views reads. */
 static const tci_node *tci_price_below(const tci_node *n)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
@@ -116,7 +115,7 @@ static bool tci_price_is_laid_out(const tci_fusion *f, const tci_node *n)
     return f->blocks && below != n && p->forced && p->forced_in == 0;
 }
 
-/* True if n has memory without a cut, or is not worth any: one number, indices, draws. */
+/* True if n is in memory without a cut, or is not worth one: one number, indices, random bits. */
 static bool tci_price_is_free(const tci_fusion *f, const tci_suspect *s, const tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -164,7 +163,7 @@ static bool tci_price_is_broadcast(const tci_node *n)
     return few * TCI_PRICE_BROADCAST <= (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* What one root of the group reads of another: contractions first. */
+/* Edges between roots of the group: what one root reads of another, contractions first. */
 static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];
@@ -182,7 +181,7 @@ static void tci_price_read_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* What movement in the group reads, and what it makes. */
+/* Edges at layout ops in the group: its operands and its results. */
 static void tci_price_move_edges(const tci_fusion *f, tci_suspect *s)
 {
     const tci_group *g = &f->groups[s->group];
@@ -222,7 +221,7 @@ static void tci_price_shared_edges(const tci_fusion *f, tci_suspect *s)
     }
 }
 
-/* Is the group priced far above its floor? */
+/* True if the group is priced far above its floor. */
 static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s)
 {
     const tci_group *g = &p->fusion->groups[s->group];
@@ -234,7 +233,7 @@ static bool tci_price_is_high(tci_prices *all, const tci_plan *p, tci_suspect *s
     return 100 * price.ns > TCI_PRICE_SUSPECT * s->floor && s->excess > tci_price_least(all);
 }
 
-/* Does one of the two groups wait for the other? */
+/* True if one of the two groups depends on the other. */
 static bool tci_price_is_near(const tci_fusion *f, int a, int b)
 {
     bool near = false;

@@ -1,10 +1,9 @@
-/* plan/fusion_patterns.c - fusion patterns: groups that are fused into one kernel (attention,
- * norms).
+/* plan/fusion_patterns.c - fuses groups that match a pattern (attention, norms) into one kernel.
  *
  * In: the groups, the machine. Out: fewer groups. Each pattern is a row of tci_patterns: what it
- * matches around a group, and whether it pays here. All matches are found first and tried by the
- * bytes that they save, most first; one is built (plan/merge_groups.c) only when it is legal and
- * pays, so nothing has to be undone, and what is not leaves its reason.
+ * matches around a group, and whether it is profitable. All matches are found first and tried in
+ * the order of bytes saved, most first. A match is built (plan/merge_groups.c) only if it is legal
+ * and profitable, so nothing is ever undone; the reason of a rejected match is recorded.
  *
  * Attention over x[rows, keys] is one group made of three:
  *
@@ -14,11 +13,11 @@
  *     VALUE    y = exp(s - m) / l  rows, keys        0, -1      -1, 0
  *     CONTRACT y v                 rows, dv | keys   0, -1, -1  -1, 2, 0
  *
- * Each value is what the groups apart would give, bit for bit: rows along the last axis have the
- * class LANES there too, unless they are shorter than TCI_PATTERN_ROW, and those are left alone. */
+ * Each value has the same bits as in separate groups: rows along the last axis have class LANES in
+ * both cases, unless they are shorter than TCI_PATTERN_ROW; those are not fused. */
 #include <math.h>
 
-#include "../kernel/attention.h"
+#include "../kernel/match_attention.h"
 #include "cost.h"
 #include "merge_groups.h"
 
@@ -31,7 +30,7 @@ enum {
     TCI_PATTERN_PACKS = 4,       /* rows whose products take as long as packing for them */
     TCI_PATTERN_WALK = 512,      /* groups visited before a cycle is assumed */
     TCI_PATTERN_BLOCKS = 8,      /* of threads, that a processor runs at once */
-    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors lie in the nearest cache */
+    TCI_PATTERN_STEP_NS = 5      /* of a chain whose factors are in the nearest cache */
 };
 
 typedef struct tci_pattern_match {
@@ -110,8 +109,8 @@ static int tci_pattern_now(const tci_pattern_state *p, int g)
     return g;
 }
 
-/* Does `into` wait for a group that waits for `makes`, which it reads? Assumes so when the walk
- * gets long. */
+/* True if `into` depends on a group that depends on `makes`, which it reads. Also true if the
+ * search gets long. */
 static bool tci_pattern_makes_cycle(const tci_pattern_state *p, int makes, int into)
 {
     tci_fusion *f = p->f;
@@ -245,8 +244,8 @@ static int64_t tci_pattern_row_bytes(const tci_join *j, bool open)
     return open || bytes <= TCI_PATTERN_BYTES ? (int64_t)bytes : 0;
 }
 
-/* May rows be of unknown number and length? On a processor, whose strips are cut when they run, but
- * for its unit; and in bands, whose rows are known, more of what is drawn is counted by 32 bits. */
+/* True if the rows may be of unknown number and length: on a CPU, which cuts strips at run time,
+ * except for its matrix unit. In blocks of known rows, more indices are computed in 32 bits. */
 static bool tci_pattern_is_open(const tci_join *j, tci_machine machine)
 {
     bool any = false, narrow = true;
@@ -280,8 +279,8 @@ static double tci_pattern_products(const tci_join *j)
     return products;
 }
 
-/* Blocks of threads have no form yet that packs: each lane is one chain, its loads apart from its
- * neighbours'. That is for what takes no longer than a launch, and has no class of a unit. */
+/* GPUs have no form yet that packs: each lane is one chain, its loads apart from its neighbours'.
+ * That is for what takes no longer than a launch, and has no class of a unit. */
 static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j, int64_t bytes)
 {
     const tci_group *rows = &j->f->groups[j->group[TCI_JOIN_INTO]];
@@ -308,8 +307,8 @@ static bool tci_pattern_blocks_pay(const tci_pattern_state *p, const tci_join *j
            TCI_MAX(waves, 1) * steps * TCI_PATTERN_STEP_NS <= m->launch_ns;
 }
 
-/* How much wider than a contraction's values the widest is: a kernel has as many lanes as hold that
- * one, so the contractions take so many times longer. */
+/* Width of the widest value relative to the values of the contraction: the kernel has as many lanes
+ * as fit the widest one, so contractions take that many times longer. */
 static double tci_pattern_widens(const tci_join *j)
 {
     int widest = 1, own = 8;
@@ -329,9 +328,9 @@ static double tci_pattern_widens(const tci_join *j)
     return TCI_MAX((double)widest / own, 1);
 }
 
-/* What is no longer written and read, against what every few rows pack anew of the other factor of
- * the first contraction (loop/back_to_back_gemm.c), and against fewer lanes. Code without vectors
- * loses nothing. */
+/* Compares the saved traffic with the cost of packing the other operand of the first contraction
+ * again for every few rows (loop/back_to_back_gemm.c), and of fewer lanes. Scalar code loses
+ * nothing. */
 static bool tci_pattern_strips_pay(const tci_pattern_state *p, const tci_join *j, double saved,
                                    bool fits_unit, tci_why *why)
 {
@@ -372,8 +371,8 @@ static bool tci_pattern_rows_pay(const tci_pattern_state *p, const tci_join *j, 
     return tci_pattern_strips_pay(p, j, saved, false, why);
 }
 
-/* Is the contraction before forced into memory? So plan/plan.c does where the kernel does not fit a
- * unit. */
+/* True if the first contraction is materialized. plan/plan.c does this where the kernel does not
+ * fit a matrix unit. */
 static bool tci_pattern_is_forced(const tci_join *j)
 {
     bool forced = false;
@@ -385,7 +384,7 @@ static bool tci_pattern_is_forced(const tci_join *j)
     return forced;
 }
 
-/* The same of bf16 on a processor's unit, which kernel/matrix_unit.c says of the kernel. */
+/* The same of bf16 on a processor's unit, which kernel/match_matrix_unit.c says of the kernel. */
 static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
@@ -397,8 +396,8 @@ static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j,
 }
 
 /* Of the contractions of a join: both of f32, f16 or bf16, of known sizes that suit a GPU's form of
- * attention, and the first not forced into memory, as plan/plan.c does where kernel/attention.c,
- * which sees the kernel, says no. */
+ * attention, and the first not forced into memory, as plan/plan.c does where
+ * kernel/match_attention.c, which sees the kernel, says no. */
 static bool tci_pattern_unit_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {
@@ -518,12 +517,12 @@ static void tci_pattern_try(const tci_pattern_state *p, const tci_pattern_match 
                 p->into[j.group[part]] = into;
             }
         }
-    } else if (j.keeps) { /* of the others the round has told why */
+    } else if (j.keeps) { /* the round has recorded why for the others */
         tci_pattern_refuse(&j, why);
     }
 }
 
-/* Those that save more come first; of equals the earlier one. */
+/* Sorts matches by saving, largest first; equal ones keep their order. */
 static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 {
     tci_pattern_match *to = TCI_NEW_ARRAY(s, tci_pattern_match, n + 1);
@@ -544,8 +543,8 @@ static void tci_pattern_sort(tci_scratch *s, tci_pattern_match *m, int n)
 
 /* ---- kernels of pairs ---- */
 
-/* Does one of the groups wait for one outside that waits for another of them? Assumes so when the
- * walk gets long, which goes no further back than they do. */
+/* True if one of the groups depends on an outside group that depends on another of them. Also true
+ * if the search gets long. The search does not go further back than the groups. */
 static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_groups)
 {
     int32_t *stack = NULL;
@@ -577,7 +576,7 @@ static bool tci_pattern_pairs_cycle(tci_fusion *f, const int32_t *groups, int n_
     return false;
 }
 
-/* Is group g made of values alone, of what those groups compute? */
+/* True if all values of group g are computed from values of those groups. */
 static bool tci_pattern_follows(const tci_fusion *f, int g, const int32_t *groups, int n_groups)
 {
     const tci_group *own = &f->groups[g];

@@ -1,4 +1,4 @@
-/* plan/fusion_refusal.h - reasons why two values are not fused into one kernel, one row each. */
+/* plan/fusion_refusal.h - lists the reasons not to fuse two values, one row each. */
 #ifndef TCI_PLAN_FUSION_REFUSAL_H
 #define TCI_PLAN_FUSION_REFUSAL_H
 

@@ -1,6 +1,6 @@
-/* plan/gpu_routes.c - routes of contractions that only GPUs have: rows of the table of routes.
+/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
  *
- * In: nothing. Out: those rows, which plan/contraction_route.c weighs with its own. */
+ * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
 #include "contraction_route.h"
 
 #include <string.h>

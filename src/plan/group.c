@@ -1,17 +1,17 @@
-/* plan/group.c - fusion: groups of nodes that become one kernel. See plan/group.h for roots,
- * probes and groups.
+/* plan/group.c - implements fusion: groups of nodes that become one kernel. plan/group.h defines
+ * roots, probes and groups.
  *
- * A round goes through the nodes, which are in topological order: it probes each that is a root
- * (plan/materialize.c), puts it into a group that takes it, of those that it reads from and recent
- * siblings the one that saves most bytes, or into a new one, and notes what it evaluates
- * (plan/recompute_or_store.c), which may force values into memory. While a round forced any, the
- * next one undoes what was placed from the first of them on (plan/undo_log.c) and goes on from
- * there. After TCI_GROUP_ROUNDS of them a round counts repetition by root and not by group, which
- * leaves nothing dear to repeat, and the one after it is the last: both begin at the first node.
- * Every refusal is kept with its reason.
+ * A round visits the nodes in topological order. It probes each root (plan/materialize.c), puts it
+ * into the group that saves most bytes, among the groups that it reads from and recent siblings,
+ * or into a new one, and records what it evaluates (plan/recompute_or_store.c), which may
+ * materialize values. If a round materialized any, the next one undoes everything placed from the
+ * first of them on (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one round
+ * counts recomputation per root instead of per group, so that nothing expensive is recomputed, and
+ * the round after it is the last: both start at the first node. Every refusal is kept with its
+ * reason.
  *
- * To undo at each value that is forced, and not once for all of a round, would be quadratic: the
- * gradient of a long chain forces values of its beginning at its end, one after the other. */
+ * Undoing at each materialized value instead of once per round would be quadratic: the gradient of
+ * a long chain materializes values of its beginning at its end, one after the other. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"
@@ -66,7 +66,7 @@ typedef struct tci_group_size {
     int weight, operands;
 } tci_group_size;
 
-/* What root r adds to a group: nodes that nothing there evaluates, sources that nothing there
+/* Size that root r adds to a group: nodes that nothing there evaluates, sources that nothing there
  * reads. */
 static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int group)
 {
@@ -88,8 +88,8 @@ static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int grou
     return size;
 }
 
-/* May root r, put into a group, make its kernel too large? The sums come first: they are upper
- * bounds. */
+/* True if adding root r to a group may make its kernel too large. The sums are tested first, since
+ * they are upper bounds. */
 static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
 {
     const tci_group *g = &f->groups[group];
@@ -167,7 +167,7 @@ static bool tci_group_depends(tci_fusion *f, int from, int target, tci_why *why)
     return false;
 }
 
-/* Would root r, put into g, wait for a group that waits for g? */
+/* True if root r in g would depend on a group that depends on g. */
 static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group, tci_why *why)
 {
     for (int i = 0; i < tci_root_n_before(r); i++) {
@@ -295,7 +295,7 @@ static bool tci_group_identity_rows(const tci_root *r, const int32_t *outer_of)
     return true;
 }
 
-/* Does group g read or make more than one element of what r reads? */
+/* True if group g reads or computes more than one element of what r reads. */
 static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const tci_group *g)
 {
     bool shares = false;
@@ -318,11 +318,10 @@ static bool tci_group_shares_row(const tci_fusion *f, const tci_root *r, const t
     return shares;
 }
 
-/* Would root r, of which each outer point of g has a long row, be left to few threads?
- * That is so where g is one point that shares no row with r, but gives it a number; and on blocks
- * of threads where a reduction of large rows, or of many lines, was cut (plan/decompose.c) and g
- * only adds up its parts: the row is not what g reads, and by itself it keeps the whole device
- * busy. */
+/* True if root r, which has a long row for each outer point of g, would get too few threads. This
+ * is so if g has one point that shares no row with r but gives it a number; and, on GPUs, if a
+ * reduction of large rows, or of many lines, was split (plan/decompose.c) and g only adds its
+ * parts: then g does not read the row, which keeps the whole device busy by itself. */
 static bool tci_group_idles(const tci_fusion *f, const tci_root *r, const tci_group *g,
                             const int32_t *outer_of)
 {
@@ -637,7 +636,7 @@ static int tci_group_choices(tci_fusion *f, const tci_root *r, int last, tci_cho
     return n;
 }
 
-/* It joined a group: what it reads from those that were not asked is in memory. */
+/* After the root joined a group: materializes what it reads from the groups that were not asked. */
 static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_choice *others,
                                     int n)
 {
@@ -659,7 +658,8 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r, const tci_
     }
 }
 
-/* It starts a group of its own: says why not with the nearest group that reads what it reads. */
+/* After the root started its own group: records why it did not join the nearest group that shares
+ * an operand. */
 static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
 {
     const tci_root *r = &f->roots[root];
@@ -752,7 +752,7 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-/* What a BARRIER is of has memory. */
+/* Materializes the operand of every BARRIER. */
 static void tci_group_store_barred(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {

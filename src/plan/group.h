@@ -1,50 +1,49 @@
-/* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
+/* plan/group.h - defines fusion: which values are materialized (roots), and which roots share a
+ * kernel (groups).
  *
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
- * program output, and whatever is forced into memory (plan/recompute_or_store.c). All other nodes
- * are inlined where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or
- * CONTRACT its output axes, then the summed ones; for a SCAN its other axes, then the scanned one
- * (with starts, or linked parts, its axes, of which the scanned one counts parts, then that of a
- * part); for a SCATTER its other axes, then its own axis, then that of src; of one whose stores are
- * apart the output axes, and of a SEGMENT those, then its order. The results of one repetition are
- * a group by themselves, which has no outer space; its step stands for the steps of a body
- * (plan/repeat.c).
+ * program output, and every materialized value (plan/recompute_or_store.c). All other nodes are
+ * inlined into their users. A root has a domain. VALUE: its axes. REDUCE, CONTRACT: the output
+ * axes, then the summed ones. SCAN: its other axes, then the scanned one (with starts or linked
+ * parts: its axes, where the scanned one counts parts, then the axis within a part). SCATTER: its
+ * other axes, then its own axis, then that of src; with disjoint stores, the output axes. SEGMENT:
+ * the output axes, then its order. The results of one REPEAT are a group by themselves, without an
+ * outer space; its step stands for the steps of a body (plan/repeat.c).
  *
- * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
- * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
- * has size 1).
+ * Probe: each root is lowered once on its own to find what it reads, at which index, and what it
+ * evaluates. A read is `pure` if every axis of the value read is an axis of the reader's domain
+ * (or has size 1).
  *
- * Group: roots over one outer space. A reader joins the group of what it reads when the read is
- * pure and keeps the outer index; siblings join when their spaces are equal. A softmax of x[8, 100]
- * is one group, whose outer space is the rows:
+ * Group: roots over one outer space. A consumer joins the group of a value that it reads if the
+ * read is pure and keeps the outer index; siblings join if their spaces are equal. A softmax of
+ * x[8, 100] is one group, whose outer space is the rows:
  *
  *     root                     domain        outer_of    reads
  *     REDUCE m = max(x, 1)     8, 100        0, -1
  *     REDUCE s = sum(exp(..))  8, 100        0, -1       m, axes {0}
  *     VALUE  y = exp(..) / s   8, 100        0, -1       m, axes {0}; s, axes {0}
  *
- * A read's axes name an axis of the reader's domain per axis of what is read; through them the
- * reader's outer_of follows from that of what it reads.
+ * The axes of a read name an axis of the reader's domain for each axis of the value read; the
+ * reader's outer_of follows from them and from that value's outer_of.
  *
  * Invariants (plan/verify.c):
  *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
  *    order; a root reads only roots of lower numbers
- *  - groups form a DAG: `deps` are the groups that a group reads from, or waits for because a
- *    BARRIER says so, each once, and `order` runs them before it
- *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
- *    roots alone; what another group reads, and what a SCAN makes, has a buffer
- *  - a domain has an axis of the same size for each axis of its node, or of size 1 for one that
- *    the root lists, or two, of a SCAN with starts, for the scanned one; an axis of a domain is an
+ *  - groups form a DAG: `deps` lists once each group that a group reads from or that a BARRIER
+ *    orders before it, and `order` runs those first
+ *  - a VALUE is a root because it is an output or materialized, and is evaluated from leaves and
+ *    roots alone; values read by another group, and results of a SCAN, have buffers
+ *  - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
+ *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
- *  - a read inside a group is pure and keeps the outer index; what is read through a BARRIER is in
- *    memory, and in another group
- *  - the roots of a group are computed once, all of them, or in each run (plan/init_section.c)
+ *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
+ *    memory and in another group
+ *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)
  *  - the kernel of a group with a CONTRACT has the order of a matrix unit if the CONTRACT by itself
  *    has it (tci_plan_unit_of)
- *  - a group with a CONTRACT holds no other reduction, one with a SCAN none behind it, and one with
- *    a SCATTER, or a SCAN of linked parts, no other root
- *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
- *    roots alone exceeds them
+ *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
+ *    SCATTER, or a SCAN of linked parts, no other root
+ *  - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them
  *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
@@ -124,7 +123,7 @@ typedef struct tci_group {
     int32_t n_users, cap_users; /* while placing: groups with it in deps */
     bool has_reduce, has_contract, has_scan, has_scatter, has_repeat;
     const char *pattern; /* that made it of several (plan/fusion_patterns.c), NULL: none did */
-    bool on_unit;        /* worth it only as attention (kernel/attention.h) */
+    bool on_unit;        /* worth it only as attention (kernel/match_attention.h) */
     bool keeps;          /* its contractions keep rows: */
     int32_t n_inner;
     tci_dim *inner;             /* inner axes, which its roots share */
@@ -133,21 +132,21 @@ typedef struct tci_group {
     int32_t kernel;             /* as tci_scores_kernels.of says of a root; 0: of none */
 } tci_group;
 
-/* What kept a root out of the group that has `source`. */
+/* Reason that kept a root out of the group that has `source`. */
 typedef struct tci_refusal {
     const tci_node *reader, *source;
     uint8_t why; /* tci_why (plan/fusion_refusal.h) */
 } tci_refusal;
 
-/* What placing a root changed (plan/undo_log.c): the group that it joined, -1 if it has a new one;
- * how much there was of the rest. */
+/* State before a root was placed (plan/undo_log.c): the group that it joined (-1: a new one), and
+ * the lengths of the other lists. */
 typedef struct tci_undo_mark {
     int32_t n_groups, n_refusals, n_facts;
     int32_t group;
     tci_group was;
 } tci_undo_mark;
 struct tci_pnode;
-/* What was known of a node. */
+/* Saved data of a node. */
 typedef struct tci_undo_fact {
     struct tci_pnode *of;
     int32_t home, n_homes, group, operand_of;
@@ -174,7 +173,7 @@ typedef struct tci_scores_kernels {
     int n, cap;
 } tci_scores_kernels;
 
-/* What is read along one axis of a value, through movement and elementwise ops. */
+/* Reads along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
     bool joined;  /* everything walks it and the axis before it as one */
@@ -191,7 +190,7 @@ typedef struct tci_association {
                            * looked at */
 } tci_association;
 
-/* What the orders that matrix units give contractions follow from. */
+/* Facts that decide the reduction order which a matrix unit gives a contraction. */
 typedef struct tci_unit_facts {
     const tci_table *stored; /* set of what has memory before anything is grouped */
     tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
@@ -206,7 +205,7 @@ typedef struct tci_fusion {
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
     bool apart;                    /* tci_machine.apart */
-    bool blocks;                   /* for a machine of blocks of threads */
+    bool blocks;                   /* for a GPU */
     bool joins;                    /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_scores_kernels *pairs; /* what is to be one kernel */
     bool *joined;                    /* per item of it: is it one? */
@@ -232,7 +231,7 @@ typedef struct tci_fusion {
     int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
-/* What is known of each node while a plan is made. */
+/* Data of each node while a plan is made. */
 typedef struct tci_pnode {
     int32_t place;     /* in tci_fusion.nodes */
     int32_t kernel;    /* as tci_scores_kernels.of says */
@@ -242,7 +241,7 @@ typedef struct tci_pnode {
     bool apart;        /* is a root, and no group that makes it holds a reader of it */
     int32_t forced_in; /* the round that forced it */
     bool is_output;
-    bool drawn;       /* made of random numbers and nothing that lies in memory */
+    bool drawn;       /* made of random numbers and nothing that is in memory */
     bool guards;      /* a comparison of indices: nothing to store (tci_kernel_compare) */
     uint8_t index;    /* depth of a sum of indices and numbers, from 1 on; 0: it is none */
     uint8_t why;      /* forced for this reason (plan/fusion_refusal.h) */
@@ -267,13 +266,13 @@ static inline bool tci_group_is_alone(const tci_fusion *f, int kernel)
     return kernel > 0 && f->pairs->items[kernel - 1].alone;
 }
 
-/* Has memory of its own, whatever is planned. */
+/* True if the node has its own memory under every plan. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
     return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
-/* What lies in memory where n is read: n itself, or what a BARRIER is of. */
+/* The value in memory where n is read: n itself, or the operand of a BARRIER. */
 static inline tci_node *tci_plan_source(tci_node *n)
 {
     while (n->op == TCI_OP_BARRIER) {
@@ -282,14 +281,15 @@ static inline tci_node *tci_plan_source(tci_node *n)
     return n;
 }
 
-/* How many inputs of n are evaluated with it: those that a BARRIER waits for are not. */
+/* Number of inputs of n that are evaluated with it, that is, without those that a BARRIER waits
+ * for. */
 static inline int tci_plan_n_evaluated(const tci_node *n)
 {
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
 }
 
 /* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, and
- * of all; of bytes, which warps multiply as they lie, from so many. */
+ * of all; of bytes, which warps multiply in their layout, from so many. */
 enum {
     TCI_KMAJOR_REUSE = 128,
     TCI_KMAJOR_LEAST = 1 << 27,
@@ -314,7 +314,8 @@ typedef struct tci_algo {
     tci_table *associations; /* as in tci_fusion */
     tci_str
         *routes; /* lines on how contractions are computed (plan/contraction_route.c); NULL: none */
-    const tci_router *router; /* set by tci_plan_algorithm */
+    tci_plan_contests *contests; /* contractions of which several routes fit; NULL: none is noted */
+    const tci_router *router;    /* set by tci_plan_algorithm */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)
 {
@@ -343,22 +344,22 @@ static inline tci_scores_refused tci_scores_none(tci_scratch *s)
  * whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
-/* On a machine of blocks: contractions that are to be kernels of attention are left whole. */
+/* On a GPU: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
-/* Are there kernels on that kind of machine that compute pairs for themselves? */
+/* True if that kind of machine has kernels that recompute scores. */
 TCI_FN bool tci_scores_taken(tci_machine machine);
 /* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
-/* plan/layout.c: which values lie in memory with their channels last; changes the roots. */
+/* plan/layout.c: which values are in memory with their channels last; changes the roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
-/* Does the machine have a matrix unit that reads boxes of images, and may it? */
+/* True if the machine has a matrix unit that reads boxes of images, and options allow it. */
 static inline bool tci_plan_has_image_unit(tci_machine machine)
 {
     return machine.block_threads > 0 && machine.matrix_units > 0 && !machine.reproducible;
 }
 /* plan/conv_layout.c: the bf16 or f16 value behind operand x, of known sizes, below windows,
- * padding, other movements and a widening, unless one of these lies in memory; NULL: there is
+ * padding, other layout ops and a widening, unless one of these is in memory; NULL: there is
  * none. */
 TCI_BLOCK_FN tci_node *tci_plan_image(const tci_algo *a, tci_node *x);
 /* The whole axis of that value that is axis a of x; -1: none is. */
@@ -394,7 +395,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 /* plan/rfactor.c: the divisor of n nearest to want, the larger of two, from a fourth of it to
  * below its double; 0: there is none. */
 TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want);
-/* On a machine of blocks: are so many rows better cut than gone through line by line? */
+/* On a GPU: are so many rows better cut than gone through line by line? */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
@@ -407,13 +408,14 @@ TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
-/* How many roots come before r because it reads them or waits for them, and number i of them. */
+/* Number of roots that precede r because r reads them or waits for them; and root number i of them.
+ */
 static inline int tci_root_n_before(const tci_root *r)
 {
     return r->n_reads + r->n_waits;
 }
 TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
-/* Where n, which is in memory, lies: a buffer. */
+/* The buffer of n, which is in memory. */
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
 /* plan/recompute_or_store.c. By what a repetition is counted: */
 typedef enum tci_store_mode {
@@ -425,7 +427,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round, */
 TCI_FN void tci_store_begin(tci_fusion *f);     /* and what no round changes */
 /* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
 TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
-/* What node n adds to the size of a kernel (plan/cost.h) for root r. */
+/* Size that node n adds to the kernel (plan/cost.h) of root r. */
 TCI_FN int tci_store_weight(const tci_fusion *f, const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
@@ -444,19 +446,20 @@ TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs
 /* Its steps become the first ones, and what the others read of it is kept. */
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
 /* plan/group.c; associations: class of each reduction (plan/reduction_lanes.c); like: an earlier
- * fusion of the same graph, whose findings of roots are reused, NULL: none; forced: of tci_algo;
- * cuts: the set of values that are stored and read from memory by all their readers
- * (plan/fission.c), NULL: none; late, units: as in tci_fusion. Tells in `why`, unless it is NULL,
- * what was refused, and what got memory. */
+ * fusion of the same graph, whose probes of roots are reused, NULL: none; forced: of tci_algo;
+ * cuts: the set of values that are stored and read from memory by all their consumers
+ * (plan/fission.c), NULL: none; late, units: as in tci_fusion. Reports in `why`, unless it is NULL,
+ * refusals and materialized values. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_table *associations, const tci_fusion *like,
                                  const tci_table *forced, const tci_table *cuts,
                                  const tci_table *late, const tci_scores_kernels *pairs,
                                  tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_unit_facts *units, tci_str *why);
-/* plan/remat.c: how many values of a plan are computed again, and their bytes. outputs are changed
- * to what the next plan is to compute; forced grows by what has memory in it; in pairs nodes stand
- * beside those that they take the place of; late is the set of what it computes behind the peak. */
+/* plan/remat.c: how many values of a plan are recomputed, and their bytes. outputs are changed to
+ * the nodes that the next plan is to compute; forced grows by the values materialized in it; in
+ * pairs nodes are paired with those that they replace; late is the set of recomputed nodes after
+ * the peak. */
 typedef struct tci_remat_result {
     int n;
     double bytes;
@@ -464,7 +467,7 @@ typedef struct tci_remat_result {
 TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_plan *p, bool all,
                                        tci_node **outputs, int n_outputs, tci_table *forced,
                                        tci_scores_kernels *pairs, tci_table *late);
-/* plan/step_order.c: the step that does each group, by itself or in a joint. */
+/* plan/step_order.c: the step that runs each group, by itself or in a merged kernel. */
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
@@ -505,15 +508,15 @@ typedef struct tci_suspect {
 TCI_FN int tci_price_suspects(tci_prices *all, const tci_plan *p, tci_suspect **list);
 /* The trials of s, a suspect of plan p, are over. */
 TCI_FN void tci_price_settle(tci_prices *all, const tci_plan *p, const tci_suspect *s);
-/* `trial`, which lies in scratch `of`, stores number `edge` of s->edges. */
+/* `trial`, which is in scratch `of`, stores number `edge` of s->edges. */
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s);
 /* plan/fusion_patterns.c: makes one of groups that are better as one. */
 TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
-/* The parts of SCAN n's axis, which its domain has, where it has starts, or the parts are linked:
- * TCI_SCAN_PARTS of them, which tell each other their totals within one kernel. 0: it has none. */
+/* The parts of SCAN n's axis, which its domain has, if it has starts, or its parts are linked:
+ * TCI_SCAN_PARTS of them, which publish their totals to each other within one kernel. 0: none. */
 enum { TCI_SCAN_PARTS = 3 }; /* the attribute */
 TCI_FN tci_dim tci_root_parts(const tci_node *n);
 TCI_FN bool tci_root_is_linked(const tci_node *n);
@@ -524,12 +527,12 @@ TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, i
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
-/* How a SCATTER root stores: src line after line, each element of x its stretch of an order, or all
- * of src side by side. */
+/* How a SCATTER root stores: src line by line; each element of x over its segment of a sorted
+ * order; or all elements of src in parallel. */
 typedef enum tci_put { TCI_PUT_NOTHING, TCI_PUT_LINES, TCI_PUT_STRETCHES, TCI_PUT_APART } tci_put;
 enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
-/* What a SCATTER root stores where its domain is at `domain`. */
+/* The value and position that a SCATTER root stores for the point `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/repeat.c. Lists the repetitions that the roots need, whose bodies are none of the nodes from
  * then on: results become memory that RESULTs stand for, and what they read is forced. */
@@ -557,7 +560,7 @@ TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
  * them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
-/* How much an op tells of what a kernel takes its time for. */
+/* Weight of an op in the estimate of what bounds a kernel. */
 TCI_FN double tci_plan_op_weight(int op);
 /* The end of a line of p->why: a tab, the canonical numbers + 1 of reader and source (0: none) and
  * the bytes that both together would save. debug/explain.c reads it; */
@@ -581,7 +584,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
                                   tci_plan *plan, tci_machine machine);
 /* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
  * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
- * movement, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
  * decides. */
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* True unless kernel k of group g gives its contraction another order than that. */
@@ -606,7 +609,7 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
 /* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
                                  int n_roots);
-/* That of n, which is one of them or was made later. */
+/* Association of n, which is in the table or was made later. */
 TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
 /* Fold n has class `as`, unless it has one. */
 TCI_FN void tci_association_as(tci_table *found, const tci_node *n, tci_association as);
@@ -618,7 +621,7 @@ TCI_FN tci_association tci_class_of_group(const tci_fusion *f, const tci_group *
 TCI_FN bool tci_class_is_same(const tci_fusion *f, const tci_node *a, const tci_node *b);
 /* True if a kernel that keeps rows may hold REDUCE n. */
 TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
-/* How many of its last axes are one axis of lanes, of LANES that are given; else 0. */
+/* Number of last axes that form one axis of lanes, given LANES; else 0. */
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
 /* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
  * on a processor; NULL: it is not. */
@@ -628,7 +631,7 @@ TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
  * the one along which neighbouring rows of places meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
-/* As tci_plan_unit_of sees an operand of a contraction: is n movement, padding or a widening
+/* As tci_plan_unit_of sees an operand of a contraction: is n a layout op, padding or a widening
  * that is not stored; and what is n read from? */
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n);
 TCI_FN tci_node *tci_class_operand_of(const tci_fusion *f, tci_node *n);
@@ -645,7 +648,7 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* The buffer of an input or output; -1: it has none. */
 TCI_FN int tci_plan_port(const tci_plan *p, uint8_t kind, int index);
-/* May buffer `out` lie on input `in`, as far as that step is concerned? */
+/* True if step allows buffer `out` to alias input `in`. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in);
 /* plan/step_order.c: the steps in an order that needs less memory; the bytes of temporaries that
  * are then needed at once. */

@@ -1,16 +1,15 @@
-/* plan/hoist_factors.c - factors that are constant along the summed axes, hoisted out of split
+/* plan/hoist_factors.c - hoists factors that are constant along the summed axes out of split
  * reductions: sum(x * s) = s * sum(x).
  *
- * In: a SUM that is cut in chunks, on a machine of blocks of threads. Out: the same from sums of
- * fewer factors, or NULL: sum(x * s) = s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is
- * spread along the summed axes and no number.
+ * In: a SUM that is cut in chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) = s *
+ * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and is
+ * no number.
  *
- * The one idea: what a norm's gradient sums is linear in values that are sums themselves (of the
- * squares, of the gradient times x): the second would wait for the first and read everything once
- * more. With such factors outside, all sums are of the same values, which are read once, and the
- * gradients to a scale and to the normalized values have one sum in common. A difference from
- * something spread, as x - mean, stays one value: its sum is small, and would be lost between two
- * large ones. */
+ * Design: the sums in a norm's gradient are linear in values that are sums themselves (of squares,
+ * of gradient times x), so the second sum would wait for the first and read everything again. With
+ * such factors outside, all sums are over the same values, which are read once, and the gradients
+ * to the scale and to the normalized values share a sum. A difference from a broadcast value, such
+ * as x - mean, stays whole: its sum is small and would be lost between two large ones. */
 #include "group.h"
 
 enum { TCI_FACTORED_DEPTH = 8, TCI_FACTORED_MOST = 16 };

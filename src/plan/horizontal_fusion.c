@@ -1,38 +1,39 @@
-/* plan/horizontal_fusion.c - horizontal fusion: independent small kernels of a run become one
- * launch.
+/* plan/horizontal_fusion.c - implements horizontal fusion: merges independent small kernels of a
+ * run into one launch.
  *
- * In: the steps of a run, in order. Out: the same, some of them now one step, whose kernel is a
- * joint (kernel/ir.h) of theirs, so that they are one launch.
+ * In: the steps of a run, in order. Out: the same, some of them merged into one step, whose kernel
+ * (a joint, kernel/ir.h) has theirs as members.
  *
- * The one idea: a step's distance is how many others must follow it one after the other. Those of
- * one distance need nothing of each other, and joining such steps makes no circle, however many
- * joints there are. So the updates of all parameters, behind which nothing follows, meet, wherever
- * their gradients were computed.
+ * Design: the distance of a step is the length of the longest chain of steps after it. Steps of
+ * equal distance are independent, and merging them creates no cycle, however many merges there
+ * are. So the updates of all parameters, which nothing follows, merge, wherever their gradients
+ * were computed.
  *
- * Joined are kernels whose time is short beside that of a launch, and that lose nothing by it;
- * where launches cost nothing (a processor), those whose time is short beside waking a thread, if
- * together they are worth several. On a processor these may be GEMMs: products of one operand, such
- * as q, k and v, are one parallel region, each with its own epilogue. (Concatenated weights would
- * cost a copy, and break the epilogues.)
- * A joint holds its members' memory at once: where the workspace grows by more than a part of it
- * and what one member may move, only smaller kernels are joined, or none. */
+ * Merged are kernels that take little time next to a launch and lose nothing by it; on CPUs, where
+ * a launch costs nothing, those that take little time next to waking a thread, if together they
+ * are worth several threads. On CPUs they may be GEMMs: products of one operand, such as q, k and
+ * v, are one parallel region, each with its own epilogue. (Concatenated weights would cost a copy
+ * and break the epilogues.) A merged kernel holds the memory of all members at once: if the
+ * workspace grows by more than a fraction of it plus the most bytes that one member may move, only
+ * smaller kernels are merged, or none. */
 #include "group.h"
 
 #include <string.h>
 
 enum {
-    TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a joint: what a launch can be given */
+    TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a merged kernel: the most that a launch
+                                 * can be given */
     TCI_HORIZONTAL_BOXES =
         16384, /* bytes that the definitions of a block's exchanges share besides */
     TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
     TCI_HORIZONTAL_TRIES = 3,    /* limits of a member's size, */
     TCI_HORIZONTAL_SMALLER = 16, /* each so many times smaller than the one before */
-    TCI_HORIZONTAL_TURNED = 16,  /* a turned array's bytes count so often */
+    TCI_HORIZONTAL_TURNED = 16,  /* a transposed array's bytes count so often */
     TCI_HORIZONTAL_REUSE = 8,    /* flops of a GEMM in the time of a byte */
     TCI_HORIZONTAL_GROWTH = 32   /* part by which the workspace may grow */
 };
-/* A member's time, in those of a launch, or of waking a thread, at most; that of the members of a
- * joint together where launches cost nothing, at least. */
+/* The most time of a member, in times of a launch, or of waking a thread; where launches cost
+ * nothing, the least time of all members of a merged kernel together. */
 #define TCI_HORIZONTAL_MOST 4.0
 #define TCI_HORIZONTAL_LEAST 4.0
 
@@ -40,7 +41,7 @@ typedef struct tci_horizontal {
     tci_scratch *s;
     const tci_plan *p;
     bool blocks;
-    double most, least;      /* bytes or operations of a member; of a joint */
+    double most, least;      /* bytes or operations of a member; of a merged kernel */
     int64_t shared;          /* blocks: bytes that all members may share */
     const int32_t *distance; /* per step */
     int32_t *writers;        /* per buffer */
@@ -89,8 +90,9 @@ static bool tci_horizontal_stages_fit(const tci_horizontal *b, const tci_kernel 
     return fit;
 }
 
-/* Does it turn an array, so that neighbours of the result are read some elements apart? A block
- * would exchange squares of it (loop/smem_transpose.c), for which a member has no memory. */
+/* True if the kernel transposes an array, so that neighbours in the result are read some elements
+ * apart. A block would exchange square tiles through shared memory (loop/smem_transpose.c), which a
+ * member does not have. */
 static bool tci_horizontal_turns(const tci_horizontal *b, const tci_kernel *k)
 {
     tci_dim base, *coef = TCI_NEW_ARRAY(b->s, tci_dim, k->n_axes + 1);
@@ -136,7 +138,7 @@ static int64_t tci_horizontal_shared(const tci_horizontal *b, const tci_kernel *
     return bytes;
 }
 
-/* Is the kernel of steps[at] one of those from `first` on? */
+/* True if the kernel of steps[at] is one of those from `first` on. */
 static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *steps, int first,
                                     int at)
 {

@@ -1,19 +1,17 @@
-/* plan/init_section.c - hoisting into the init section: values that depend on constants alone are
- * computed once per program.
+/* plan/init_section.c - hoists values that depend on constants alone into the init section, which
+ * runs once per program.
  *
- * In: the nodes of a program, and later its steps. Out: values that get memory because what they
- * are computed from changes with no run; the steps that compute such values, in front; the
- * buffers that hold them (TCI_BUF_KEPT).
+ * In: the nodes of a program, and later its steps. Out: materialized values that no run changes;
+ * the steps that compute them, moved to the front; the buffers that hold them (TCI_BUF_KEPT).
  *
- * The one idea: a value is computed once where everything below it is memory that the program
- * captured and does not change, or a number. What a run gives it (inputs, outputs) is not. Groups
- * of such values are kept apart from those of each run (plan/group.c), so whole kernels are one or
- * the other.
+ * Design: a value is computed once if everything below it is a number, or memory that the program
+ * captured and does not change. Inputs and outputs of a run are neither. Groups of such values are
+ * kept apart from those of each run (plan/group.c), so that whole kernels are one or the other.
  *
- * Between the two a value gets memory of its own where that saves work: reading it takes fewer
- * bytes than reading what it is made of, or no more and an operation dearer than a product. One
- * element is never worth a launch. A program without inputs has no init list: it is computed as a
- * whole. */
+ * At the border, a value is materialized if that saves work: reading it takes fewer bytes than
+ * reading its operands, or as many and it replaces an operation more expensive than a
+ * multiplication. A single element is never worth a launch. A program without inputs has no init
+ * list: all of it is computed once. */
 #include "../graph/build.h"
 #include "group.h"
 #include "fusion_refusal.h"
@@ -49,7 +47,7 @@ static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_
     }
 }
 
-/* What evaluating a value takes, down to what lies in memory. */
+/* Cost of evaluating a value from values in memory. */
 typedef struct tci_init_cost {
     double bytes, flops;
 } tci_init_cost;
@@ -81,7 +79,7 @@ static tci_init_cost tci_init_evaluate(tci_fusion *f, const tci_node *top)
     return cost;
 }
 
-/* Whether n, which runs read and which is computed once, should lie in memory for them. */
+/* Whether n, which runs read and which is computed once, should be in memory for them. */
 static bool tci_init_pays(tci_fusion *f, const tci_node *n)
 {
     bool moves = tci_op_is(n->op, TCI_IS_VIEW | TCI_IS_LEAF);

@@ -1,25 +1,25 @@
-/* plan/int8_dot.c - int8 and int16 dot products (VNNI): operand layout, sign correction and zero
- * points as side sums.
+/* plan/int8_dot.c - prepares int8 and int16 dot products (VNNI): operand layout, sign correction,
+ * and zero points as separate sums.
  *
- * In: a CONTRACT in i32 of operands that widen bytes, or integers of 16 bits. Out: how many
- * products a lane takes at once, and the same sums of bytes of which one operand's are unsigned and
- * the other's are not, as VPDPBUSD takes four of them. A matrix unit takes them as they are.
+ * In: an i32 CONTRACT of operands that widen bytes or 16-bit integers. Out: how many products a
+ * lane takes at once, and the same sums with one unsigned and one signed byte operand, as VPDPBUSD
+ * takes them in fours. A matrix unit takes the operands as they are.
  *
- * The one idea: all sums are exact modulo 2^32. Of two operands that are both signed
+ * Design: all sums are exact modulo 2^32. If both operands are signed,
  *
  *     sum a b  =  sum (a + 128) b  -  128 sum b
  *
- * where a + 128 is an unsigned byte, a with its highest bit changed (loop/dot_packing.c); of two
- * unsigned ones a - 128 is a signed byte, and the last sum is added. What is summed beside is the
- * operand that costs least: one that no run changes is summed once, else the one of fewer elements.
- * So it is with zero points, numbers that are the same along what is summed and may be of any size:
+ * where a + 128 is an unsigned byte, a with its highest bit flipped (loop/dot_packing.c); if both
+ * are unsigned, a - 128 is a signed byte and the last sum is added. The separate sum is over the
+ * cheaper operand: one that no run changes is summed once, else the one with fewer elements. The
+ * same serves zero points, numbers of any size that are constant along the summed axes:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "contraction_route.h"
 
-enum { TCI_INT8_REUSE = 16 /* products for each element that is summed beside, at least */ };
+enum { TCI_INT8_REUSE = 16 /* products for each element of a separate sum, at least */ };
 
-/* By a device's, or those of its warps (kernel/mma_sync.c)? */
+/* By a device's, or those of its warps (kernel/match_mma_sync.c)? */
 static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *machine)
 {
     return machine->block_threads > 0 &&
@@ -29,7 +29,7 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
            tci_int8_for_unit(c, TCI_GATHER_SIDE);
 }
 
-/* ---- sums beside ---- */
+/* ---- separate sums ---- */
 
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
@@ -102,7 +102,7 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
 
 /* ---- zero points ---- */
 
-/* Is z, of an operand, the same along axis i of that? */
+/* True if z, of an operand, is constant along axis i of the operand. */
 static bool tci_int8_is_same(const tci_node *z, int i)
 {
     return z->in[0]->rank == 0 || z->in[0]->shape[i] == 1;
@@ -144,10 +144,10 @@ static tci_node *tci_int8_uncentred(const tci_algo *a, tci_node *n)
     return same ? NULL : tci_contract_of(a->g, n, TC_I32, in);
 }
 
-/* What that makes, with the zero points. */
+/* The result corrected by the zero points. */
 static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node *sums)
 {
-    for (int i = 0; i < 2; i++) { /* the second one beside the first one's bytes as they are */
+    for (int i = 0; i < 2; i++) { /* the second one next to the first one's unchanged bytes */
         tci_node *zero = tci_int8_part(a, n, i, true), *other = n->in[1 - i];
         tci_node *plain = i == 1 ? tci_int8_part(a, n, 0, false) : NULL;
         if (zero) {

@@ -1,14 +1,13 @@
-/* plan/kmajor.c - K-major operand copies for TF32 and int8 tensor cores.
+/* plan/kmajor.c - copies GEMM operands to K-major order, which TF32 and int8 tensor cores need.
  *
- * In: a CONTRACT of f32 values, not both widened halves, where math may be fast, or of bytes in
- * i32, on a machine of blocks with a matrix unit. Out: the same of operands in memory along what is
- * summed, in rows that begin where the unit reads them; NULL where it is left alone. The one idea:
- * a unit turns only halves on its way, so what lies otherwise is copied, bytes as bytes, and each
- * element of a copy must be multiplied often. Batched products are left to plan/bf16x3.c: those of
- * attention would join to kernels of threads, which take longer. No value is changed here:
- * plan/reduction_order.c gives the class to kernels that kernel/matrix_unit.c, which sees them,
- * says fit. */
-#include "../kernel/matrix_unit.h"
+ * In: a CONTRACT of f32 values, not both widened from half precision, under TC_MATH_FAST, or of
+ * bytes in i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands that are
+ * contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design: the unit
+ * transposes only 16-bit operands, so others are copied, bytes as bytes, if each element of a copy
+ * is used often enough. Batched products are left to plan/bf16x3.c: those of attention would merge
+ * into SIMT kernels, which take longer. No value changes here: plan/reduction_order.c gives the
+ * class to kernels that kernel/match_matrix_unit.c accepts. */
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 typedef struct tci_kmajor {
@@ -44,7 +43,7 @@ static bool tci_kmajor_look(tci_kmajor *m)
     return fits && !halves;
 }
 
-/* ---- how it lies ---- */
+/* ---- its layout ---- */
 
 /* The axis of K that is contiguous in the larger one of the operands that have such an axis
  * contiguous, else the longest; false: there is none. */
@@ -71,7 +70,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
     return most >= 0;
 }
 
-/* Does operand `which` lie along it, in rows that the unit reads? */
+/* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
 static bool tci_kmajor_lies(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
@@ -79,7 +78,7 @@ static bool tci_kmajor_lies(const tci_kmajor *m, int which)
            tci_dim_known(source->shape[source->rank - 1]) % tci_matrix_align(x->dtype) == 0;
 }
 
-/* Are there rows, columns, no batch, and products enough for each element of a copy? */
+/* True if there are M and N axes, no batch, and enough products for each element of a copy. */
 static bool tci_kmajor_pays(const tci_kmajor *m)
 {
     double products = m->c->products, copied = 0;

@@ -1,24 +1,23 @@
-/* plan/layout.c - layout propagation (NCHW to NHWC): decides which values are stored
- * channels-last.
+/* plan/layout.c - decides which values are stored channels-last: layout propagation (NCHW to
+ * NHWC).
  *
- * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values, of
- * which those that a contraction reads through windows, as a convolution its image or a gradient
- * the one of a result, are in memory with their channels last; what such values are made of, what
- * is made of them, and so on, is computed in that order too. Each of these is a node whose axes are
- * in the new order, and PERMUTE(back) of it takes the place of the old one: everything reads
- * through index maps, so the former is the only form in memory, no kernel turns one into the other,
- * and sums over places, as of norms, are sums of columns. What moves values stays as it was.
+ * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
+ * that a contraction reads through windows (a convolution its image, a gradient that of a result)
+ * are stored with channels last, and the values that they are computed from or that are computed
+ * from them, transitively, have that order too. Each is a node with permuted axes, and a
+ * PERMUTE(back) of it replaces the old node. All readers use index maps, so only the new form is
+ * in memory, no kernel transposes, and sums over positions, as in norms, become column sums.
+ * Layout ops stay as they are.
  *
- * The one idea: the want goes from users to what they are made of, then from values to their users,
- * and back once more; the first want of a value counts. A value of which nobody wants anything
- * stays as it was written. So does all of a graph that has gradients of filters for each channel
- * alone other than those of plan/depthwise_wgrad.c: with channels last they would be read one by
- * one. */
+ * Design: the request for a layout goes from users to operands, then from values to users, and
+ * back once more; the first request for a value wins, and a value without one stays as written. A
+ * graph with depthwise weight gradients other than those of plan/depthwise_wgrad.c stays as
+ * written too: with channels last they would be read element by element. */
 #include "relayout.h"
 
 enum { TCI_LAYOUT_STEPS = 10 /* ops from a contraction to what a CAT takes */ };
 
-/* What is wanted of a value: that axis to lie fastest, where it is computed; and in memory. */
+/* Requested layout of a value: the axis that is contiguous where it is computed, and in memory. */
 typedef struct tci_layout_want {
     int32_t axis;
     bool set, stored;
@@ -27,7 +26,7 @@ typedef struct tci_layout_want {
 typedef struct tci_layout {
     const tci_algo *a;
     tci_scratch *s;
-    tci_table wants, roots; /* roots: a set; what users get lies as they see it */
+    tci_table wants, roots; /* roots: a set; users read it in their axis order */
 } tci_layout;
 
 static tci_layout_want tci_layout_of(const tci_layout *l, const tci_node *n)
@@ -120,8 +119,8 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* Is it made of a contraction, element by element, in so many steps? As a part of a larger value it
- * is what a unit leaves then, rather than sums that the whole finishes. */
+/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+ * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {
     bool found = n->op == TCI_OP_CONTRACT;
@@ -146,7 +145,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
     }
 }
 
-/* The axis of x that will lie fastest in memory, as far as this pass says. */
+/* The axis of x that will be contiguous in memory, as far as this pass says. */
 static int tci_layout_lies(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
@@ -229,8 +228,8 @@ static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *l
     return x;
 }
 
-/* Are sums so short, over several axes, that threads make them in vectors of filters
- * (loop/short_reduction.c)? */
+/* True if sums over several axes are so short that threads compute them in vectors of filters
+ * (loop/simt_short_reduction.c). */
 static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
@@ -326,7 +325,8 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
     return over;
 }
 
-/* Will both operands of such a gradient lie as plan/depthwise_wgrad.c takes them? */
+/* True if both operands of such a gradient will have the layout that plan/depthwise_wgrad.c
+ * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
     bool lies = true;
@@ -339,8 +339,8 @@ static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
     return lies;
 }
 
-/* Is contraction n another gradient of filters for each channel alone? It has the elements of
- * windows, and their channels, which both operands have. */
+/* True if contraction n is another weight gradient of a depthwise convolution: it has the
+ * kernel-window axes, and the channels, which both operands have. */
 static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
@@ -355,7 +355,7 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
     return false;
 }
 
-/* What is wanted of each; false: nothing is to change. */
+/* Decides the layout of each value; false if nothing changes. */
 static bool tci_layout_decide(tci_layout *l, tci_node_list list)
 {
     bool any = false;

@@ -1,20 +1,20 @@
-/* plan/loop_in_kernel.c - loops of little work as one kernel that contains the loop (a persistent
- * kernel on a GPU).
+/* plan/loop_in_kernel.c - turns a loop with little work per iteration into one kernel that
+ * contains the loop (a persistent kernel on a GPU).
  *
- * In: a plan whose repetitions are spans of steps. Out: the same; each span that qualifies is one
- * step now, whose kernel (tci_kloop, kernel/ir.h) has the kernels of the span's steps as members,
- * and its rounds as tasks; the steps that set the carries come first. Spans within one were fused
- * before, in the plan of its body, so members can be loops in turn. A joint's members become
- * members of the loop.
+ * In: a plan whose loops (REPEAT) are ranges of steps. Out: the same plan; each range that
+ * qualifies is one step, whose kernel (tci_kloop, kernel/ir.h) has the kernels of those steps as
+ * members and the iterations as tasks; the steps that set the carries come first. Inner loops were
+ * converted first, so a member may be a loop. Members of a merged kernel become members of the
+ * loop.
  *
- * The gain: a round costs no calls through pointers and no moves of operands; temporaries of a
- * round and small carries are cells, which the C compiler keeps in registers. The loss: all of it
- * runs on one thread, or one block of threads. So a span qualifies if its round takes less than
- * TCI_FLOOP_ROUND_NS by the schedules of its kernels, which is too little for several threads.
+ * The gain: an iteration needs no calls through pointers and no operand updates, and its
+ * temporaries and small carries are local scalars, which the C compiler keeps in registers. The
+ * loss: the loop runs on one thread, or one thread block. So an iteration must take less than
+ * TCI_FLOOP_ROUND_NS under the cost model.
  *
- * Invariants: of other spans only the numbers of steps, moves and turns change; the loop has one
- * operand for each buffer, from the buffer's first byte; a buffer that became a cell lives in no
- * step. */
+ * Invariants: in other ranges only step numbers, moves and turns change; the loop has one operand
+ * per buffer, starting at the buffer's first byte; no step refers to a buffer that became a local
+ * scalar. */
 #include "group.h"
 
 #include <string.h>
@@ -22,9 +22,9 @@
 enum {
     TCI_FLOOP_CALLS = 16,       /* members of a loop, at most */
     TCI_FLOOP_ROUNDS = 1 << 14, /* of a loop on blocks, at most */
-    TCI_FLOOP_CARRY = 4,        /* elements of a carry in a cell, at most, */
-    TCI_FLOOP_CELL = 2048,      /* bytes of a temporary in a cell, */
-    TCI_FLOOP_CELLS = 16384,    /* and of all cells; */
+    TCI_FLOOP_CARRY = 4,        /* elements of a carry in local scalars, at most, */
+    TCI_FLOOP_CELL = 2048,      /* bytes of a temporary in local scalars, */
+    TCI_FLOOP_CELLS = 16384,    /* and of all local scalars; */
     TCI_FLOOP_SHARED = 4096     /* of blocks, which share them, where a barrier costs as much */
 };
 /* Half of what is worth a second thread (run/program.c). */
@@ -35,9 +35,9 @@ typedef struct tci_floop {
     tci_plan *p;
     tci_machine machine;
     tci_span *span;
-    int64_t cell_bytes;  /* of all cells so far */
+    int64_t cell_bytes;  /* of all local scalars so far */
     int32_t *operand_of; /* per buffer: the loop's operand + 1, */
-    int32_t *cell_of;    /* or its cell + 1; 0: none yet */
+    int32_t *cell_of;    /* or its scalar's number + 1; 0: none yet */
     tci_kernel *kernel;
     tci_kloop *loop;
     tci_step step;
@@ -46,8 +46,8 @@ typedef struct tci_floop {
 
 /* ---- which spans ---- */
 
-/* What one thread, or one block, takes for all of kernel k. Negative: no schedule of it can be part
- * of a loop. */
+/* Time that one thread, or one block, takes for all of kernel k. Negative: no schedule of it can be
+ * part of a loop. */
 static double tci_floop_ns(const tci_floop *f, const tci_kernel *k)
 {
     tci_launch launch;
@@ -65,7 +65,7 @@ static double tci_floop_ns(const tci_floop *f, const tci_kernel *k)
     return fits ? launch.call_ns + tasks * launch.task_ns : -1;
 }
 
-/* The kernels that step t runs: those of a joint, else its own. */
+/* The kernels that step t runs: the members of a merged one, else its own. */
 static int tci_floop_kernels(const tci_floop *f, int t, tci_kernel *const **kernels)
 {
     tci_kernel *const *own = &f->p->kernels[f->p->steps[t].kernel];
@@ -100,7 +100,7 @@ static bool tci_floop_ends_soon(const tci_floop *f)
            tci_dim_known(f->span->rounds) <= TCI_FLOOP_ROUNDS;
 }
 
-/* ---- cells ---- */
+/* ---- local scalars ---- */
 
 static int tci_floop_add_cell(tci_floop *f, int8_t dtype, int64_t n)
 {
@@ -110,7 +110,7 @@ static int tci_floop_add_cell(tci_floop *f, int8_t dtype, int64_t n)
     return f->loop->n_cells - 1;
 }
 
-/* A cell for n elements has room. */
+/* True if n elements fit in local scalars. */
 static bool tci_floop_has_room(const tci_floop *f, int8_t dtype, tci_dim n, int64_t most)
 {
     int64_t bytes = tci_dtype_get((tc_dtype)dtype)->bytes;
@@ -307,7 +307,7 @@ static void tci_floop_make(tci_floop *f)
     snprintf(f->kernel->name, sizeof(f->kernel->name), "tc_k_loop%.40s", dearest->name + 4);
 }
 
-/* Every cell holds what is in it, and each step's place in a carry's row is known. */
+/* True if every local scalar has its buffer, and each offset in a carry row is known. */
 static bool tci_floop_is_complete(const tci_floop *f)
 {
     bool holds = f->kernel->n_operands < TCI_WORK_OPERANDS;

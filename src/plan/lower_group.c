@@ -1,12 +1,12 @@
 /* plan/lower_group.c - lowers one fusion group to kernel IR: axes, stages, vector axis.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes;
- * where contractions keep rows, a slot for each inner axis of the group, and families of those.
- * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
- * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
- * root order: a reduction joins the earliest stage after everything it depends on that walks the
- * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
- * into final form. */
+ * Slots: one for each outer axis of the group, and a family of inner axes for each distinct list
+ * of inner sizes; where contractions keep rows, one for each inner axis, and families of these. A
+ * slot starts as one kernel axis and is split into factors if that makes the index map of a
+ * reshape affine (kernel/simplify.c finds the split; lowering then restarts). Stages are made in
+ * root order: a reduction joins the earliest stage that walks the same family and comes after
+ * everything the reduction depends on; stores of values come last. Then the vector axis is chosen
+ * and the kernel is canonicalized. */
 #include "../kernel/simplify.h"
 #include "../graph/build.h"
 #include "group.h"
@@ -134,7 +134,7 @@ static int tci_pk_collect(const tci_pk_member *m, int first, int end, tci_pk_slo
     return n;
 }
 
-/* How many axes, the last ones of r's domain, are one axis of lanes. */
+/* Number of last axes of r's domain that form one axis of lanes. */
 static int tci_pk_run(const tci_pk *p, const tci_root *r)
 {
     bool folds = r->kind == TCI_ROOT_REDUCE || r->kind == TCI_ROOT_SCAN;
@@ -336,7 +336,7 @@ static int tci_pk_operand(tci_pk *p, int buffer, bool is_output)
     return tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
 }
 
-/* What a member's reduction gave. A row of results is read where the stage stands on it. */
+/* Result of a member's reduction. A row of results is read at the position of the stage. */
 static int tci_pk_result(tci_pk *p, int root, const int *idx)
 {
     const tci_root *r = &p->f->roots[root];
@@ -499,7 +499,7 @@ static void tci_pk_scatter(tci_pk *p, int member)
     tci_pk_store_at(p, r, idx, store);
 }
 
-/* What is combined, and which part of it is the result. */
+/* Reduction that combines the values, and the part that is its result. */
 static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
 {
     tci_kred red = {0};
@@ -530,7 +530,7 @@ static void tci_pk_element(tci_pk *p, const tci_root *r, const int *domain, int 
     }
 }
 
-/* What the root takes in. */
+/* Elements that the root reduces. */
 static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
 {
     int n_in = r->kind == TCI_ROOT_SCAN ? 1 : r->node->n_in; /* starts are added to it */
@@ -555,7 +555,8 @@ static int tci_pk_add_red(tci_pk *p, tci_kred red)
     return p->k->reds[tci_dim_known(inst.imm)].inst = value;
 }
 
-/* What the parts before that of a linked SCAN come to: of the totals of what `scan` takes in. */
+/* Prefix total of the parts before this one of a SCAN with decoupled look-back, over the totals of
+ * what `scan` reduces. */
 static int tci_pk_earlier(tci_pk *p, const tci_root *r, int family, tci_kred scan)
 {
     int axis = (int)tci_dim_known(r->node->attr[0]);
@@ -765,7 +766,8 @@ static tci_dim tci_pk_all_points(const tci_kernel *k, uint64_t axes)
     return points;
 }
 
-/* What tci_pk_measure estimates, as expressions; where they do not fit, the estimates stand. */
+/* The estimates of tci_pk_measure as symbolic expressions; where these overflow, the numbers stay.
+ */
 static void tci_pk_measure_all(tci_kernel *k)
 {
     tci_dim flops = 0, bytes = 0;
@@ -908,9 +910,9 @@ static void tci_pk_attempt(tci_pk *p)
     p->k->n_literals = p->n_literals;
 }
 
-/* Would the results of a contraction have an axis of a few elements for the sake of what is made of
- * them, as where every other place of an image is added? A processor's vectors would lie along
- * these. Left as it is, what alternates gets memory (plan/plan.c). */
+/* True if the results of a contraction would get an axis of a few elements because of its
+ * consumers, for example where every other position of an image is added. Vectors of a CPU would
+ * run along it. The interleaved value is then materialized (plan/plan.c). */
 static bool tci_pk_alternates(const tci_pk *p, int axis, tci_dim factor)
 {
     return p->machine.block_threads == 0 && p->g->has_contract && !p->k->axes[axis].inner &&

@@ -1,14 +1,14 @@
-/* plan/materialize.c - materialized values (roots): which values a kernel computes and which it
- * reads.
+/* plan/materialize.c - finds what each materialized value (root) computes and reads, by lowering
+ * it on its own (a probe).
  *
- * In: the nodes, and those among them that get memory (`forced`). Out: a root with its domain, its
- * reads, its leaves and the nodes that it evaluates. To find these a probe lowers the root on its
- * own into a kernel that is thrown away. A node that this round forced, too late to be a root in
- * it, is a leaf to the probes that still follow.
+ * In: the nodes, and those that get memory (`forced`). Out: a root with its domain, its reads, its
+ * leaves and the nodes that it evaluates. A probe lowers the root into a kernel that is thrown
+ * away. A node materialized in this round, too late to be a root in it, is a leaf for the probes
+ * that follow.
  *
- * What a probe finds follows from the graph and from which of the nodes that it met were forced,
- * and in an earlier round or in its own. So a root that is placed again is not probed again unless
- * one of them was forced in the round of its probe or later. */
+ * The result of a probe follows from the graph and from which of the nodes that it met were
+ * materialized, in its own round or earlier. So a root that is placed again is probed again only
+ * if one of these nodes was materialized in the round of its probe or later. */
 #include "group.h"
 
 enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
@@ -347,7 +347,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
     return given ? known->buffer : f->roots[known->root].buffer;
 }
 
-/* What a repetition, or a call, needs is all in memory, and read as a whole. */
+/* Operands of a repetition, or of a user call, are materialized and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
@@ -419,7 +419,7 @@ static bool tci_root_holds(const tci_fusion *f, const tci_root *r)
 }
 
 /* True if what a probe found of root r, in an earlier round or fusion of the same graph, is what it
- * would find now: the same values are evaluated, and the same ones are roots or lie in memory.
+ * would find now: the same values are evaluated, and the same ones are roots or are in memory.
  * Inputs come before r, so they are decided. */
 static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
 {
@@ -441,7 +441,7 @@ static bool tci_root_is_as(tci_fusion *f, const tci_root *r)
     return same;
 }
 
-/* What is known of the root r; NULL: a probe has to find it. */
+/* Cached result for root r; NULL: a probe has to find it. */
 static const tci_root *tci_root_known(tci_fusion *f, const tci_fusion *in, const tci_root *r)
 {
     tci_found_root *const *first = in ? tci_table_find(&in->probes, r->node) : NULL;

@@ -1,10 +1,10 @@
-/* plan/matrix_unit_gemm.c - route of a GEMM on tensor cores or AMX: copies with aligned row pitch
- * of operands whose rows are not aligned.
+/* plan/matrix_unit_gemm.c - implements the route of a GEMM on tensor cores or AMX: unaligned rows
+ * are copied to an aligned pitch.
  *
- * In: a CONTRACT of bf16 or f16 values, or of what is widened of them. Out: the same, over copies
- * with longer rows where rows of an operand begin at odd places. As far as the graph tells;
- * kernel/matrix_unit.c, which sees the kernel, decides. */
-#include "../kernel/matrix_unit.h"
+ * In: a CONTRACT of bf16 or f16 values, or of values widened from them. Out: the same CONTRACT,
+ * with a copy in place of each operand whose rows are unaligned. This is decided from the graph;
+ * the final decision is that of kernel/match_matrix_unit.c, which sees the kernel. */
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 enum {
@@ -12,7 +12,7 @@ enum {
     TCI_ROUTE_SCORES = 8       /* operations between a score and its product, at most */
 };
 
-/* The bf16 or f16 value of an operand that could be in memory as it is read: below movement and a
+/* The bf16 or f16 value of an operand that could be in memory as it is read: below layout ops and a
  * widening, unless one of these is stored. NULL: there is none. */
 static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
 {
@@ -22,7 +22,7 @@ static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
 }
 
 /* True if rows of the value begin where a matrix unit reads them, or a copy with longer rows can
- * take its place. Only movement that leaves rows whole may be between; on a CPU it would be packed
+ * take its place. Only layout ops that leave rows whole may be between; on a CPU it would be packed
  * anyway. */
 static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
                                 const tci_machine *machine, int64_t rows)
@@ -76,7 +76,8 @@ static bool tci_route_is_of_weights(const tci_node *n, int depth)
     return found;
 }
 
-/* As far as the graph tells; loop/wgmma_gemm.c, which sees the kernel, decides. */
+/* Decided from the graph; the final decision is that of loop/wgmma_gemm.c, which sees the
+ * kernel. */
 static bool tci_route_unit_fits(tci_offer *o)
 {
     const tci_contraction *c = o->c;
@@ -114,8 +115,8 @@ static double tci_route_unit_cost(const tci_offer *o)
     return ns + (o->a->machine.block_threads == 0 ? tci_route_pack_ns(o) : 0);
 }
 
-/* Operand n over its halves in rows that the unit reads: weights of attention, and what is made of
- * them, are in no memory. */
+/* Operand n over its halves in rows that the matrix unit reads: weights of attention, and values
+ * computed from them, are not in memory. */
 static tci_node *tci_route_pitch(const tci_algo *a, tci_node *n)
 {
     tci_node *source = tci_route_half_source(a, n);

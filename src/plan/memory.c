@@ -1,8 +1,8 @@
-/* plan/memory.c - memory of a plan: step order, lifetimes (liveness), arena, outputs in place.
+/* plan/memory.c - plans memory: step order, lifetimes (liveness), arena, outputs in place.
  *
- * A temporary lives from the step that first writes it to the step that last reads it. An output
- * may lie on an input where nothing reads that later, and the step that writes it reads of each
- * point only what it writes there. */
+ * A temporary lives from the first step that writes it to the last step that reads it. An output
+ * may share the memory of an input if nothing reads that input later, and the step that writes the
+ * output reads, for each point, only the elements that it writes there. */
 #include "group.h"
 
 static void tci_memory_lifetimes(tci_plan *p)
@@ -222,7 +222,7 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
     return true;
 }
 
-/* The last operand of a step that lies in that buffer, and is written if need be; -1: none does. */
+/* The last operand of a step that is in that buffer, and is written if need be; -1: none. */
 static int tci_memory_operand(const tci_kernel *k, const tci_step *step, int buffer, bool written)
 {
     int o = k->n_operands - 1;
@@ -241,7 +241,7 @@ static bool tci_memory_step_in_place(tci_scratch *s, const tci_kernel *k, const 
            (step->offsets[reads] == 0 && tci_memory_elementwise(s, k, writes, reads));
 }
 
-/* Of a joint's members, which run in any order, only that which writes may read. */
+/* Of the members of a merged kernel, which run in any order, only the one that writes may read. */
 TCI_FN bool tci_plan_step_in_place(tci_scratch *s, const tci_plan *p, int step, int out, int in)
 {
     const tci_step *joint = &p->steps[step];

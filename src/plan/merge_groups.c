@@ -1,15 +1,15 @@
 /* plan/merge_groups.c - merges several fusion groups into one.
  *
  * In: groups of a finished round, one of which gives the outer space. Out: the axes of all their
- * roots in the new group, tried in copies; then the group, or the reason why there is none.
+ * roots in the new group, computed on copies; then the group, or the reason why it is illegal.
  *
  *     INTO    keeps its outer axes
- *     MAKES   an axis along which INTO reads it is what the reader's axis is: outer or inner
- *     TAKES   a contraction: an axis along which it reads INTO stays outer where it was, what it
- *             sums is an inner axis of INTO, and its other axes are new inner ones
+ *     MAKES   a producer: each of its axes that INTO reads it along is outer or inner as there
+ *     TAKES   a contraction that reads INTO: shared axes that are outer stay outer, its summed axes
+ *             are inner axes of INTO, and its other axes are new inner ones
  *
- * An inner axis of the new group has a number, so that what one root keeps along it another reads
- * along it; two axes of one size may be two. */
+ * Inner axes of the new group are numbered, so that different roots can name the same one; two
+ * axes of equal size may be different. */
 #include "merge_groups.h"
 
 #include "cost.h"
@@ -204,7 +204,8 @@ static void tci_join_map_inner(tci_join *j, int i)
 
 /* ---- checks ---- */
 
-/* Is its value there for the roots behind it, not only in memory? */
+/* True if the root's value is evaluated in the group for the roots after it, and not only stored.
+ */
 static bool tci_join_is_evaluated(const tci_root *r)
 {
     return r->kind != TCI_ROOT_SCAN && r->kind != TCI_ROOT_SCATTER && r->kind != TCI_ROOT_REPEAT &&
@@ -275,7 +276,7 @@ static bool tci_join_check_walk(const tci_join *j, int i, bool pairs, bool rows)
     return false;
 }
 
-/* What the roots evaluate and read together. */
+/* Size and operands of the roots together. */
 static void tci_join_measure(const tci_join *j, int *weight, int *operands)
 {
     int stamp = ++j->f->stamp;
@@ -328,7 +329,7 @@ static bool tci_join_check_classes(const tci_join *j)
     return same;
 }
 
-/* pairs: values that are kept need no row beside them. */
+/* pairs: values that are kept need no extra row. */
 static bool tci_join_check(const tci_join *j, bool pairs, tci_why *why)
 {
     int weight, operands, kinds[TCI_ROOT_KINDS] = {0};

@@ -1,5 +1,5 @@
-/* plan/merge_groups.h - horizontal and vertical merges of fusion groups: tried on copies, built
- * where legal. */
+/* plan/merge_groups.h - declares merges of fusion groups, horizontal and vertical: tried on
+ * copies, built where legal. */
 #ifndef TCI_PLAN_MERGE_GROUPS_H
 #define TCI_PLAN_MERGE_GROUPS_H
 
@@ -23,7 +23,7 @@ typedef struct tci_join {
     int n_inner, cap_inner;
 } tci_join;
 
-/* Finds the axes of the new group. False: `why` they cannot be told, the group would break an
+/* Finds the axes of the new group. False: `why` they cannot be found, the group would break an
  * invariant of plan/group.h, or it is too large. Nothing has changed then. */
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why);
 /* The same for a list of groups, the first of which is INTO: its outer axes are those of what root
@@ -32,7 +32,7 @@ TCI_FN bool tci_join_try_pairs(tci_join *j, const int32_t *groups, int n_groups,
                                uint64_t summed, tci_why *why);
 /* Makes it the group INTO; the others have no roots from then on. */
 TCI_FN void tci_join_build(tci_join *j);
-/* Is that root of that part? */
+/* True if the root belongs to that part. */
 TCI_FN bool tci_join_is_of(const tci_join *j, int root, tci_join_part part);
 /* After the last one: leaves out groups without roots, finds dependencies anew, and drops the
  * refusals whose two sides have come together. */

@@ -1,6 +1,6 @@
-/* plan/mincut.c - minimum cut by Dinic's algorithm (plan/mincut.h). Each phase
- * finds how far the ends are from the source, and fills all shortest ways. One may be as long as
- * a program, so nothing recurses. */
+/* plan/mincut.c - computes a minimum cut by Dinic's algorithm (plan/mincut.h). Each phase finds
+ * the distances from the source and saturates all shortest paths. A path may be as long as a
+ * program, so nothing recurses. */
 #include "mincut.h"
 
 #include <string.h>

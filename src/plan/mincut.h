@@ -1,4 +1,4 @@
-/* plan/mincut.h - minimum cut between a source and a sink, by the maximum flow. */
+/* plan/mincut.h - declares the minimum cut between a source and a sink, found by maximum flow. */
 #ifndef TCI_PLAN_MINCUT_H
 #define TCI_PLAN_MINCUT_H
 

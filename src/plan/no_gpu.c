@@ -1,17 +1,18 @@
-/* plan/no_gpu.c - CPU-only stubs of the passes and schedules for GPUs: no GPU schedule, no GPU
+/* plan/no_gpu.c - provides CPU-only stubs of the GPU passes and schedules: no GPU schedule, no GPU
  * kernel, nodes unchanged.
  *
- * In: the questions that the core asks the rooms of src/tc_blocks.h. Out: what holds on a CPU: no
- * such form, no such kernel, every node as it is. Joined where those rooms are not (TC_CUDA and
- * TC_BLOCKS join them), so that a program for CPUs does not carry them. No result depends on it: on
- * a machine without blocks of threads those rooms answer the same. */
-#include "../kernel/attention.h"
-#include "../kernel/attention_backward.h"
-#include "../kernel/mma_sync.h"
+ * In: the calls that the core makes to the files of src/tc_blocks.h. Out: what holds on a CPU: no
+ * schedule fits, no kernel matches, every node is as it was. This file replaces those files unless
+ * TC_CUDA or TC_BLOCKS is defined, so that a program for CPUs does not contain them. Results do
+ * not depend on it: on a machine without thread blocks those files answer the same. */
+#include "../kernel/match_attention.h"
+#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_mma_sync.h"
 #include "../loop/gpu_schedules.h"
 #include "contraction_route.h"
 
-#ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would meet the rooms that it stands for */
+#ifdef TC_IMPLEMENTED /* compiled alone, as tools do, it would collide with the files that it
+                       * replaces */
 
 TCI_FN bool tci_blocks_are_joined(void)
 {

@@ -1,8 +1,8 @@
-/* plan/operand_layout.c - copies GEMM operands into the layout that CPU and SIMT loops read, the
- * vector axis contiguous.
+/* plan/operand_layout.c - copies GEMM operands into the layout that CPU and SIMT loops read, with
+ * the vector axis contiguous.
  *
- * In: a CONTRACT. Out: the same over operands that are stored where they are read often and the
- * kernel does not pack them: with the vector axis contiguous, forwards, bytes as bytes. */
+ * In: a CONTRACT. Out: the same CONTRACT; operands that are read often and that the kernel does
+ * not pack are stored with the vector axis contiguous, in forward order, bytes as bytes. */
 #include "contraction_route.h"
 
 enum {

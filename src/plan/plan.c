@@ -1,15 +1,15 @@
-/* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
+/* plan/plan.c - runs the planning pass: algorithms, fusion, one kernel per group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel launched several times.
+ * with equal text are one kernel, launched several times.
  *
- * A program may be planned several times: until no group forces a value into memory, with pairs
- * that each kernel computes for itself (plan/score_recompute.c), with values stored that the cost
- * model says should be (plan/fission.c), with values computed again (plan/remat.c). Each trial has
- * a set of forced values of its own: what a refused trial forced does not bind the next one. */
+ * A program may be planned several times: until no group materializes another value, with
+ * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
+ * cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has its
+ * own set of materialized values: a rejected trial does not bind the next one. */
 #include <setjmp.h>
 
-#include "../kernel/attention_backward.h"
+#include "../kernel/match_attention_backward.h"
 #include "group.h"
 #include "fusion_refusal.h"
 
@@ -144,7 +144,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return tci_plan_add_kernel(s, p, texts, k, made->text, made->hash);
 }
 
-/* Memory of the user that is only looked at another way: movement alone copies nothing. */
+/* Memory of the user that is only looked at another way: a layout op alone copies nothing. */
 static bool tci_plan_is_moved_leaf(const tci_node *n)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_PAD) {
@@ -154,7 +154,7 @@ static bool tci_plan_is_moved_leaf(const tci_node *n)
 }
 
 /* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
- * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
+ * way below it leaves one, in the order in which the RESHAPE walks it. True when there was any. */
 static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tci_str *why)
 {
     bool any = false;
@@ -219,8 +219,9 @@ static bool tci_plan_part_scan(const tci_fusion *f, const tci_group *g, const tc
            tci_table_add(forced, tci_plan_source(f->roots[g->roots[0]].node->in[0]));
 }
 
-/* Is there a form for a kernel of pairs? Each row that it keeps must be a line, as none packs what
- * lies between several; a GPU must have one, and a processor's unit takes products of bf16. */
+/* True if a kernel of scores can be scheduled. Each row that it keeps must be one line, since no
+ * form packs axes with gaps; a GPU must have a form for it, and a CPU's matrix unit needs products
+ * of bf16. */
 static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
 {
     bool half = false;
@@ -331,7 +332,7 @@ static bool tci_plan_steps(const tci_repeat_maker *m, tci_plan *p, tci_fusion *f
     return !any;
 }
 
-/* What a plan is made of. */
+/* Inputs of a plan. */
 typedef struct tci_plan_job {
     tci_repeat_maker maker;
     tci_node *const *inputs;
@@ -509,7 +510,7 @@ static tci_plan_job tci_plan_cut(tci_scratch *s, const tci_plan_job *job, const 
     return j;
 }
 
-/* Is each set of pairs one kernel? */
+/* True if each set of scores is one kernel. */
 static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
 {
     bool joined = true;
@@ -519,7 +520,7 @@ static bool tci_plan_is_joined(const tci_plan_job *j, const tci_fusion *f)
     return joined;
 }
 
-/* Has a suspect so many values that may be cut? */
+/* True if a suspect has edge number `edge`. */
 static bool tci_plan_has_edge(const tci_suspect *list, int n, int edge)
 {
     bool has = false;
@@ -671,7 +672,7 @@ static tci_plan *tci_plan_leanest(const tci_plan_job *j, tci_plan *p, const tci_
     return best;
 }
 
-/* Is it known to need no more memory? 0: there is no limit. */
+/* True if the plan is known to need at most `limit` bytes. 0: no limit. */
 static bool tci_plan_keeps_to(const tci_plan *p, int64_t limit)
 {
     bool known = true;
@@ -704,6 +705,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .machine = m->machine,
                           .orders = &p->orders,
                           .routes = &p->routes,
+                          .contests = &p->contests,
                           .forced = &forced,
                           .associations = m->g->facts,
                           .changed = job.changed,
@@ -758,7 +760,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
         }
-        outputs[i] = tci_plan_source(outputs[i]); /* it lies in memory without a copy */
+        outputs[i] = tci_plan_source(outputs[i]); /* it is in memory without a copy */
     }
     const tc_remat remat = machine.remat;
     const int64_t limit = machine.memory_limit;

@@ -1,25 +1,25 @@
-/* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
+/* plan/plan.h - defines the plan of a program: kernels, buffers and the order of launches.
  *
- * plan/group.c cuts the rewritten graph into kernels, plan/lower_group.c writes each as kernel IR,
- * plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c joins small kernels,
- * plan/init_section.c says what is computed once. A kernel knows only the stretch of a buffer that
- * it reads; where that begins is the step's, so that the steps of an unrolled loop, each of which
- * reads its own slice, share one kernel. Invariants (plan/verify.c): steps are in execution order;
- * an operand lies in its buffer, a written one is all of it; a buffer is written (by one or several
- * steps, to disjoint elements) before it is read, and every output is; temporaries lie in the
- * arena, those whose lifetimes overlap apart; offsets are multiples of 64; a step of the init list
- * reads what no run gives or changes, and writes temporaries and kept values; nothing else writes
- * those.
+ * plan/group.c partitions the rewritten graph into kernels, plan/lower_group.c writes each as
+ * kernel IR, plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c merges
+ * small kernels, plan/init_section.c chooses what is computed once. A kernel knows only the slice
+ * of a buffer that it reads; the step has the slice's offset, so the steps of an unrolled loop,
+ * each of which reads its own slice, share one kernel. Invariants (plan/verify.c): steps are in
+ * execution order; an operand is inside its buffer, and a written operand is all of it; a buffer
+ * is written (by one or several steps, to disjoint elements) before it is read, and every output
+ * is written; temporaries are in the arena, and those with overlapping lifetimes do not overlap;
+ * offsets are multiples of 64; a step of the init list reads only what no run gives or changes,
+ * and writes temporaries and kept values, which nothing else writes.
  *
- * The kernel of a step may be a joint (plan/horizontal_fusion.c): several kernels that need nothing
- * of each other. Then its operands and literals are those of its members, one after the other.
+ * The kernel of a step may be a merged one (a joint, plan/horizontal_fusion.c) of several
+ * independent kernels. Its operands and literals are those of its members in order.
  *
- * Repetitions (plan/repeat.c): the steps of a body stand in the list once, where they are done for
- * the first time. An operand whose memory differs from round to round has a move: by how many bytes
- * it lies further on after each round, or, `back`, there and back in turn. Such an operand lies in
- * its buffer in every round, and is not all of it. Repetitions nest: an outer one comes before
- * those within it, and moves their operands too. None is in the init list. A repetition of little
- * work is one step instead, whose kernel holds the loop (plan/loop_in_kernel.c). */
+ * Loops (plan/repeat.c): the steps of a body are in the list once, at the place of the first
+ * iteration. An operand whose memory differs between iterations has a move: the number of bytes
+ * that it advances per iteration, or, with `back`, forward and back in turn. Such an operand is
+ * always inside its buffer, and is not all of it. An outer loop comes before those inside it and
+ * moves their operands too. The init list has no loops. A loop with little work per iteration is
+ * one step instead, whose kernel contains the loop (plan/loop_in_kernel.c). */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -50,16 +50,15 @@ typedef struct tci_step {
     int32_t *operands;              /* buffer of each operand of the kernel, */
     tci_dim *offsets;               /* and at which byte of it the operand begins */
     int32_t *literals;              /* program literal slot of each literal of the kernel */
-    int32_t group;                  /* of plan.fusion; -1: of a joint */
-    const struct tci_step *members; /* of a joint: the steps that it stands for */
+    int32_t group;                  /* of plan.fusion; -1: a merged kernel */
+    const struct tci_step *members; /* of a merged kernel: the steps that it replaces */
     /* canonical numbers of the nodes that its kernel computes, the one that costs most first */
     int32_t *origins;
     int32_t n_origins;
 } tci_step;
 
-/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
- * that writes the output reads the input only at the element it writes, and nothing reads it
- * later. */
+/* Inputs that an output may alias exactly (same address, same bytes): every kernel that writes the
+ * output reads the input only at the element that it writes, and nothing reads it later. */
 typedef struct tci_alias {
     int32_t output, input;
 } tci_alias;
@@ -93,9 +92,9 @@ typedef struct tci_span { /* steps that are repeated */
     int32_t group;        /* the repetition's in the plan's fusion; -1: within another */
     tci_dim rounds;
     int32_t first_move, n_moves;
-    /* Where it is not known how many rounds there are: what the carries that take turns are in the
-     * end is in their first rows. stops: the number among them (then all carries, in order) of that
-     * which says whether there is another round; -1: it does not stop. */
+    /* If the number of iterations is unknown: the final values of alternating carries are in their
+     * first rows. stops: the number among the carries (then all of them, in order) of the one that
+     * says whether there is another iteration; -1: it does not stop. */
     int32_t first_turn, n_turns, stops;
     /* of a span within no other; for plan/loop_in_kernel.c */
     tci_span_carry *carries;
@@ -110,6 +109,18 @@ typedef struct tci_reuse_operand {
     const tci_node *node;
     int32_t which;
 } tci_reuse_operand;
+/* A contraction that several routes of its class compute (plan/contraction_route.h). */
+typedef struct tci_plan_contest {
+    const char *name;    /* "contract_64x64x512", */
+    const char **routes; /* the one that is taken, then the others, the cheapest first */
+    int n;
+    double cost_ns; /* of the one that is taken, by the model */
+} tci_plan_contest;
+typedef struct tci_plan_contests {
+    tci_plan_contest *items;
+    int n, cap;
+} tci_plan_contests;
+
 /* The kernel that a group became, and the hash of its text. */
 typedef struct tci_plan_made {
     const tci_kernel *kernel;
@@ -144,11 +155,13 @@ typedef struct tci_plan {
     tci_str why;    /* one line a refused fusion: reason (plan/fusion_refusal.h), the two sides */
     tci_str orders; /* one line a sum in parts, or that must not be, being reproducible */
     tci_str routes; /* one line a contraction: how it is computed, and what else fits */
-    tci_str tried;  /* kernels that trials leave whole, and what their parts would take */
-    tci_str again;  /* what is computed again to need less memory at once, a line */
+    tci_plan_contests contests;
+    tci_str tried; /* kernels that trials leave whole, and what their parts would take */
+    tci_str again; /* what is computed again to need less memory at once, a line */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;         /* while lowering: per root, the RED value of the kernel being made */
-    const tci_table *panels; /* while planning: int32_t, the width of panels that a value lies in */
+    const tci_table *panels; /* while planning: int32_t, the width of the panels that hold a
+                              * value */
 } tci_plan;
 
 /* Memory that is needed from step `first` to step `last`; last -1: by none. */
@@ -170,8 +183,8 @@ TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_step
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);
-/* How often step t is done: the product of the rounds of the spans that it is in, of those that
- * stop one. */
+/* Number of executions of step t: the product of the trip counts of the spans that contain it, up
+ * to those that stop by a value. */
 TCI_FN int64_t tci_plan_rounds(const tci_plan *p, int t);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 /* Kernels and the buffers between them, for Graphviz. */

@@ -1,39 +1,38 @@
-/* plan/prepack.c - weight prepacking: GEMM panels of constant operands are packed once per program.
+/* plan/prepack.c - packs GEMM panels of constant operands once per program (weight prepacking).
  *
- * In: a CONTRACT that a processor makes from packed panels (loop/gemm.c), of which the factor
- * with the columns is computed from nothing that a run gives or changes: weights. Out: the same
- * over a view of a copy of that factor, which lies in memory as the panels do; so the copy is made
- * once (plan/init_section.c), and the loops read it as it lies. Of w[columns, k]:
+ * In: a CONTRACT that a CPU computes from packed panels (loop/gemm.c), whose column operand
+ * depends on nothing that a run gives or changes: weights. Out: the same CONTRACT over a view of a
+ * copy that is stored as the panels are, so the copy is made once (plan/init_section.c) and the
+ * loops read it in place. For w[columns, k]:
  *
- *     copy  w[columns / panel, k, column of the panel], the last panel filled up with zeros
- *     view  the copy's axes in w's order again, the two of the columns as one
+ *     copy  w[columns / panel, k, column of the panel], the last panel padded with zeros
+ *     view  the copy's axes in w's order again, with the two column axes merged
  *
- * Where lanes take several products at once (plan/int8_dot.c), or a unit whole steps, neighbours
- * along k lie side by side in the copy, as loop/dot_packing.c has them; two of bf16, the odd one
- * first, or two or four integers:
+ * Where lanes take several products at once (plan/int8_dot.c), or a unit takes whole steps, the
+ * copy interleaves neighbours along k as loop/dot_packing.c does: two bf16, the odd one first, or
+ * two or four integers:
  *
- *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k with a zero
- *     copy  w[columns / panel, k / 4, column of the panel, k % 4], filled up with zeros
+ *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k padded with zeros
+ *     copy  w[columns / panel, k / 4, column of the panel, k % 4], padded with zeros
  *
- * The one idea: the values and the order of their sums stay as they are, so who does not know of
- * panels (the interpreter, another form of loops) computes the same bits through the view. Its
- * index keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is
- * to be split for them.
+ * Design: the values and the order of their sums are unchanged, so code that knows nothing of
+ * panels (the interpreter, other schedules) computes the same bits through the view. Its index
+ * keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is to be
+ * split for them.
  *
- * What it brings is the time of packing over that of multiplying, which falls with the rows, and is
- * more where columns lie apart and are turned; what it costs is the factor's bytes once more, so
- * there may be only so many rows. Of several two rows are enough: they are read at the speed of
- * memory, where sums along k (plan/split_k.c) wait for arithmetic. Where columns lie side by side
- * and rows are few, memory is the limit, and long runs of it are read at least as fast as
- * panels. */
+ * The gain is the ratio of packing time to multiplication time: smaller with more rows, larger
+ * where columns are strided and must be transposed. The cost is a second copy of the weights. So
+ * the number of rows has a maximum. Two rows are enough: they run at the speed of memory, where
+ * sums along k (plan/split_k.c) wait for arithmetic. Where columns are contiguous and rows are
+ * few, memory is the limit, and long runs of it are read at least as fast as panels. */
 #include "contraction_route.h"
 
 enum {
     TCI_PREPACK_VECTORS = 2, /* of a panel: what loop/tile_schedules.c makes a register tile of */
     TCI_PREPACK_LEAST = 64,  /* columns, and products of a sum, */
     TCI_PREPACK_MOVE = 7,    /* time to pack an element, in those of its product with a row, */
-    TCI_PREPACK_TURN = 15,   /* and where columns do not lie side by side, as measured */
-    TCI_PREPACK_FEW = 32,    /* rows up to which those side by side are as fast as they lie */
+    TCI_PREPACK_TURN = 15,   /* and where columns are not contiguous, as measured */
+    TCI_PREPACK_FEW = 32,    /* rows up to which contiguous ones are as fast in place */
     TCI_PREPACK_GAIN = 3,    /* percent of the time of multiplying that packing is worth, least */
     TCI_PREPACK_UNIT = 16    /* times as fast as f32 a unit is */
 };

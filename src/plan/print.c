@@ -1,15 +1,15 @@
-/* plan/print.c - the texts of groups and plans, for dumps, golden tests and tc_explain.
+/* plan/print.c - prints groups and plans as text, for dumps, golden tests and tc_explain.
  *
- * A text is the same for the same graph in every process. That of groups has one line a group in
- * the order they run, and one for each of its roots:
+ * The text is the same for the same graph in every process. The text of groups has one line per
+ * group in execution order, and one for each of its roots:
  *
  *     group 0 over [64]: 11 operations, 1 operand, after none
  *       r1 = REDUCE sum f32 [64] over (0, 100), evaluates sub exp, reads x0 r0(0)
  *
- * A domain axis is an outer axis (its number) or inner (its size, in brackets, and where rows are
- * kept a letter, as two of one size may be different axes); x0 is the first
- * leaf, r0(0) the value of another root read at the domain axis 0, r0(?) at an index that is no
- * axis. Then the refusals. */
+ * A domain axis is an outer axis (its number) or inner (its size in parentheses, with a letter
+ * where rows are kept, as two axes of one size may differ); x0 is the first leaf, r0(0) the value
+ * of another root read at the domain axis 0, r0(?) at an index that is no axis. The refusals
+ * follow. */
 #include "../graph/build.h"
 #include "group.h"
 #include "fusion_refusal.h"

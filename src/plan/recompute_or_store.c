@@ -1,28 +1,28 @@
-/* plan/recompute_or_store.c - recompute or store: decides which values with several readers are
- * materialized.
+/* plan/recompute_or_store.c - decides which values with several consumers are materialized:
+ * recompute or store.
  *
- * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
- *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
- *                      more than to write it and read it (plan/cost.h); by blocks of threads rather
- *                      what it is a product or so away from, if that has fewer bytes
- *   where it spreads   one value for a row, dearer than a product, is needed for each of its
- *                      elements by another kernel of a machine of blocks than makes what it is of
+ * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
+ *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
+ *                      more expensive than to write and read it (plan/cost.h); on GPUs rather the
+ *                      value one or two cheap ops upstream, if that has fewer bytes
+ *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
+ *                      element of the row by a GPU kernel that does not make its operands
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *                      (what is made of random numbers alone is drawn again instead, and a
- *                      comparison of indices is a guard)
- *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
+ *                      (random numbers are drawn again instead, and a comparison of indices is a
+ *                      guard)
+ *   where it is deep   evaluating it unrolls many reductions or views for each of its users, or its
  *                      index went through many RESHAPEs
  *
  * Repetition is found while roots are placed, in topological order. Each node knows its home: the
  * group that evaluated it last. A root whose walk meets a node with another home repeats that node
- * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
- * that is carried on from step to step is stored at the step where its repetition begins to cost,
- * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
- * root in the next round (plan/group.c), which begins there.
+ * and all below it; the topmost expensive one is materialized at once, and later walks end there.
+ * So a value carried from step to step is stored at the step where its repetition begins to cost,
+ * and no walk goes further back: the work is linear in nodes. A materialized value becomes a root
+ * in the next round (plan/group.c), which begins there.
  *
- * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
- * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
- * nodes suffice to be dear. */
+ * The cost of a node is that of one evaluation with everything inlined into it: flops and sources
+ * of the distinct nodes down to memory. The walk that adds them up ends early, since a few nodes
+ * suffice to be expensive. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"
@@ -190,7 +190,7 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
     return l;
 }
 
-/* How many operands the node at `at` adds to a part of the list. */
+/* Number of operands that the node at `at` adds to a part of the list. */
 static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
 {
     int count = 0;
@@ -264,8 +264,8 @@ static bool tci_store_is_number(const tci_node *n)
     return tci_node_count(n) == 1;
 }
 
-/* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
- * a mask that every pass draws again takes no memory. */
+/* Made of random bits and numbers alone, element by element: it is evaluated wherever it is needed,
+ * as a mask that every pass draws again takes no memory. */
 static bool tci_store_is_drawn(const tci_fusion *f, const tci_node *n)
 {
     bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
@@ -310,8 +310,8 @@ static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
     }
 }
 
-/* Is n made, by one operation, of folds of pairs alone (plan/score_recompute.h)? On a machine of
- * blocks their kernels have forms that take such values from the folds, as a weight's divisor. */
+/* True if n is one operation on folds of scores alone (plan/score_recompute.h). GPU kernels of
+ * scores have forms that take such values from the folds, for example the divisor of a softmax. */
 static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
 {
     bool folds = f->blocks && tci_op_is(n->op, TCI_IS_POINTWISE);
@@ -352,8 +352,8 @@ static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
     while (x->op == TCI_OP_RESHAPE && !tci_pnode_of(f, x)->forced) {
         x = x->in[0];
     }
-    return tci_plan_is_leaf(x) ? !x->strides : tci_pnode_of(f, x)->forced ||
-                                                   tci_op_is(x->op, TCI_IS_STORABLE);
+    return tci_plan_is_leaf(x) ? !x->strides
+                               : tci_pnode_of(f, x)->forced || tci_op_is(x->op, TCI_IS_STORABLE);
 }
 
 /* The same of a contraction: an operand whose axes RESHAPEs make of others is copied unless these
@@ -391,7 +391,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
     }
 }
 
-/* Would storing n, which another home evaluated too, cost less than that? */
+/* True if storing n, which another group evaluates too, costs less than that. */
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -404,7 +404,7 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
     return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
-/* Is n made, element by element, of reductions that other groups than `group` make? */
+/* True if n is computed elementwise from reductions of groups other than `group`. */
 static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
 {
     int stamp = ++f->stamp, left = 0, visited = 0;
@@ -431,9 +431,9 @@ static bool tci_store_is_of_rows(tci_fusion *f, tci_node *n, int group)
     return of_rows && fits;
 }
 
-/* Is n, dearer than a product, one value for each row of which root r, on a machine of blocks,
- * takes in many elements? Then each of its threads would compute it anew, and who makes the row's
- * reductions rather does so, once. */
+/* True if n is more expensive than a multiplication and has one value for each row that root r
+ * reduces over many elements, on a GPU. Each of its threads would recompute it; the kernel of the
+ * row's reductions computes it once. */
 static bool tci_store_is_for_rows(tci_fusion *f, const tci_root *r, tci_node *n)
 {
     const tci_pnode *p = tci_pnode_of(f, n);
@@ -468,7 +468,7 @@ static void tci_store_need_inputs(const tci_fusion *f, const tci_node *n, int st
     }
 }
 
-/* How often each node is evaluated by root r, at distinct indices. */
+/* Counts the evaluations of each node by root r at distinct indices. */
 static void tci_store_count_here(const tci_fusion *f, const tci_root *r, int stamp)
 {
     for (int i = 0; i < r->n_inlined; i++) {
@@ -497,9 +497,9 @@ static tci_node *tci_store_made_of(const tci_node *n)
     return of;
 }
 
-/* What is stored in the place of n on a machine of blocks, where a product costs less than memory:
- * n, or a value of fewer bytes that n is a product or so away from, as one that was rounded and is
- * widened again; NULL: that is in memory. */
+/* The value to store in the place of n on a GPU, where a multiplication costs less than memory
+ * traffic: n, or a value of fewer bytes from which n follows by one or two cheap ops, such as one
+ * that was rounded and is widened again. NULL: that value is in memory. */
 static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
 {
     tci_node *narrow = n, *u = n;
@@ -515,8 +515,9 @@ static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)
     return narrow;
 }
 
-/* From the root down: forces the topmost values that others evaluated and that are dear; notes who
- * evaluates the rest. Below a forced one the next round decides, which sees who evaluates that. */
+/* From the root down: materializes the topmost expensive values that others evaluated; records who
+ * evaluates the rest. Values below a materialized one are decided in the next round, which knows
+ * who evaluates them. */
 static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, tci_store_mode mode,
                                   int stamp)
 {
@@ -545,9 +546,9 @@ static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, t
     }
 }
 
-/* From the leaves up: forces what root r evaluates at several indices as soon as that is dear. Only
- * what turns is asked: what is read at its own index alone is stored with its reader. The lanes of
- * a processor read at indices one after the other. */
+/* From the leaves up: materializes a value that root r evaluates at several indices as soon as it
+ * is expensive. Only permuted reads count: a value read at its own index alone is stored with its
+ * reader. The lanes of a CPU read at consecutive indices. */
 static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
 {
     bool any = false;
@@ -586,7 +587,7 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 
 /* ---- depth ---- */
 
-/* Does it do more than add or drop axes of size 1? */
+/* True if the RESHAPE does more than add or drop axes of size 1. */
 static bool tci_store_reshapes(const tci_node *n)
 {
     int i = 0, j = 0;
@@ -661,7 +662,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 
 /* ---- report ---- */
 
-/* One line for each value that has memory for a reason of this room. */
+/* One line for each value that this file materialized. */
 TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
 {
     int stamp = ++f->stamp;

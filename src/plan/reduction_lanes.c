@@ -1,34 +1,34 @@
-/* plan/reduction_lanes.c - lanes of each reduction and scan, fixed before fusion: interleaved
+/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
  * (LANES, BLOCK_SCAN) or sequential (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
- * (kernel/ir.h), which axes are the one that lanes are counted along, and how many lanes there are.
- * The idea: the class decides the bits of a sum, so it follows from the graph alone, and whatever
- * is decided later (which ops share a kernel, where vectors lie, which instructions there are) has
- * to keep it. Groups hold folds of one class; a fold that any order gives the same result is in
- * all.
+ * (kernel/ir.h), the axes along which lanes are counted, and the number of lanes.
  *
- * On a processor that is the graph before any choice of layout, algorithm or kernel. The fact
- * belongs to the node: it is kept in a table of the graph, and tci_graph_rebuild hands it on to the
- * node that takes the place of another. On machines of blocks of threads it is the graph that
- * groups are made of, whose layouts and parts follow from the shapes and the device.
+ * Design: the class decides the bits of a sum, so it follows from the graph alone, and later
+ * decisions (which ops share a kernel, where vectors run, which instructions exist) must keep it.
+ * All reductions of a group have one class; one whose result does not depend on the order fits
+ * every class.
  *
- * The rule asks, for each axis of what is reduced, how many elements would be read with stride 1
- * along it: seen through movement and elementwise ops down to memory, contractions and other
- * reductions, whose results are row-major as their shapes are.
+ * On a CPU the graph is taken before any choice of layout, algorithm or kernel. The class is
+ * stored in a table of the graph, and tci_graph_rebuild passes it on to a replacing node. On a GPU
+ * it is the graph from which groups are made, whose layouts and parts follow from shapes and
+ * device.
  *
- *   CHAIN  where more lies along the last kept axis than along the last reduced one, or rows are
- *          short, or of pairs of two short rows, and there are enough results next to each other
- *          for a vector of them
- *   LANES  everything else: rows. Lanes are counted along the last reduced axis, joined with those
- *          before it as long as everything walks them as one and they do not fill lanes by
- *          themselves: until their size is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels
- *          may split and merge that axis where it changes no lane (kernel/simplify.c).
- *          A processor has 64 lanes, blocks of threads so many that a block holds the row in a few
- *          vectors; those of a thread are joined first.
+ * For each axis of the reduced value the rule counts how many elements would be read with stride 1
+ * along it, through views and elementwise ops down to memory, contractions and other reductions,
+ * whose results are row-major.
  *
- * A reduction that plan/decompose.c makes of another keeps its class where it walks the same rows,
- * on a processor; others are decided by the same rule when they are first asked for. */
+ *   CHAIN  if more is contiguous along the last kept axis than along the last reduced one, or rows
+ *          are short, or are made of two short rows, and there are enough adjacent results for a
+ *          vector of them
+ *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
+ *          it while everything walks them as one and they do not fill the lanes: until their size
+ *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
+ *          if it changes no lane (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a
+ *          block hold the row in a few vectors; those of one thread are combined first.
+ *
+ * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
+ * on a CPU; others are decided by the same rule when first requested. */
 #include "group.h"
 
 enum {
@@ -37,7 +37,7 @@ enum {
     TCI_ASSOC_POINTS = 1024,   /* or results, of rows no longer than there are neighbours */
     TCI_ASSOC_PAIRS_ROW = 256, /* elements of rows in pairs that lanes of their own take */
     TCI_ASSOC_FILLED = 256,    /* elements of an axis that needs no other to fill lanes */
-    /* On machines of blocks of threads: */
+    /* On GPUs: */
     TCI_ASSOC_SHARED_ROW = 48,    /* elements of rows that a block shares out, */
     TCI_ASSOC_POINTS_EACH = 4096, /* unless there are so many results, a thread each */
     TCI_ASSOC_FILLED_BLOCK = 2 * TCI_VLANES_MAX, /* as TCI_ASSOC_FILLED */
@@ -94,9 +94,9 @@ static bool tci_assoc_has_unit(const tci_node *n, const tci_assoc_axis *axes)
     return has;
 }
 
-/* On machines of blocks an operand that is read with stride 1 along no axis, as what a pool or a
- * convolution of steps gives back, does not part axes that others walk as one: if it is not stored,
- * its index is computed for each element in any case. */
+/* On GPUs an operand that is read with stride 1 along no axis, as what a pool or a convolution of
+ * steps gives back, does not part axes that others walk as one: if it is not stored, its index is
+ * computed for each element in any case. */
 static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, bool blocks,
                                 tci_assoc_axis *axes)
 {
@@ -135,7 +135,7 @@ static bool tci_assoc_follows(const tci_node *n, const tci_assoc_axis *in, int i
     return joined && before >= 0 && from > 0 && n->attr[before] == from - 1;
 }
 
-/* On a processor no axis of one element may lie between axes that are walked as one. */
+/* On a processor no axis of one element may be between axes that are walked as one. */
 static void tci_assoc_permute(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
@@ -281,7 +281,7 @@ static void tci_assoc_reshape(const tci_node *n, bool blocks, const tci_assoc_ax
 }
 
 /* Of values that are computed at an index of their own: along axis `axis` each element may be
- * another one. On machines of blocks what is concatenated counts as if it were stored. */
+ * another one. On GPUs what is concatenated counts as if it were stored. */
 static void tci_assoc_along(const tci_node *n, int64_t axis, bool blocks, tci_assoc_axis *axes)
 {
     bool parts = !blocks || n->op != TCI_OP_CAT;
@@ -330,7 +330,7 @@ typedef struct tci_assoc_fold {
     int bytes;     /* of the widest part of the accumulator, and of x */
     int64_t parts; /* of a SCAN of blocks, each of which is a row; else 1 */
     bool linked;   /* it is one whose parts are */
-    bool blocks;   /* on a machine of blocks of threads */
+    bool blocks;   /* on a GPU */
 } tci_assoc_fold;
 
 static bool tci_assoc_folds(const tci_assoc_fold *f, int axis)
@@ -353,7 +353,7 @@ static double tci_assoc_line(const tci_assoc_fold *f, int axis)
     return line;
 }
 
-/* How many of the folded axes, up to number `last`, are the axis of lanes. */
+/* Number of folded axes, up to number `last`, that form the axis of lanes. */
 static int tci_assoc_run(const tci_assoc_fold *f, int last)
 {
     tci_dim size = f->x->shape[f->axes[last]];
@@ -384,8 +384,8 @@ static int64_t tci_assoc_count(const tci_assoc_fold *f, int first, int end)
     return n;
 }
 
-/* The number of the class, of lanes along the last `run` axes. Blocks of threads have so many that
- * one holds the row, of lines no shorter than a fourth of it, in a few vectors. */
+/* The number of the class, of lanes along the last `run` axes. A GPU has so many that a block holds
+ * the row, of lines no shorter than a fourth of it, in a few vectors. */
 static void tci_assoc_number(const tci_assoc_fold *f, tci_association *as)
 {
     as->n = TCI_VLANES;
@@ -403,8 +403,8 @@ static void tci_assoc_number(const tci_assoc_fold *f, tci_association *as)
 }
 
 /* True if there are so many neighbours along the last kept axis, `across` of them, that each lane
- * may have one. By blocks of threads few results would leave the device idle for as long as one
- * thread takes for a row, which a block shares out instead, unless the row is short. */
+ * may have one. On GPUs few results would leave the device idle for as long as one thread takes for
+ * a row, which a block shares out instead, unless the row is short. */
 static bool tci_assoc_is_wide(const tci_assoc_fold *f, double row, double across)
 {
     bool busy = !f->blocks || row <= TCI_ASSOC_SHARED_ROW || f->results >= TCI_ASSOC_POINTS_EACH;

@@ -1,49 +1,49 @@
-/* plan/reduction_order.c - reduction orders (association classes) of contractions and groups.
+/* plan/reduction_order.c - chooses the reduction order (association class) of contractions and
+ * groups.
  *
- * In: nodes, groups, kernels before they are scheduled, the kind of machine. Out: the class of each
- * reduction. The one idea: results follow from the class alone, so it never follows from what a
- * size typically is, how fast a machine is, or which ops share a kernel. Where a size is a symbol
- * the class is one that serves its whole range.
+ * In: nodes, groups, kernels before scheduling, the kind of machine. Out: the class of each
+ * reduction. Design: results follow from the class alone, so the class never depends on a typical
+ * size, the speed of a machine, or which ops share a kernel. The class for a symbolic size serves
+ * its whole range.
  *
- * Classes are facts of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and CHAIN of
- * reductions and scans (plan/reduction_lanes.c); here ONLINE, the parts of SPLIT and the order of
- * the axes of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
- * exceptions are classes of units and instructions, which a kernel has if it has the form for them:
+ * Classes are properties of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and CHAIN of
+ * reductions and scans (plan/reduction_lanes.c); here ONLINE, the parts of SPLIT, and the axis
+ * order of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
+ * exceptions are classes of units and instructions, which a kernel has only if a schedule exists
+ * for it:
  *
- *   MATRIX    products of halves or f64 that a matrix unit takes (kernel/matrix_unit.c, mma_sync.c)
- *   TF32      such products of f32, where math may be fast
- *   PAIRS     besides SPLIT or CHAIN: contractions of bf16 on a processor that multiplies pairs of
- *             these, whatever their shape
- *   STEPS     with them, or by threads alone, the weights of attention (kernel/attention.c)
+ *   MATRIX    products of f16, bf16 or f64 on a matrix unit (kernel/match_matrix_unit.c,
+ *             kernel/match_mma_sync.c)
+ *   TF32      such products of f32, under TC_MATH_FAST
+ *   PAIRS     in addition to SPLIT or CHAIN: bf16 contractions on a CPU that multiplies pairs of
+ *             bf16, of any shape
+ *   STEPS     with them, or on SIMT threads, the weights of attention (kernel/match_attention.c)
  *
- * Those of nodes:
+ * Classes of nodes:
  *
- *   SPLIT(n)  contractions of f32, f16 or bf16 with more than 512 products a sum, or perhaps so
+ *   SPLIT(n)  contractions of f32, f16 or bf16 with more than 512 products per sum, or possibly so
  *             many: the error of a chain grows with its length
  *   CHAIN     other contractions, and rows that are kept
- *   ONLINE    the combine row of a sum of exp(v - m), m the largest v of the same row, where the
- *             row is far: the sum is scaled as m grows, so both are made in one pass over the row.
- *             A row is far when the first pass leaves it in no near memory: on a processor from
- *             TCI_CLASS_FAR bytes on, on a machine of blocks when a block cannot hold it in
- *             registers (loop/row_block.c). Near rows are read twice: a step of ONLINE waits for an
- *             exp, and rounds once more. Where a size is a symbol the row is far if it always is. A
- *             row that is cut (plan/decompose.c) is not waited for: each part has an m of its own,
- *             and is near or far itself.
+ *   ONLINE    the combine row of a sum of exp(v - m), m the maximum of v in the same row, if the
+ *             row is far: the sum is rescaled as m grows, so both are made in one pass. A row is
+ *             far if the first pass does not leave it in near memory: from TCI_CLASS_FAR bytes on a
+ *             CPU; on a GPU if a block cannot hold it in registers (loop/simt_row_block.c). Near
+ *             rows are read twice, as a step of ONLINE waits for an exp and rounds once more. A
+ *             symbolic row is far if it always is. A row that is cut (plan/decompose.c) has an m
+ *             for each part, which is near or far itself.
  *
- * So is the order of the axes of a sum over windows (kernel/window_overlap.h): on a processor the
- * one along which neighbouring rows of places meet the same row of an image comes last, where no
- * filter is met by several channels.
+ * The axis order of a sum over windows (kernel/window_overlap.h) is a class too: on a CPU the axis
+ * along which neighbouring rows of positions share image rows comes last, if one operand has no
+ * output axis that the other lacks (each channel has its own filter).
  *
- * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
- * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
- * the graph has them, is LANES(64) over these axes as one, a scan along it BLOCK_SCAN(64), and any
- * other one is CHAIN. Axes of both
- * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
- * size 1, which a program of known sizes does not have, changes neither: its sum is its element. No
- * sum is ONLINE. */
-#include "../kernel/attention.h"
-#include "../kernel/attention_backward.h"
-#include "../kernel/mma_sync.h"
+ * Reproducible results (tci_machine.reproducible) need classes that are the same for all sizes and
+ * machines: a reduction whose axes end with the last one of its input, as the graph has them, is
+ * LANES(64) over these axes as one, a scan along it BLOCK_SCAN(64), and any other is CHAIN. Axes
+ * of both kinds are reduced one after the other; no kernel holds both; no lane axis is split. An
+ * axis of size 1 changes neither: its sum is its element. No sum is ONLINE. */
+#include "../kernel/match_attention.h"
+#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_mma_sync.h"
 #include "../kernel/window_overlap.h"
 #include "../graph/build.h"
 #include "group.h"
@@ -60,8 +60,8 @@ enum {
 
 /* The products of a part of CONTRACT n's sums, 0: one chain is no longer. Whole steps of the first
  * summed axis, as the graph has them, so that a packed block is a part (loop/gemm_blocking.c); on
- * machines of blocks of a multiple of a slab (loop/simt_gemm.c), rather of twice as many products
- * than of none. */
+ * GPUs of a multiple of a slab (loop/simt_gemm.c), rather of twice as many products than of
+ * none. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine)
 {
     const bool blocks = machine.block_threads > 0;
@@ -174,8 +174,8 @@ static const tci_node *tci_class_max_spread(const tci_node *n, const tci_node *x
     return same ? max : NULL;
 }
 
-/* Bytes of a row of `row` elements of all that x is read from, through movement and elementwise
- * ops: in memory, or in registers. */
+/* Bytes of a row of `row` elements of all that x is read from, through layout and elementwise ops:
+ * in memory, or in registers. */
 static tci_dim tci_class_bytes_of(tci_scratch *s, const tci_node *x, tci_dim row, bool registers)
 {
     const tci_node **stack = NULL;
@@ -221,7 +221,8 @@ TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n)
     return tci_dim_le(f->blocks ? held + 1 : TCI_CLASS_FAR, bytes) ? x : NULL;
 }
 
-/* What lies in memory in a kernel that tells the order of a contraction: all that is no view. */
+/* Accesses of a kernel that is lowered only to find the reduction order of a contraction: every
+ * value that is not a view is in memory. */
 static int tci_class_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     if (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_BARRIER) {
@@ -273,7 +274,7 @@ static tci_kernel *tci_class_alone(const tci_fusion *f, const tci_root *r)
     return k;
 }
 
-/* Are there so many products that another order is worth it? Sizes that are symbols count as 1. */
+/* True if there are enough products to pay for another order. Symbolic sizes count as 1. */
 static bool tci_class_pays_turning(const tci_root *r)
 {
     double products = 1;
@@ -345,7 +346,7 @@ TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *
 
 /* ---- the choice ---- */
 
-/* True if n is movement, padding or a widening of what is in memory. */
+/* True if n is a layout op, padding or a widening of what is in memory. */
 TCI_FN bool tci_class_moves(const tci_fusion *f, const tci_node *n)
 {
     bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&

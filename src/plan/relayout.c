@@ -1,10 +1,10 @@
 /* plan/relayout.c - builds copies of operands in another layout (axis order, row pitch, dtype),
- * and pushes movement onto other values.
+ * and moves layout ops past other ops.
  *
- * In: a value of a contraction, the layout that its route wants. Out: nodes of the copy, which is
- * forced into memory, and of the view that has the value's axes again. The one idea: a copy changes
- * where elements are, never which ones a contraction multiplies, so everything above reads it
- * through its index expressions as before. */
+ * In: an operand of a contraction, the layout that its route requests. Out: the nodes of the copy,
+ * which is materialized, and of the view that restores the operand's axes. Design: a copy changes
+ * where elements are stored, never which ones a contraction multiplies, so all users read it
+ * through their index expressions as before. */
 #include "relayout.h"
 
 TCI_FN tci_node *tci_algo_permute(const tci_algo *a, tci_node *x, const int64_t *perm)
@@ -113,7 +113,7 @@ TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_
     return tci_relayout(a, x, (tci_relayout_to){order, axis, size, true, false});
 }
 
-/* ---- movement over other values ---- */
+/* ---- layout ops over other values ---- */
 
 TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_node *source,
                                    tci_node *now)

@@ -1,8 +1,8 @@
-/* plan/relayout.h - copies of operands in another layout (axis order, row pitch, dtype).
+/* plan/relayout.h - declares copies of operands in another layout (axis order, row pitch, dtype).
  *
- * In: a value, and the layout that a route wants: axis order, longer rows, dtype. Out: the copy,
- * which is stored, seen as the value was. relayout is the one builder of such copies; the routes
- * only name the layout. */
+ * In: a value, and the layout that a route requests: axis order, row pitch, dtype. Out: the copy,
+ * which is materialized, seen with the axes of the value. All such copies are built by `relayout`;
+ * the routes only name the layout. */
 #ifndef TCI_PLAN_RELAYOUT_H
 #define TCI_PLAN_RELAYOUT_H
 
@@ -36,8 +36,8 @@ TCI_FN tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                                    tci_node *fill);
 /* The last axis of n with more than one element, or its last one. */
 TCI_FN int tci_relayout_row_axis(const tci_node *n);
-/* Operand n below a widening of halves or small integers, and movements of it, that nothing stores;
- * NULL: none. */
+/* Operand n below a widening of halves or small integers, and layout ops on it, that nothing
+ * stores; NULL: none. */
 TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);
 /* Operand n with zeros around values in halves or in small integers, rather than around what is
  * widened of them: equal values, and a copy of fewer bytes, of which lanes may take several

@@ -1,21 +1,19 @@
-/* plan/remat.c - rematerialization: recomputes values instead of keeping them over the peak of
- * memory, and reports what the regions of the user recompute (grad/repeat.c).
+/* plan/remat.c - recomputes values instead of keeping them in memory at the peak
+ * (rematerialization), and reports what the user's regions recompute (grad/repeat.c).
  *
- * In: a plan with its order of steps. Out: the outputs over a graph in which, behind the step with
- * the most bytes alive, values that are only kept for later steps are computed from others that are
- * kept.
+ * In: a plan with its order of steps. Out: the outputs over a graph in which, after the step with
+ * the most live bytes, values kept only for later steps are recomputed from other kept values.
  *
- * The one idea: of what was computed before the peak, later steps need certain values; what is kept
- * must part these from what nobody wants to do again (contractions, sums). A set of values with the
- * fewest bytes that does is a minimum cut (plan/mincut.h), in which computing again has a price
- * too. What is behind the cut is computed again where it is read. A value whose copy would be made
- * of another copy that waits long for readers of its own is kept (TCI_REMAT_FAR), or the copies of
- * a long chain would wait as the values did.
+ * Design: later steps need certain values that were computed before the peak. The kept values must
+ * separate these from the expensive ones that must not be recomputed (contractions, sums). The set
+ * with the fewest bytes that does so is a minimum cut (plan/mincut.h), in which recomputation has
+ * a cost too. A value after the cut is recomputed where it is read. A value whose copy would be
+ * made from another copy that waits long for consumers of its own is kept (TCI_REMAT_FAR):
+ * otherwise the copies of a long chain would wait as the values did.
  *
- * A copy must not be the node it is a copy of: it reads what is kept through a RESHAPE to the same
- * shape, which no builder makes, and groups keep apart what comes before the peak and what comes
- * behind it, so that no kernel computes both. The copy has the same nodes over the same values, so
- * it has the same bits. */
+ * A copy must differ from its original: it reads kept values through a RESHAPE to the same shape,
+ * which no builder makes, and groups keep nodes before the peak apart from nodes after it, so that
+ * no kernel computes both. The copy has the same ops over the same values, hence the same bits. */
 #include <string.h>
 
 #include "mincut.h"
@@ -125,7 +123,7 @@ static void tci_remat_find_readers(tci_remat *m)
 
 /* ---- the cut ---- */
 
-/* What n costs as a value that is kept. One without memory so far is stored for it. */
+/* Cost of keeping n. A value that has no memory yet is stored for it. */
 static int64_t tci_remat_cost(const tci_remat *m, const tci_node *n)
 {
     const tci_root *r = tci_remat_root(m, n);
@@ -137,7 +135,7 @@ static int64_t tci_remat_cost(const tci_remat *m, const tci_node *n)
     return moves ? TCI_MINCUT_NEVER : r ? bytes : bytes + bytes / 16 + 1;
 }
 
-/* What it costs to compute n again. */
+/* Cost of recomputing n. */
 static int64_t tci_remat_fee(const tci_node *n)
 {
     double bytes = tci_node_value_bytes(n);
@@ -231,7 +229,7 @@ static tci_node *tci_remat_made(const tci_remat *m, tci_node *like, int op, int 
                           copy ? like->n_attr : 0, copy ? like->attr : NULL);
 }
 
-/* What nothing kept is part of is no copy. */
+/* A copy that no kept value contains is dropped. */
 static void tci_remat_copy(tci_remat *m, tci_table *late)
 {
     for (int i = 0; i < m->f->nodes.n; i++) {
@@ -256,7 +254,7 @@ static void tci_remat_copy(tci_remat *m, tci_table *late)
     }
 }
 
-/* What waits and is computed again, less what is kept for that. */
+/* Bytes of saved values that are recomputed, minus those kept for the recomputation. */
 static tci_remat_result tci_remat_count(const tci_remat *m)
 {
     tci_remat_result r = {0};
@@ -273,7 +271,7 @@ static tci_remat_result tci_remat_count(const tci_remat *m)
     return r;
 }
 
-/* What late steps read in place of u. */
+/* The node that late steps read instead of u. */
 static tci_node *tci_remat_now(tci_remat *m, tci_node *u, tci_table *late)
 {
     const tci_root *r = tci_remat_root(m, u);

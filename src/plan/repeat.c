@@ -1,29 +1,29 @@
-/* plan/repeat.c - planning of loops (REPEAT): each body is planned as a program of its own, and
- * its steps are spliced into the outer list of steps.
+/* plan/repeat.c - plans loops (REPEAT): each body as a program of its own, whose steps are spliced
+ * into the outer list of steps.
  *
- * In: nodes among which there are REPEATs (graph/repeat.h). Out: nodes without, in which a RESULT
- * stands for memory that a repetition writes; and, once everything else is planned, a plan whose
- * steps hold those of all bodies, with their spans and moves (plan/plan.h).
+ * In: nodes with REPEATs among them (graph/repeat.h). Out: nodes without, in which a RESULT stands
+ * for memory that a loop writes; and, once everything else is planned, a plan whose steps include
+ * those of all bodies, with their ranges and moves (plan/plan.h).
  *
- * The one idea: a body is closed, so it is a program: its inputs are its BOUND nodes, its outputs
- * what a step gives. It is planned like one, by tci_plan_make. To the plan around it a repetition
- * is one step that reads its operands and writes its results and some scratch, so order, lifetimes
- * and the arena know nothing of bodies. In the end that step gives way to the steps of the body,
- * whose operands lie where those of the one step do, or move along them.
+ * Design: a body is closed, so it is a program: its inputs are its BOUND nodes, its outputs the
+ * results of an iteration, and tci_plan_make plans it. To the outer plan a loop is one step that
+ * reads its operands and writes its results and some scratch memory, so order, lifetimes and arena
+ * know nothing of bodies. At the end the steps of the body replace that step; their operands are
+ * inside its operands, or move along them.
  *
- * Memory: rows. A carry has two, which take turns (or as many as there are steps, and one, where
- * somebody reads all), so a step never writes what it reads. What each step is given or gives is a
- * row of an operand. On machines of blocks of threads memory begins at multiples of
- * TCI_ALIGNED_BYTES, so rows do too: they are longer there, and cut where they are read. The
- * temporaries of a body become the plan's, and live within a round; all else that its steps touch
- * lives as long as the one step did, so for all rounds. */
+ * Memory is in rows. A carry has two, which alternate (or one more than there are iterations, if
+ * all are read), so an iteration never writes what it reads. Each slice read or written by an
+ * iteration is a row of an operand. On GPUs memory starts at multiples of TCI_ALIGNED_BYTES, so
+ * rows do too: they are padded there, and cropped where read. The temporaries of a body become the
+ * plan's and live within an iteration; all other memory of its steps lives as long as the one step
+ * did, hence through all iterations. */
 #include "../graph/build.h"
 #include "../graph/repeat.h"
 #include "group.h"
 
 enum { TCI_REPEAT_TURNS = 2 }; /* rows of a carry */
 
-/* Where an operand of a body lies: in which buffer, at which byte; moves as a tci_move. */
+/* The memory of an operand of a body: buffer and byte; moves as a tci_move. */
 typedef struct tci_repeat_spot {
     int32_t buffer;
     tci_dim offset, by;
@@ -32,10 +32,10 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they lie in memory, before plan/decompose.c; */
+    tci_node **outside;     /* operands as they are in memory, before plan/decompose.c; */
     tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
     tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
-    bool *keeps;            /* of each carry: all rows, not two that take turns */
+    bool *keeps;            /* of each carry: all rows, not two that alternate */
     tci_dim *skipped;       /* of each input, rows before the first in its memory */
     tci_plan *enter, *body; /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
@@ -220,7 +220,8 @@ static void tci_repeat_list(tci_repeat_finder *c, tci_node *n)
     *(int *)tci_table_at(&c->number, n) = c->p->n_repeats;
 }
 
-/* How many rows the carries need follows from all results, before any is made. */
+/* Counts the rows that the carries need. This depends on all results and comes before any is made.
+ */
 static void tci_repeat_list_all(tci_repeat_finder *c, tci_node_list list)
 {
     for (int i = 0; i < list.n; i++) {
@@ -403,7 +404,7 @@ typedef struct tci_repeat_placer {
     tci_scratch *s;
     const tci_plan *from;
     tci_plan to;              /* steps, kernels, spans, moves; and temporaries, from n_buffers */
-    const tci_plan_repeat *x; /* at hand; where its operands lie: */
+    const tci_plan_repeat *x; /* at hand; the memory of its operands: */
     tci_repeat_spot *init;    /* the carries as they are outside, */
     tci_repeat_spot *inputs, *outputs; /* the ports of its body */
 } tci_repeat_placer;
@@ -655,7 +656,7 @@ static void tci_repeat_add(tci_repeat_placer *c, int t)
     TCI_PUSH(c->s, c->to.steps, c->to.n_steps, c->to.cap_steps, step);
 }
 
-static void tci_repeat_add_texts(tci_plan *p)
+static void tci_repeat_add_texts(tci_scratch *s, tci_plan *p)
 {
     for (int i = 0; i < p->n_repeats; i++) {
         const tci_plan *body = p->repeats[i].body;
@@ -663,6 +664,9 @@ static void tci_repeat_add_texts(tci_plan *p)
         tci_str_add(&p->why, tci_str_text(&body->why));
         tci_str_add(&p->orders, tci_str_text(&body->orders));
         tci_str_add(&p->routes, tci_str_text(&body->routes));
+        for (int c = 0; c < body->contests.n; c++) {
+            TCI_PUSH(s, p->contests.items, p->contests.n, p->contests.cap, body->contests.items[c]);
+        }
     }
 }
 
@@ -700,5 +704,5 @@ TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p)
     p->n_moves = c.to.n_moves;
     p->turns = c.to.turns;
     p->n_turns = c.to.n_turns;
-    tci_repeat_add_texts(p);
+    tci_repeat_add_texts(s, p);
 }

@@ -1,11 +1,11 @@
-/* plan/rfactor.c - rfactor: a reduced axis cut in two, whose inner part is reduced first.
+/* plan/rfactor.c - splits a reduced axis in two and reduces the inner part first (rfactor).
  *
- * In: a reduction of the rewritten graph. Out: one of partial results, or NULL where it is left
- * whole. The one idea: few results from many elements are cut into chunks, along one reduced axis
- * (for blocks of threads columns also along those before it), whose partial results a second
- * reduction combines, so that there is parallel work and the order is fixed by the shape and the
- * kind of machine. What a chunk gives is what its op needs to be combined: of a sum of
- * exp(x - max) each chunk has a max of its own, of squared deviations a mean, of ARGMAX a place. */
+ * In: a reduction of the rewritten graph. Out: one over partial results, or NULL to leave it
+ * whole. Design: a reduction of many elements to few results is cut into chunks along one reduced
+ * axis (on GPUs, for columns, also along those before it), and a second reduction combines their
+ * results. This gives parallel work and an order that the shape and the kind of machine fix. A
+ * partial result has what its op needs to be combined: for a sum of exp(x - max) each chunk has
+ * its own max, for squared deviations a mean, for ARGMAX an index. */
 #include "relayout.h"
 
 enum {
@@ -42,7 +42,7 @@ TCI_FN int64_t tci_plan_divisor(int64_t n, int64_t want)
     return best;
 }
 
-/* Elements that lie side by side in a row that n reduces. */
+/* Elements that are contiguous in a row that n reduces. */
 static int64_t tci_rfactor_line(const tci_node *n)
 {
     const tci_node *x = n->in[0];
@@ -53,8 +53,8 @@ static int64_t tci_rfactor_line(const tci_node *n)
     return line;
 }
 
-/* Pieces that reduction n is worth on a machine of blocks: up to one it is left whole. Of rows that
- * are many short lines each block has few threads: pieces of whole lines keep more of them busy. */
+/* Pieces that reduction n is worth on a GPU: up to one it is left whole. Of rows that are many
+ * short lines each block has few threads: pieces of whole lines keep more of them busy. */
 static int64_t tci_rfactor_pieces(const tci_node *n, int64_t results, int64_t all)
 {
     bool rows = n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
@@ -107,9 +107,9 @@ typedef struct tci_rfactor_cut_at {
     int before;    /* reduced axes, the outermost ones, of which each place has chunks of its own */
 } tci_rfactor_cut_at;
 
-/* A machine of blocks cuts the outermost axis if it has about as many elements as pieces are
- * wanted, since what lies inside stays one row then, else the longest one of a row, and of columns
- * the first one that has enough with those before it. */
+/* A GPU cuts the outermost axis if it has about as many elements as pieces are wanted, since what
+ * is inside stays one row then, else the longest one of a row, and of columns the first one that
+ * has enough with those before it. */
 static void tci_rfactor_cut_for_blocks(const tci_node *n, int64_t pieces, tci_rfactor_cut_at *cut)
 {
     const tci_node *x = n->in[0];
@@ -161,8 +161,8 @@ typedef struct tci_rfactor_chunks {
     tci_association as; /* class of what walks the elements of chunks, on a processor */
 } tci_rfactor_chunks;
 
-/* True if what a reduction is made of has its class: on a processor. Chunks that blocks of threads
- * reduce are rows of another length. */
+/* True if what a reduction is made of has its class: on a processor. Chunks that GPUs reduce are
+ * rows of another length. */
 static bool tci_rfactor_hands_on(const tci_algo *a)
 {
     return a->associations && a->machine.block_threads == 0;
@@ -239,7 +239,7 @@ static tci_node *tci_rfactor_chunk_by(const tci_algo *a, const tci_rfactor_chunk
     return tci_rfactor_as(a, made, c->as);
 }
 
-/* What chunks gave, as one, in the place of n but for its dtype. */
+/* Combines the results of all chunks to one value that replaces n, except for its dtype. */
 static tci_node *tci_rfactor_join_by(const tci_algo *a, const tci_rfactor_chunks *c, int op,
                                      tci_node *part, const tci_node *n)
 {
@@ -263,8 +263,8 @@ TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n)
     return tci_build_cast(a->g, tci_rfactor_join_by(a, &c, n->op, part, n), (tc_dtype)n->dtype);
 }
 
-/* Cuts n, the place of the largest or smallest element: each chunk has one, and the first chunk
- * whose element there is that of all tells which place is meant. NULL as above. */
+/* Cuts n, an ARGMAX or ARGMIN: each chunk has an index, and the first chunk whose element there is
+ * the overall result gives the index. NULL as above. */
 static tci_node *tci_rfactor_split_arg(const tci_algo *a, tci_node *n)
 {
     tci_node *x = n->in[0];
@@ -415,8 +415,8 @@ static bool tci_rfactor_is_spread(tci_scratch *s, const tci_node *over, const tc
     return spread;
 }
 
-/* A sum of (x - m) squared whose m, the mean of x, is cut, by blocks of threads: each part has a
- * mean of its own, so that no part waits for m and x is read once for both. */
+/* A sum of (x - m) squared whose m, the mean of x, is cut, on GPUs: each part has a mean of its
+ * own, so that no part waits for m and x is read once for both. */
 static tci_node *tci_rfactor_cut_squares(const tci_algo *a, tci_node *n)
 {
     const tci_node *square = n->in[0];

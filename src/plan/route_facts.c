@@ -1,8 +1,8 @@
-/* plan/route_facts.c - facts of contractions that several routes ask: roofline costs, products of a
- * lane, what the kernel does with operands, what no run changes.
+/* plan/route_facts.c - computes properties of contractions for routes: roofline costs, products
+ * per lane, how the kernel reads operands, which operands no run changes.
  *
  * In: descriptors and offers. Out: answers; nothing is changed. */
-#include "../kernel/matrix_unit.h"
+#include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
 enum {
@@ -58,7 +58,7 @@ TCI_FN double tci_route_ns(const tci_offer *o, tci_route_work work)
     return TCI_MAX(computes, moves) + work.launches * (double)f->launch_ns;
 }
 
-/* What packing the operand with the columns takes, by vectors. */
+/* Time of packing the operand that has the N axes, by vectors. */
 TCI_FN double tci_route_pack_ns(const tci_offer *o)
 {
     const double *size = o->c->size;
@@ -77,8 +77,8 @@ TCI_FN tc_dtype tci_int8_source(tci_node *n)
     return t == TC_I8 || t == TC_U8 || t == TC_I16 ? t : TC_I32;
 }
 
-/* Is it of bytes that a matrix unit takes, of whatever signs, of `few` rows or columns at least?
- * Who sees the kernel decides. */
+/* True if the operands are bytes that a matrix unit takes, of any signedness, with at least `few`
+ * rows or columns. The final decision needs the kernel. */
 TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few)
 {
     double m = c->size[TCI_AXES_M], n = c->size[TCI_AXES_N];
@@ -87,7 +87,7 @@ TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few)
            2 * c->products >= TCI_MATRIX_FLOPS;
 }
 
-/* By a processor's unit (kernel/matrix_unit.c)? */
+/* By a processor's unit (kernel/match_matrix_unit.c)? */
 static bool tci_int8_on_unit(const tci_contraction *c, const tci_machine *machine)
 {
     return machine->unit_bytes && tci_int8_for_unit(c, TCI_MATRIX_FEW);
@@ -112,7 +112,7 @@ TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
         return bytes == 1 ? fours : bytes == 2 ? TCI_MIN(machine->int_points, 2) : 0;
     }
     bool unit = machine->matrix_units > 0 && c->is_known &&
-                2 * c->products >= TCI_MATRIX_FLOPS; /* kernel/matrix_unit.c */
+                2 * c->products >= TCI_MATRIX_FLOPS; /* kernel/match_matrix_unit.c */
     bool pairs = (machine->has_pairs || unit) && !machine->reproducible &&
                  n->in[0]->dtype == TC_BF16 && n->in[1]->dtype == TC_BF16;
     return pairs ? 2 : 0;

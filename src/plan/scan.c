@@ -1,26 +1,25 @@
-/* plan/scan.c - split of a long prefix scan into parts: one kernel that chains block totals in
- * order (after decoupled look-back), or reduce-then-scan.
+/* plan/scan.c - splits a long prefix scan into parts: one kernel that chains block totals in order
+ * (after decoupled look-back), or reduce-then-scan.
  *
- * In: a SCAN. Out, or NULL where it is left alone: a SCAN whose parts each begin at what those
- * before it come to. They know that in one of two ways.
+ * In: a SCAN. Out: a SCAN whose parts each start from the prefix total of the preceding parts, or
+ * NULL to leave it whole. The prefix totals come in one of two ways.
  *
- *   linked   one kernel: a block makes the total of its part, tells it to the others, waits for
- *            those before it, in two levels, and runs over its part, which its registers have kept:
- *            x is read once. Where blocks begin in order.
- *   starts   a second input: the reduction of each part, a kernel of its own, and of these that of
- *            all before each part; of very many parts as running values, in parts again.
+ *   linked   one kernel: a block reduces its part, publishes the total, waits for the totals of the
+ *            preceding parts, in two levels, and scans its part, which it kept in registers: x is
+ *            read once. For machines whose blocks start in order.
+ *   starts   a second input: the reductions of the parts, in a kernel of their own, and the prefix
+ *            totals of these; for very many parts, a scan in parts again.
  *
- * In both the order of all sums is fixed. Parts that look back at their neighbours (Merrill and
- * Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016) read x once too, but
- * add in an order that follows from who came first.
+ * Both fix the order of all sums. Decoupled look-back proper (Merrill and Garland, Single-pass
+ * Parallel Prefix Scan with Decoupled Look-back, 2016) reads x once too, but its order depends on
+ * which block arrives first.
  *
- * A SCAN is cut where there is too little of that: on a machine of blocks, a block has a row, or as
- * many neighbouring columns as it has lanes; on a processor, a thread has a row. All follows from
- * the shape and the kind of machine; sizes that are symbols, and results that must be reproducible,
- * leave it whole. Parts are equal, so an axis without a divisor near the wanted length is padded by
- * what changes nothing, and what is behind its end cut off by a copy; a processor leaves it whole.
- * Running products of floats are whole too: that of a part may be out of range where none of them
- * is. */
+ * A SCAN is cut if it has too little parallelism: on a GPU a block takes one row, or as many
+ * adjacent columns as it has lanes; on a CPU a thread takes a row. The cut follows from the shape
+ * and the kind of machine; symbolic sizes and reproducible results leave it whole. Parts are
+ * equal, so an axis without a divisor near the wanted length is padded with the identity, and a
+ * copy crops the result; a CPU leaves it whole. Running products of floats stay whole: a part may
+ * overflow where no prefix does. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -65,7 +64,7 @@ static int64_t tci_scan_wanted(const tci_node *n, int axis, tci_machine machine)
                 : TCI_MAX(TCI_SCAN_COLUMN_PART, size / parts);
 }
 
-/* How n is cut; length 0: it is not. */
+/* How n is split; length 0: not at all. */
 static tci_scan_cut tci_scan_choose(const tci_node *n, int axis, tci_machine machine)
 {
     tci_scan_cut cut = {0, 0, true};
@@ -94,13 +93,13 @@ static tci_node *tci_scan_built(const tci_algo *a, tci_node *n)
     return n;
 }
 
-/* What changes nothing that it is combined with. */
+/* The identity of the mode. */
 static tci_node *tci_scan_nothing(const tci_algo *a, tci_mode mode, tc_dtype t)
 {
     return tci_scan_built(a, tci_graph_const(a->g, t, tci_op_identity(tci_mode_fold(mode), t)));
 }
 
-/* What each part of x comes to: an element of `axis` for each. */
+/* The total of each part of x: one element along `axis` for each. */
 static tci_node *tci_scan_totals(const tci_algo *a, tci_node *x, const tci_node *n, int64_t length)
 {
     tci_graph *g = a->g;
@@ -130,8 +129,8 @@ static tci_node *tci_scan_numbers(const tci_algo *a, tci_dim n, bool backwards, 
     return tci_scan_built(a, tci_build_reshape(a->g, numbers, rank, shape));
 }
 
-/* What the parts before each one come to, in the order in which the scan meets them: each adds up
- * all totals that come before its own, in the kernel that has it. */
+/* The prefix total of each part, in the order of the scan. The kernel of a part adds all totals
+ * before its own. */
 static tci_node *tci_scan_each_start(const tci_algo *a, tci_node *totals, const tci_node *n)
 {
     tci_graph *g = a->g;
@@ -175,7 +174,7 @@ static tci_node *tci_scan_starts(const tci_algo *a, tci_node *totals, const tci_
                                     : tci_scan_running_starts(a, totals, n);
 }
 
-/* True if x is read, through movement and elementwise ops of any operands, in another order than it
+/* True if x is read, through layout and elementwise ops of any operands, in another order than it
  * is stored in. */
 static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
 {
@@ -198,9 +197,9 @@ static bool tci_scan_is_turned(tci_scratch *s, const tci_node *x)
     return false;
 }
 
-/* Are the parts linked? They lie in memory as n does, one after the other, and their totals are of
- * a type that blocks tell each other. Halves are not: their steps take longer than to read them
- * again, and blocks that wait are fewer for the steps. */
+/* True if the parts use decoupled look-back: they are stored as in n, one after the other, and
+ * blocks can publish totals of their dtype. f16 and bf16 do not: their steps take longer than
+ * reading them again, and fewer blocks can wait. */
 static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cut cut)
 {
     int bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;

@@ -1,34 +1,33 @@
-/* plan/scatter_sort.c - scatter-add as a sort of its indices and a segmented reduction, on GPUs.
+/* plan/scatter_sort.c - rewrites scatter-add on GPUs as a sort of its indices and a segmented
+ * reduction.
  *
- * In: a SCATTER whose index is the same for all lines. Out: the SEGMENT that gives each element of
- * x what a stretch of src's order holds for it, in the order that SCATTER has (kernel/ir.h): the
- * same bits. A SCATTER goes along src one element after the other; here elements of x go side by
- * side, and src is read once, wherever the index sends it.
+ * In: a SCATTER whose index is the same for all lines. Out: a SEGMENT that gives each element of x
+ * the result of its segment of src in sorted order, in the order of SCATTER (kernel/ir.h): the
+ * same bits. A SCATTER walks src sequentially; here the elements of x are parallel, and src is
+ * read once, wherever the index points.
  *
- * The order is a sort of the index that keeps what is equal in its order, of words (index, place):
- * no two are equal, and they are i32 where that holds them. Its kernels are ordinary ones. There
- * are two ways, of which the one is taken that costs less:
+ * The order is a stable sort of the index: words (index, place), all different, i32 if that holds
+ * them. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
  *
  *   ranks    all words are compared with all, n * n comparisons, in three kernels:
  *     words    are made
- *     counts   for each word of the greater ones in each chunk of words
- *     words    to their places, which follow from the counts: stores that are apart
- *   digits   TCI_ORDER_BITS of the index at a time, least first, in five kernels for each of them:
- *     digits   of the words as they stand, which the first makes too
+ *     counts   for each word, of the greater ones in each chunk of words
+ *     words    move to the positions that follow from the counts, by disjoint stores
+ *   digits   TCI_ORDER_BITS of the index at a time, lowest first (radix sort), five kernels each:
+ *     digits   of the words in their present order; the first pass makes the words too
  *     counts   of each digit in each chunk, by comparing the chunk with every digit
- *     begins   of each digit in each chunk: running sums of the counts over digits and chunks
- *     ranks    how many equal digits come before in the chunk, by comparing again
- *     words    to their places, begin and rank
+ *     begins   of each digit in each chunk: prefix sums of the counts over digits and chunks
+ *     ranks    the number of equal digits before it in the chunk, by comparing again
+ *     words    move to their positions, begin + rank
  *
- * A small kernel is taken to be 2 us, and comparisons of i32 to be as fast as an H100 issues their
- * 2.5 instructions in two of three cycles: TCI_ORDER_COMPARED of them take as long. So ranks serve
- * for up to some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk of digits has so many
- * words that neither comparing nor running sums take long. Where the stretch of an element starts
- * is searched for in the sorted words, by halves. Equal nodes are one, so several SCATTERs over one
- * index share its order.
+ * The model takes 2 us for a small kernel, and TCI_ORDER_COMPARED i32 comparisons for as long, as
+ * an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to some 5000
+ * indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither comparisons nor
+ * prefix sums take long. The start of an element's segment is found by binary search in the sorted
+ * words. Equal nodes are one, so several SCATTERs over one index share its order.
  *
- * What to expect: the gradient of 8192 rows read from a table of 32000, 512 floats each, reads and
- * writes 82 MB at least; before it come 4 small kernels. */
+ * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
+ * MB; 4 small kernels precede it. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -193,8 +192,8 @@ static tci_node *tci_order_by_digit(const tci_order *o, tci_node *words, int shi
 
 /* ---- either way ---- */
 
-/* Is comparing all words with all less than what the kernels of digits take beyond those of ranks?
- * Words of two registers take twice as long (4.4 instructions). */
+/* True if comparing all words with all is cheaper than the kernels of radix digits beyond those of
+ * ranks. Words of two registers take twice as long (4.4 instructions). */
 static bool tci_order_has_ranks(const tci_order *o, int digits)
 {
     int more = TCI_ORDER_DIGIT_KERNELS * digits - TCI_ORDER_RANK_KERNELS;

@@ -1,48 +1,48 @@
-/* plan/score_recompute.c - recomputation of attention scores in every kernel that consumes them,
- * so that no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
+/* plan/score_recompute.c - recomputes attention scores in every kernel that consumes them, so that
+ * no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
  *
- * In: the graph as plan/decompose.c leaves it. Out: the graph with copies, and which nodes are to
- * be one kernel.
+ * In: the graph after plan/decompose.c. Out: the graph with copies, and the sets of nodes that are
+ * to be one kernel each.
  *
  *     s = contract(q, k)      a pair: a contraction, or pointwise over pairs of the same shape
  *     m, l of s               folds: reductions of pairs, all along the same axes
  *     p = exp(s - m) / l      a pair
  *     contract(p, v)          a taker: a contraction that sums axes of a pair
  *
- * Attention and its gradient are all this. Pairs are many more than what they are made of, so what
- * they cost in memory is more than to compute them again, and a kernel that has the rows or the
- * columns of a strip of them has all that its takers sum. So takers that sum the same axes are one
- * kernel, with the pairs that they need; folds are part of a kernel that sums their axes, and other
- * kernels read their results. The first kernel that needs a pair has the node itself, each other
- * one a copy, which must not be the node that it is a copy of: its contraction reads an operand
- * through RESHAPEs to the same shape, as in plan/remat.c. Copies are the same nodes over the same
- * values, so they have the same bits.
+ * Attention and its gradients consist of these. Pairs have many more elements than their operands,
+ * so storing them costs more than recomputing them, and a kernel that has a strip of rows or
+ * columns of them has all that its takers sum. Takers that sum the same axes are one kernel, with
+ * the pairs that they need; folds are part of a kernel that sums their axes, and other kernels
+ * read their results. The first kernel that needs a pair has the node itself, every other a copy.
+ * A copy must be another node than its original: its contraction reads an operand through RESHAPEs
+ * to the same shape, as in plan/remat.c. Copies are the same ops over the same values and have the
+ * same bits.
  *
  * On a GPU fused attention has a class of its own (STEPS), so it must not depend on who else reads
- * the scores. A taker of powers whose set does not fit, because a pair is an output or has other
- * users, gets copies of all that its weights are made of, if these are a set that fits.
+ * the scores. A taker of exponentials whose set does not fit, because a pair is an output or has
+ * other users, gets copies of everything that its weights are made of, if these are a set that
+ * fits.
  *
- * Beside a GPU's matrix unit registers hold the sums of all takers of a kernel. Where these are too
- * many for them, as those of keys and of values in wide heads, each taker is a kernel.
+ * On a matrix unit of a GPU, registers hold the sums of all takers of a kernel. If they do not
+ * fit, as for keys and values in wide heads, each taker is a kernel of its own.
  *
- * A GPU has no form for folds beside takers of another level. There the one sum over
- * pairs that a softmax's gradient has is made of rows: sum of w (g v) over pairs is that of g (w v)
- * over the axes of v, and w v is what attention stores.
+ * GPUs have no schedule for folds together with takers of another level. There the one sum over
+ * pairs in a softmax's gradient becomes a sum over rows: the sum of w (g v) over pairs is that of
+ * g (w v) over the axes of v, and w v is what attention stores.
  *
- * Its kernels store rows of the pair's axes, so takers have these in their order, and a PERMUTE
- * behind them.
+ * The kernels store rows of the pair's axes, so takers have these axes in their order, followed by
+ * a PERMUTE.
  *
- * There is no form for takers that go over several axes which are no line, as those of keys and
- * values that heads of queries share, where a mask tells queries apart: where that was found out
- * (tci_scores_refused), such a taker sums the longest of the axes, and a SUM of its own, of rows
- * that are no halves, the others.
+ * No schedule exists for takers over several axes that do not merge into one, as for keys and
+ * values that heads of queries share under a mask that distinguishes queries. Where that was found
+ * (tci_scores_refused), the taker sums the longest of the axes, and a SUM of its own, over rows
+ * that are not in half precision, the others.
  *
- * A kernel comes after those whose takers' results it needs: `level` counts how many of them lie
- * one behind the other. Whether the nodes of a kernel become one group plan/fusion_patterns.c
- * decides, which sees what they read; where they do not, plan/plan.c plans again without the
- * copies. */
+ * A kernel comes after those whose takers' results it needs: `level` is the length of that chain.
+ * plan/fusion_patterns.c, which sees what the nodes of a kernel read, decides if they become one
+ * group; if not, plan/plan.c plans again without the copies. */
 #include "../graph/build.h"
-#include "../kernel/attention_backward.h"
+#include "../kernel/match_attention_backward.h"
 #include "score_recompute.h"
 
 enum {
@@ -154,8 +154,8 @@ static double tci_scores_count(const tci_node *n)
     return (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* Is it worth computing again? On a GPU, where memory is farther away than sums, always, but its
- * forms take known sizes alone. */
+/* True if recomputing pays. On a GPU, where memory is slower than arithmetic, it always does, but
+ * the forms need known sizes. */
 static bool tci_scores_is_cheap(const tci_scores *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
@@ -304,7 +304,7 @@ static void tci_scores_delay(const tci_scores *p, tci_scores_set *set, int begin
     }
 }
 
-/* How many takers lie one behind the other below each end and pair. */
+/* Computes the longest chain of takers below each end and score. */
 static void tci_scores_levels(const tci_scores *p, tci_scores_set *set, int32_t *level)
 {
     int begin = tci_scores_of(p, set->pairs[0])->at, last = begin;
@@ -343,8 +343,8 @@ static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end 
     return width;
 }
 
-/* Is it one of several takers, the sums of all of which a unit does not hold, or for which there is
- * no form as one kernel? */
+/* True if end is one of several takers whose sums do not all fit into a matrix unit's registers, or
+ * for which there is no form as one kernel. */
 static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
                                 const tci_scores_end *end)
 {
@@ -407,7 +407,8 @@ static void tci_scores_find_kernels(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* What each kernel needs: the pairs of its ends, and those that they are made of. */
+/* Finds the needs of each kernel: the scores of its ends, and those from which they are computed.
+ */
 static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
 {
     for (int e = 0; e < set->n_ends; e++) {
@@ -427,9 +428,9 @@ static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* Two contractions of pairs, or two kernels: what one that has one of each does by itself. On a
- * machine of blocks powers: fused attention has a class of its own, so what it is follows from the
- * graph, not from what shares its groups, and there are no forms for anything else. */
+/* Two contractions of pairs, or two kernels: a kernel with one of each needs no help. On a GPU
+ * exponentials too: fused attention has a class of its own, so its form follows from the graph, not
+ * from the other members of its groups. There are no forms for anything else. */
 static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
 {
     int products = 0;
@@ -439,7 +440,7 @@ static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
         powers = powers || set->pairs[i]->op == TCI_OP_EXP;
     }
     return p->bands || p->a->machine.block_threads == 0 ? set->n_kernels > 1 || products > 1
-                                                         : powers;
+                                                        : powers;
 }
 
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
@@ -458,7 +459,7 @@ TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_no
     return NULL;
 }
 
-/* Are its pairs no ends of a set found before, nor its ends pairs of one? */
+/* True if its scores are not ends of an earlier set, and its ends are not scores of one. */
 static bool tci_scores_is_alone(const tci_scores *p, const tci_scores_set *set)
 {
     const tci_scores_set *other;
@@ -495,7 +496,8 @@ static void tci_scores_find(tci_scores *p)
         tci_scores_set set = {.number = p->n_sets + 1, .fits = true};
         tci_scores_flood(p, &set, pair);
         tci_scores_order(p, &set);
-        set.fits = set.fits && !tci_table_has(&p->refused->whole, tci_scores_origin(p, set.pairs[0])) &&
+        set.fits = set.fits &&
+                   !tci_table_has(&p->refused->whole, tci_scores_origin(p, set.pairs[0])) &&
                    tci_scores_is_alone(p, &set);
         if (set.fits) {
             tci_scores_levels(p, &set, level);
@@ -665,17 +667,17 @@ static tci_scores_lines tci_scores_lines_of(const tci_scores *p, const tci_score
     return l;
 }
 
-/* A taker of a set with rows as the pair has them, so that a row's elements lie together. Where
- * kernels cannot sum several axes it sums the longest one, of halves in f32, and a SUM the others.
- * NULL: it is so. */
+/* A taker of a set with rows in the pair's order, so that a row is contiguous. Where kernels cannot
+ * sum several axes it sums the longest one, half precision in f32, and a SUM the others. NULL: it
+ * already has that form. */
 static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *set,
                                     const tci_scores_end *end, const tci_table *now)
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
     const int n_in = (int)(n->attr[0] + n->attr[1]);
-    tci_scores_lines l = tci_scores_lines_of(p, set, end,
-                                             tci_table_has(&p->refused->lines, tci_scores_origin(p, set->pairs[0])));
+    tci_scores_lines l = tci_scores_lines_of(
+        p, set, end, tci_table_has(&p->refused->lines, tci_scores_origin(p, set->pairs[0])));
     int64_t *attr = TCI_NEW_ARRAY(p->a->s, int64_t, 3 + n_in + l.rank);
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
@@ -707,7 +709,7 @@ static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *s
     return tci_build_permute(g, lines, n->rank, order);
 }
 
-/* What is to be computed instead of n; NULL: n is. */
+/* The replacement of n; NULL: n stays. */
 typedef tci_node *(*tci_scores_rule)(const tci_scores *p, const tci_node *n, const tci_table *now);
 
 static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, const tci_table *now)
@@ -718,7 +720,7 @@ static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, cons
     return folds ? tci_scores_row_sum(p, n, now) : tci_scores_wide(p, n, now);
 }
 
-/* A processor's rows lie in any order, as their own are packed. */
+/* A processor's rows are in any order, as their own are packed. */
 static tci_node *tci_scores_of_lines(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     const tci_scores_set *set;
@@ -754,7 +756,7 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
 
 /* ---- scores of one taker ---- */
 
-/* What the copies of the pairs of a set are made with. */
+/* Arguments for the copies of the pairs of a set. */
 typedef struct tci_scores_own {
     const tci_scores *p;
     const tci_node *like; /* one of the pairs, which have its shape */
@@ -926,7 +928,7 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
 
 /* ---- the graph with copies ---- */
 
-/* Is n made of folds, one value for each of their rows? */
+/* True if n is computed from folds and has one value for each of their rows. */
 static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
 {
     const tci_scores_set *set;
@@ -939,7 +941,7 @@ static bool tci_scores_is_row(const tci_scores *p, const tci_node *n, int depth)
     return row;
 }
 
-/* What a kernel reads of the rows of another one is computed there, once, and lies in memory. */
+/* Materializes values per row that a kernel reads from another: they are computed there, once. */
 static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     while (tci_op_is(n->op, TCI_IS_VIEW)) {
@@ -1031,7 +1033,7 @@ static void tci_scores_set_kernel_gemm(const tci_scores *p, const tci_scores_set
     }
 }
 
-/* What stands for n: of a pair or an end that of its kernel. */
+/* The node that represents n; for a score or an end that of its kernel. */
 static tci_node *tci_scores_now(const tci_scores *p, tci_node *n, const tci_table *now)
 {
     int number = tci_scores_of(p, n)->set;
@@ -1087,8 +1089,9 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* Is it attention, or part of its gradient: powers of pairs, and a taker of them that takes
- * something else than the first pair is made of? And are there as many rows as keep a card busy? */
+/* True if the set is attention or part of its gradient: exponentials of scores, and a taker of them
+ * with an operand other than those of the first scores. There must also be enough rows to keep a
+ * GPU busy. */
 static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
 {
     const tci_node *first = set->pairs[0];

@@ -1,5 +1,5 @@
-/* plan/score_recompute.h - recomputation of attention scores in every kernel that consumes them,
- * so that no [queries, keys] array is stored. */
+/* plan/score_recompute.h - declares the recomputation of attention scores in every kernel that
+ * consumes them, so that no [queries, keys] array is stored. */
 #ifndef TCI_PLAN_SCORE_RECOMPUTE_H
 #define TCI_PLAN_SCORE_RECOMPUTE_H
 
@@ -10,12 +10,12 @@ enum {
     TCI_SCORES_KERNELS = 8 /* of one set of pairs */
 };
 
-/* What is known of a node of the list. */
+/* Data of a node of the list. */
 typedef struct tci_scores_fact {
-    int32_t at;    /* in the list */
-    int32_t set;   /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index; /* among the pairs of that set */
-    bool is_made;  /* a contraction, or pointwise over such a value of its shape; */
+    int32_t at;       /* in the list */
+    int32_t set;      /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;    /* among the pairs of that set */
+    bool is_made;     /* a contraction, or pointwise over such a value of its shape; */
     bool has_powers;  /* so of an exponential of such a value, */
     bool has_changes; /* or of a contraction that is in no exponential */
     bool is_output;
@@ -75,7 +75,7 @@ TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);
 /* The end that node n is in some set that fits, which it names; NULL: it is none. */
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
                                                const tci_scores_set **set);
-/* Does contraction n sum that label of its operand? */
+/* True if contraction n sums that label of its operand. */
 TCI_FN bool tci_scores_sums(const tci_node *n, int64_t label);
 
 #endif

@@ -1,4 +1,4 @@
-/* plan/shape_queries.c - shape queries of several passes: axes across a RESHAPE, extent of a leaf.
+/* plan/shape_queries.c - answers shape queries: axes across a RESHAPE, extent of a leaf.
  *
  * In: a node. Out: numbers; nothing is changed. */
 #include "group.h"

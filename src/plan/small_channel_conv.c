@@ -1,16 +1,16 @@
-/* plan/small_channel_conv.c - implicit GEMM for convolutions of few channels, such as a network's
- * first layer: kernel columns times channels are one padded K run.
+/* plan/small_channel_conv.c - rewrites convolutions of few channels, such as a network's first
+ * layer, as implicit GEMM: kernel columns times channels are one padded run of K.
  *
- * In: a CONTRACT of windows of a bf16 or f16 image whose channels are too few for a matrix unit to
- * read them together, and a filter, or the gradient of what a filter gave. Out: the same over
- * copies in which a row of a window is one run of memory, of all its places and their channels: the
- * image with its padding in place and its channels last, with zeros for channels until a step to
- * the next window is whole 16 bytes; the filter likewise. The one idea: runs of neighbouring
- * windows overlap, but as rows that begin at such steps they are boxes like any others
- * (kernel/tma_boxes.c), of which each is one step of k. What is added is zeros in both, so that
- * nothing else is multiplied. The gradient of a filter is a product of the same rows and the
- * gradient of what the filter gave, summed over places, and then over images. NULL: this is none of
- * these, or too small for the unit. */
+ * In: a CONTRACT of windows of a bf16 or f16 image, with too few channels for a matrix unit to
+ * read, and a filter or the gradient of the convolution's output. Out: the same CONTRACT over
+ * copies in which a row of a window is one contiguous run of all its positions and channels: the
+ * image with padding, channels last, and zero channels until the step to the next window is a
+ * multiple of 16 bytes; the filter likewise. NULL: no such contraction, or too small.
+ *
+ * Design: the runs of neighbouring windows overlap, but as rows that start at such steps they are
+ * ordinary boxes (kernel/tma_boxes.c), each one step of K. Padding is zero in both operands. The
+ * gradient of a filter is a product of the same rows and the output's gradient, summed over
+ * positions, then over images. */
 #include "contraction_route.h"
 
 enum {
@@ -63,8 +63,9 @@ static bool tci_small_conv_find_operands(tci_small_conv *r)
            tci_build_is_known(4, r->other->shape);
 }
 
-/* Has the other operand the windows' channels and elements, which are summed: is it a filter? Or
- * their images and places, which leave those: is it the gradient of what a filter gave? */
+/* gradient false: true if the other operand has the channels and kernel-window axes, which are
+ * summed (a filter). gradient true: true if it has the images and positions, and the result has
+ * those axes (the gradient of the output). */
 static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
 {
     bool fits = true;
@@ -76,7 +77,8 @@ static bool tci_small_conv_are(const tci_small_conv *r, bool gradient)
     return fits;
 }
 
-/* How long a run is; false: the unit does without, or not even so. */
+/* Computes the length of a run; false if the matrix unit needs no copy, or cannot be used at all.
+ */
 static bool tci_small_conv_measure(tci_small_conv *r)
 {
     int64_t step = tci_dim_known(r->window->attr[6]);

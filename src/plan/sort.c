@@ -1,27 +1,26 @@
-/* plan/sort.c - top-k and sort as ordinary nodes: selection in chunks, or radix sort.
+/* plan/sort.c - implements top-k and sort as ordinary nodes: selection in chunks, or radix sort.
  *
- * In: a TOPK. Out: its places. The one idea: an element is an unsigned word that grows as it does
- * (tci_build_order_words) and its place behind it, so that no two are equal and the smallest come
- * first, whatever dtype and direction: of words of up to 32 bits one key of i64, of longer ones two
- * values.
+ * In: a TOPK. Out: its indices. Design: an element becomes an unsigned word of the same order
+ * (tci_build_order_words) with its index appended, so that no two are equal and the smallest come
+ * first, for every dtype and direction: one i64 key for words of up to 32 bits, two values for
+ * longer ones.
  *
- * What is no longer in question goes first, where no block of threads has to be kept busy:
- *   groups  where k is far less than the axis: of groups of neighbours the k with the least words
- *           have all of the first k elements
- *   parts   up to half of what is left: elements up to the word of rank k (ops/select.c) move to
- *           the front in the order in which they stand
- * Of what is left k decides how it is put in order:
- *   ranks   up to TCI_SORT_CHUNK elements: that of an element is how many are less, a sum over all
- *           others; the key of rank r is the sum of those that have it. A longer axis is cut into
- *           chunks of four times k and more, of which the first k each stay, and so on: some 6 k
- *           comparisons an element
- *   digits  else, and where the axis or k is a symbol: a sort by TCI_SORT_BITS of the words at a
- *           time, least first, which leaves equal digits as they were. An element goes behind all
- *           of lesser digits, all of its own in chunks before, and those before it in its chunk:
- *           some 80 comparisons a digit
- * Memory goes with the number of elements. What fills up a last chunk has the greatest word and
- * places behind the axis, so it is never among the first k. Words of two values are read at
- * places, and digits go to places, which all are inside: no run fails here. */
+ * Elements that cannot be selected are dropped first, except on GPUs, which need the parallelism:
+ *   groups  if k is far less than the axis: of groups of neighbours, the k with the smallest words
+ *           contain the first k elements
+ *   parts   up to half of the rest: elements up to the word of rank k (ops/select.c) move to the
+ *           front in their present order
+ * The method that orders the rest depends on k:
+ *   ranks   up to TCI_SORT_CHUNK elements: the rank of an element is the number of smaller ones, a
+ *           sum over all others; the key of rank r is the sum of the keys with that rank. A longer
+ *           axis is cut into chunks of 4 k and more, which keep their first k, and so on: some 6 k
+ *           comparisons per element
+ *   digits  otherwise, and if the axis or k is symbolic: a stable radix sort by TCI_SORT_BITS of
+ *           the words at a time, lowest first. An element goes after all smaller digits, equal ones
+ *           of earlier chunks and equal ones before it in its chunk: some 80 comparisons per digit
+ * Memory is linear in the number of elements. Padding of a last chunk has the greatest word and
+ * indices past the axis, so it is never selected. Two-value words are gathered by index and digits
+ * are scattered by index, all in range: no run fails here. */
 #include "../graph/build.h"
 #include "group.h"
 
@@ -310,7 +309,7 @@ static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k
 
 /* ---- what is left before that: places in their order, and words there ---- */
 
-/* What stands at places of x, [lines, ...]. */
+/* Reads x at places, [lines, ...]. */
 static tci_node *tci_sort_read(const tci_sort *s, tci_node *x, tci_node *places)
 {
     return tci_sort_built(s, tci_build_gather(s->a->g, x, 1, places));
@@ -421,7 +420,7 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n)
     shape[last] = n->shape[axis];
     tci_node *words = tci_build_order_words(a->g, TCI_SORT_SHAPE(&s, x, 1, s.n), n->attr[1] != 0);
     if (axis != last && a->machine.block_threads == 0) {
-        tci_sort_kept(&s, words); /* lines are read often, and lie together then */
+        tci_sort_kept(&s, words); /* lines are read often, and are contiguous then */
     }
     tci_node *r = tci_sort_first_places(&s, tci_sort_built(&s, words), n->shape[axis]);
     return tci_sort_turned(&s, tci_sort_built(&s, tci_build_reshape(a->g, r, n->rank, shape)), axis,

@@ -1,33 +1,32 @@
-/* plan/split_k.c - split-K, GEMV as a reduction, and operand reordering, for contractions with a
- * long K axis.
+/* plan/split_k.c - rewrites contractions with a long K axis: split-K, GEMV as a reduction, and
+ * operand reordering.
  *
- * In: a CONTRACT whose sums have many products. Out, or NULL where it is left alone:
+ * In: a CONTRACT whose sums have many products. Out, or NULL to leave it as it is:
  *
- *   rows    every element read once or a few times, and neighbours in memory are summed (dot,
- *           matrix . vector): a SUM of products, which has the lanes and the cuts of any reduction.
- *           On a processor also sums of which it makes no tiles: of filters of each channel alone
- *   sides   axes of the result that one operand alone has stand between those of the other one, and
- *           so there are no tiles: the same contraction with the axes of each together, and the
- *           result's axes put back
+ *   rows    every element is read once or a few times, and neighbours in memory are summed (dot
+ *           product, GEMV): a SUM of products, with the lanes and cuts of any reduction. On a CPU
+ *           also sums for which it has no tiles: depthwise filters
+ *   sides   result axes of one operand interrupt those of the other, so no tile fits: the same
+ *           contraction with each operand's axes adjacent, and the result's axes restored
  *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
- *           out[part, ..], and sum a stretch of the products each; a SUM over the parts; and the
- *           same for what no whole part is left of. The outermost summed axis that leaves a stretch
- *           short enough is cut, those before it are parts as they are
+ *           out[part, ..], each over a range of K; a SUM over the parts; the same for the rest.
+ *           The outermost summed axis that leaves a short enough range is cut; axes before it are
+ *           parts as they are
  *
- * The one idea of parts: where there are fewer results than threads to make them, parts are work
- * for the others. What they cost beside the products is counted first. On a processor a part has
- * products enough that its sum, written and read, costs a few percent of reading the elements or of
- * multiplying them, and there are never more partial sums than elements. By blocks of threads
- * (tci_split_k_cycles) few tiles wait for memory slab after slab, so the parts are as many as make
- * a model of such tiles fastest, a second kernel and the partial sums counted in. (The digits need
- * no parts: the class of a long sum, SPLIT, keeps them inside one kernel.)
+ * Design of parts: with fewer results than threads, parts are work for the idle ones. Their cost
+ * is estimated first. On a CPU a part has enough products that writing and reading its sum costs a
+ * few percent of reading the elements or of multiplying them, and there are never more partial
+ * sums than elements. On a GPU (tci_split_k_cycles) few tiles wait for memory slab after slab, so
+ * the number of parts is the one for which a model of such tiles is fastest, with the second
+ * kernel and the partial sums included. (Accuracy needs no parts: the class of a long sum, SPLIT,
+ * keeps them inside one kernel.)
  *
- * A product of a few rows (but one over panels of several points, plan/prepack.c) is as much a
- * stream of its larger factor as that of one: those are rows too, and neighbours of each other, so
- * that a row is read from memory once.
+ * A product of a few rows (except over panels of several points, plan/prepack.c) is as
+ * memory-bound as GEMV: its rows are summed the same way, next to each other, so that the larger
+ * operand is read from memory once.
  *
- * All follows from the shapes and views and the kind of machine. Sizes that are symbols say nothing
- * before a run: such contractions stay as they are. */
+ * All follows from shapes, views and the kind of machine. Symbolic sizes are unknown before a run:
+ * such contractions stay as they are. */
 #include "split_k.h"
 
 #include <math.h>
@@ -39,7 +38,7 @@ enum {
     TCI_SPLIT_K_LENGTH_MOST = 4096, /* and wanted */
     TCI_SPLIT_K_RESULTS = 2048,     /* of a sum whose elements are read once, too few to go round */
     TCI_SPLIT_K_TILED = 16384,      /* of another one, which is made in tiles */
-    TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a machine of blocks, */
+    TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a GPU, */
     TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
     TCI_SPLIT_K_HALVES = 1 << 21,   /* of halves partial sums that keep it busy, */
     TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
@@ -50,7 +49,7 @@ enum {
     TCI_SPLIT_K_ROWS = 8,       /* rows of a tile that packs its operands, at least, */
     TCI_SPLIT_K_COLUMNS = 16,   /* and columns, */
     TCI_SPLIT_K_NEIGHBOURS = 6, /* results side by side for vectors of them, */
-    TCI_SPLIT_K_LINE = 16,      /* and products that lie side by side in a row of them */
+    TCI_SPLIT_K_LINE = 16,      /* and products that are contiguous in a row of them */
     TCI_SPLIT_K_FEW = 128,      /* elements of operands for each partial sum, where that can be */
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
@@ -105,8 +104,8 @@ TCI_FN double tci_split_k_products(const tci_split_k *p)
 
 /* ---- choice ---- */
 
-/* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
- * lies fastest in memory? */
+/* True if the summed axes are the last axes of operand k, in order, and its last axis is contiguous
+ * in memory. */
 static bool tci_split_k_is_row(const tci_split_k *p, int k)
 {
     const tci_node *x = p->in[k];
@@ -182,7 +181,8 @@ static int64_t tci_split_k_divisor(int64_t n, int64_t least)
     return 0;
 }
 
-/* Which axis is cut, and the length of a part of `want` products, about, and at least `least`. */
+/* Chooses the axis to split, and the length of a part of about `want` products, at least `least`.
+ */
 static bool tci_split_k_choose_axis(tci_split_k *p, int64_t want, int64_t least)
 {
     int64_t inner = 1;
@@ -200,7 +200,7 @@ static bool tci_split_k_choose_axis(tci_split_k *p, int64_t want, int64_t least)
     return p->at > 0 || length < size;
 }
 
-/* How often an element is read. */
+/* Number of reads of each element. */
 static double tci_split_k_reads(const tci_split_k *p)
 {
     double elements = (double)tci_dim_known(tci_node_count(p->in[0])) +
@@ -235,14 +235,14 @@ static bool tci_split_k_choose(tci_split_k *p)
            tci_split_k_choose_axis(p, tci_split_k_wanted(reads, least), least);
 }
 
-/* What x looks at in another way, or is a function of; NULL: of nothing, or of several. */
+/* The value that x views or is a function of; NULL: none, or several. */
 static const tci_node *tci_split_k_below(const tci_node *x)
 {
     return x->n_in == 1 || x->op == TCI_OP_PAD ? x->in[0] : NULL;
 }
 
-/* Is it the gradient of filters of images: sums over all places of an operand that is read through
- * windows, so that each element takes many instructions to fetch? */
+/* True for the weight gradient of a convolution: sums over all positions of an operand that is read
+ * through windows, so that each element takes many instructions to fetch. */
 static bool tci_split_k_is_of_filters(const tci_split_k *p)
 {
     bool found = false;
@@ -260,7 +260,7 @@ typedef struct tci_split_k_tile {
     int16_t large, small, cycles, warps, resident;
 } tci_split_k_tile;
 
-/* Those that results with sides so large may be made of. */
+/* Tiles for results with sides so large. */
 static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double large, double small,
                                                  int *n)
 {
@@ -276,9 +276,9 @@ static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double la
     return several ? singles : large < TCI_GATHER_SIDE ? points : small <= 1 ? lines : doubles;
 }
 
-/* Cycles of the busiest of a machine's processors for so many parts of blocks of threads
- * (loop/simt_gemm.c): a slab of all its tiles takes what they compute, longer where few warps hide
- * each other's waits, or what those that it holds at once wait for memory. */
+/* Cycles of the busiest of a machine's processors for so many parts on a GPU (loop/simt_gemm.c): a
+ * slab of all its tiles takes what they compute, longer where few warps hide each other's waits, or
+ * what those that it holds at once wait for memory. */
 static double tci_split_k_cycles(const tci_split_k *p, double parts)
 {
     double large = TCI_MAX(tci_split_k_own(p, 0), tci_split_k_own(p, 1));
@@ -302,7 +302,7 @@ static double tci_split_k_cycles(const tci_split_k *p, double parts)
     return parts > 1 ? least + TCI_SPLIT_K_LAUNCH + moved : least;
 }
 
-/* Are the factors made of halves, of which matrix units make other tiles than the model's? */
+/* True if the operands are f16 or bf16, for which matrix units use other tiles than the model's. */
 static bool tci_split_k_are_halves(const tci_split_k *p)
 {
     bool halves = true;
@@ -328,7 +328,7 @@ static bool tci_split_k_choose_of_halves(tci_split_k *p)
     return products > TCI_SPLIT_K_LONG && tci_split_k_choose_axis(p, want, least);
 }
 
-/* Of blocks of threads: how many parts, by powers of two, are clearly faster than fewer of them. */
+/* On GPUs: the number of parts, a power of two, that is clearly faster than fewer ones. */
 static bool tci_split_k_choose_of_blocks(tci_split_k *p)
 {
     double products = tci_split_k_products(p), best = 1;
@@ -459,8 +459,8 @@ TCI_FN bool tci_split_k_begin(tci_split_k *p)
 
 /* ---- rows ---- */
 
-/* Is each row of the larger factor read so often at most, and then from near, that the sums are a
- * stream of that factor? On a machine of blocks, where it is far, tiles read it once. */
+/* True if each row of the larger operand is read so few times, and then from cache, that the sums
+ * stream that operand. On GPUs, where memory is far, tiles read it once. */
 static bool tci_split_k_are_rows(const tci_split_k *p)
 {
     double reads = tci_split_k_reads(p);
@@ -517,8 +517,8 @@ static tci_node *tci_split_k_sum_of_products(const tci_split_k *p)
                           axes);
 }
 
-/* Has a processor no tiles of the results, nor a vector of neighbours among them? Those are filters
- * of images of which each channel is alone, or few are together: each sum is of rows of images. */
+/* True if a CPU has neither tiles nor vectors of neighbouring results: for filters of depthwise or
+ * grouped convolutions, whose sums run along rows of images. */
 static bool tci_split_k_have_no_tiles(const tci_split_k *p)
 {
     int rank = p->n->rank;
@@ -528,7 +528,7 @@ static bool tci_split_k_have_no_tiles(const tci_split_k *p)
            p->sizes[p->n_summed - 1] >= TCI_SPLIT_K_LINE;
 }
 
-/* Operand k as it lies in memory: what permutes its axes, unless it is a copy, is left out, also
+/* Operand k as it is in memory: what permutes its axes, unless it is a copy, is left out, also
  * below a cast. */
 static void tci_split_k_unpermute(tci_split_k *p, int k)
 {
@@ -645,7 +645,7 @@ TCI_FN const tci_route *tci_route_gemv(void)
 
 /* ---- sides ---- */
 
-/* Which operand alone has axis i of the result; 2: both have it, or it is one element. */
+/* The operand that alone has axis i of the result; 2: both have it, or its size is 1. */
 static int tci_split_k_side(const tci_split_k *p, int i)
 {
     uint8_t group = p->c->axes[i].group;

@@ -1,5 +1,5 @@
-/* plan/split_k.h - split-K: a contraction as partial sums over parts of K, for the routes that
- * cut it.
+/* plan/split_k.h - declares split-K for the routes that cut a contraction: partial sums over parts
+ * of K.
  *
  * In: a CONTRACT. Out: its summed axes, and the nodes of its parts, where `at` and `length` are
  * chosen. */
@@ -8,7 +8,7 @@
 
 #include "contraction_route.h"
 
-/* Of the models of blocks of threads, in cycles of a processor (measured on an H100). */
+/* Of the models of GPUs, in cycles of a processor (measured on an H100). */
 enum {
     TCI_SPLIT_K_MANY = 512,         /* parts, at most, */
     TCI_SPLIT_K_LEAST_HALVES = 256, /* of halves, of no fewer products */

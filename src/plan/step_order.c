@@ -1,20 +1,20 @@
-/* plan/step_order.c - memory-aware list scheduling: the order of the steps of a run.
+/* plan/step_order.c - orders the steps of a run by memory-aware list scheduling: few bytes are
+ * live at a time.
  *
- * In: steps of which each reads what earlier ones wrote. Out: the same steps in an order that keeps
- * fewer bytes of temporaries at once, and writes the new value of a parameter after the last
- * reading of the old one, so that it may lie there. The init list stays as it is.
+ * In: steps, each of which reads what earlier ones wrote. Out: the same steps in an order that has
+ * fewer live bytes of temporaries, and that writes the new value of a parameter after the last
+ * read of the old one, so that both can share memory. The init list stays as it is.
  *
- * The one idea: a step may be done when all that it reads is written. Of those that may, it goes by
- * what a step begins to need and what nobody needs after it (`growth`). Done as soon as they do not
- * add to what is needed, the gradients of weights and the updates let go of the values that the way
- * forward left for them. No rule is best for all programs: each is tried, and the one with the
- * lowest peak counts; of equal ones the first, which changes least.
+ * Design: a step is ready when everything that it reads is written. Among ready steps the choice
+ * goes by the bytes that a step makes live minus those that die after it (`growth`). Weight
+ * gradients and updates that run early free the activations kept for them. No rule is best for all
+ * programs: each is tried, and the first with the lowest peak is taken.
  *
  * Collectives: their starts keep the order of the program as far as kernels allow, which is the
- * same on all ranks. A program with any has one rule, a list schedule by deadlines: of the steps
- * that may be done, one that the earliest start waits for; a start as soon as it may be done, and a
- * step that waits for a collective when nothing else is left. So a layer's weight gradient comes
- * before the data gradients that its bucket does not need, and buckets travel while those are
+ * same on all ranks. A program with collectives uses one rule, a list schedule by deadlines: of
+ * the ready steps, one that the earliest start waits for; a start as soon as it is ready; a step
+ * that waits for a collective when nothing else is left. So the weight gradient of a layer
+ * precedes the data gradients that its bucket does not need, and buckets are sent while those are
  * computed. Updates come last. */
 #include "group.h"
 
@@ -64,7 +64,7 @@ typedef struct tci_step_order {
     int32_t *stack;
     int32_t walk;
     bool *was_alive;
-    int most_touches; /* of tci_step_order_ahead: room for each depth */
+    int most_touches; /* of tci_step_order_ahead: one entry per depth */
     int n_starts;     /* of collectives */
 } tci_step_order;
 
@@ -168,7 +168,7 @@ static void tci_step_order_find_order(tci_step_order *q)
     }
 }
 
-/* Does a reader of that buffer wait for `step`? */
+/* True if a reader of that buffer depends on `step`. */
 static bool tci_step_order_leads_to(tci_step_order *q, int step, const tci_step_order_buffer *read)
 {
     int n = 0, walk = ++q->walk;
@@ -193,8 +193,8 @@ static bool tci_step_order_leads_to(tci_step_order *q, int step, const tci_step_
     return false;
 }
 
-/* The step that writes the new value of a parameter where the old one lies waits for those that
- * read the old one, unless one of these waits for it. */
+/* The step that overwrites a parameter with its new value waits for those that read the old one,
+ * unless one of these waits for it. */
 static void tci_step_order_update_last(tci_step_order *q, const tci_alias *assign)
 {
     int out = tci_plan_port(q->p, TCI_BUF_OUTPUT, assign->output);

@@ -1,12 +1,11 @@
-/* plan/tensor_core_split_k.c - split-K on tensor cores: parts of K as a batch, where tiles are
- * few.
+/* plan/tensor_core_split_k.c - splits K on tensor cores when a GEMM has few tiles: parts of K
+ * become a batch axis.
  *
- * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a machine of blocks. Out: the
- * same product with K cut in parts, which a second kernel adds up in f32. The one idea: a device
- * has 132 units and a tile of the result keeps one of them busy; with fewer tiles than that, parts
- * of K are tiles of their own, as long as what they save is more than the second kernel and the
- * partial sums take. How many parts follows from shapes and the constants of the kind of machine,
- * so it is the same on every device. */
+ * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a GPU. Out: the same product
+ * with K cut in parts, which a second kernel adds in f32. Design: a GPU has 132 SMs and a tile
+ * keeps one busy; with fewer tiles than that, parts of K become tiles of their own if that saves
+ * more than the second kernel and the partial sums take. The number of parts follows from shapes
+ * and the constants of the kind of machine, so it is the same on every GPU. */
 #include "split_k.h"
 
 #include <math.h>

@@ -1,24 +1,24 @@
-/* plan/undo_log.c - undo log of the fusion pass: what placing each root changed.
+/* plan/undo_log.c - logs the changes that placing each root made, so that the fusion pass can undo
+ * them.
  *
  * In: roots as they are placed, one after the other. Out: the state before any of them.
  *
- * Whether a value must lie in memory shows only where a root behind it is placed; then it is a root
- * itself, with a number before that one's. What was placed up to there stands: it follows from the
- * graph and from what was forced of it, and nothing that comes later is part of that. What was
- * placed from there on is undone, the last root first.
+ * That a value must be in memory may be found only when a later root is placed; then it becomes a
+ * root itself, with a number before that one's. Roots placed before it stay: their state follows
+ * from the graph and from the values materialized so far, and nothing later is part of that. Those
+ * placed after it are undone, the last one first.
  *
  * Invariants (tests/unit/test_plan.c):
- *  - roots stand in the order of their nodes' places, each with a mark of the same number, which
- *    says how many groups, refusals and changes of nodes there were before it was placed
- *  - a root is put into one group. If that was there, the mark has it as it was. Lists of a group
- *    only grow: what is behind their old end is not looked at. `outer` is never written to; where
- *    it was another, rows turned (plan/group.c), and every axis of the members was an outer one
- *  - what is known of a node changes behind a note of what it was: home, n_homes, group, operand_of
- *  - stamps only grow: an old one is no walk's any more
- *  - what was forced stays forced, and an undone root keeps what its probe found
- *  (plan/materialize.c) - so the state undone to a place is the one that a first round, with the
- *  same values forced, has
- *    when it comes there; but all that is undone is of rounds of one mode (tci_store_mode) */
+ *  - roots are in the order of their nodes, each with a mark of the same number: how many groups,
+ *    refusals and node changes there were before it was placed
+ *  - a root is put into one group. If that existed, the mark has its old state. Lists of a group
+ *    only grow: entries past their old end are ignored. `outer` is never written to; if it was
+ *    another one, rows were transposed (plan/group.c), and every axis of the members was outer
+ *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
+ *  - stamps only grow: no walk has an old one
+ *  - materialized values stay so, and an undone root keeps what its probe found
+ *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
+ *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
 #include "group.h"
 
 TCI_FN void tci_undo_begin(tci_fusion *f)

@@ -1,5 +1,5 @@
-/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
- * internal error. Where sizes are symbolic, what depends on them is not checked. */
+/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as
+ * an internal error. Conditions on symbolic sizes are not checked. */
 #include "cost.h"
 #include "group.h"
 #include "fusion_refusal.h"
@@ -11,7 +11,7 @@ static bool tci_fusion_is_stored(const tci_root *r)
     return r->buffer >= 0 || r->n_outputs > 0;
 }
 
-/* Where read r lies in the group of q, it keeps the index of the outer axes. */
+/* Where read r is in the group of q, it keeps the index of the outer axes. */
 static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tci_read *read,
                                      const tci_root *q)
 {
@@ -201,7 +201,7 @@ static void tci_plan_verify_operand(tci_scratch *s, const tci_buffer *b, const t
     TCI_ASSERT(s, b->n != o->n || offset == 0);
 }
 
-/* How far the moves of operand o of step t lead, both ways, in bytes; false: nobody knows. */
+/* Range of the moves of operand o of step t, in bytes, in both directions; false: unknown. */
 static bool tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int o, int64_t *least,
                                   int64_t *most)
 {
@@ -296,7 +296,7 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
     }
 }
 
-/* What no run gives or changes, and memory that only the init list writes. */
+/* Verifies values that no run gives or changes, and memory that only the init list writes. */
 static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
 {
     const tci_step *step = &p->steps[t];
@@ -327,7 +327,7 @@ static bool tci_plan_is_placed(const tci_plan *p)
     return placed;
 }
 
-/* In the arena, or in the program's memory; and what lives at once lies apart. */
+/* In the arena, or in the program's memory; and values alive at once do not overlap. */
 static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
 {
     const tci_buffer *x = &p->buffers[a];

@@ -1,26 +1,26 @@
-/* plan/winograd.c - Winograd convolution: 3 x 3 windows with fewer multiplications.
+/* plan/winograd.c - implements Winograd convolution: 3 x 3 windows with fewer multiplications.
  *
- * In: a CONTRACT of f32 values of which one is windows of 3 x 3 elements at every place of an image
- * (a convolution of stride 1, or its gradient to the image), on a processor, where math may be
- * fast. Out: the same by Winograd's F(m, 3), m = 2 or 4, or NULL where it is left alone. The one
- * idea: m x m results of a tile of m + 2 by m + 2 elements are (m + 2)^2 products, not 9 m^2, of
- * sums of the tile and of the filter; the products of all tiles and channels are (m + 2)^2 plain
- * products of matrices, [tiles, channels] by [channels, filters]. So there are five kernels:
+ * In: a CONTRACT of f32 values, one of which is windows of 3 x 3 elements at every position of an
+ * image (a convolution of stride 1, or its gradient to the image), on a CPU, under TC_MATH_FAST.
+ * Out: the same by Winograd's F(m, 3), m = 2 or 4, or NULL to leave it as it is.
+ *
+ * Design: the m x m results of a tile of (m + 2) x (m + 2) elements need (m + 2)^2 products, not 9
+ * m^2, of sums of the tile and of the filter; over all tiles and channels these are (m + 2)^2
+ * GEMMs, [tiles, channels] by [channels, filters]. So there are five kernels:
  *
  *     image    [images, height, width, channels]        a copy with channels last, and padding
  *     parts    [(m + 2)^2, tiles, channels]             sums of each tile's elements
- *     filters  [(m + 2)^2, channels, filters]           once, where the filter is
+ *     filters  [(m + 2)^2, channels, filters]           once, where the filter is constant
  *     products [(m + 2)^2, tiles, filters]
  *     results  [images, tiles, m, tiles, m, filters]    sums of products
  *
- * Parts, filters and results are CATs of sums that are written out; plan/materialize.c has one
- * kernel store them all, so each element of the image is loaded once.
+ * Parts, filters and results are CATs of unrolled sums; plan/materialize.c has one kernel store
+ * them all, so each element of the image is loaded once.
  *
- * The sums round, of parts up to 10^2 times as large as the elements: the bound that api/types.h
- * states (TC_MATH_FAST) is the largest sum, over the parts of a result, of the absolute factors of
- * the three steps (8^2 of F(2, 3), 48^2 of F(4, 3)), for as many roundings as there are channels
- * and steps. Which m is a function of shapes alone, and of whether each run gives the filter, so
- * every executor takes the same. */
+ * The sums round values up to 10^2 times as large as the elements: the bound in api/types.h
+ * (TC_MATH_FAST) is the largest sum, over the parts of a result, of the absolute factors of the
+ * three steps (8^2 for F(2, 3), 48^2 for F(4, 3)), for as many roundings as there are channels and
+ * steps. m depends on shapes and on whether each run gives the filter. */
 #include "../ops/composite.h"
 #include "contraction_route.h"
 
@@ -74,7 +74,7 @@ static bool tci_winograd_has_windows(const tci_node *x)
     return fits;
 }
 
-/* Are the axes of the image that are not windowed one that is kept and one that is summed? */
+/* True if the image axes without window are one that is kept and one that is summed. */
 static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const int64_t *labels,
                                     const int64_t *filter_labels)
 {
@@ -101,7 +101,8 @@ static bool tci_winograd_image_axes(tci_winograd *w, const tci_node *x, const in
     return w->image_axes[0] >= 0 && w->image_axes[3] >= 0;
 }
 
-/* Has the filter the elements, the channels and one axis of its own, else axes of size 1? */
+/* True if the filter has the kernel-window axes, the channels and one axis of its own; other axes
+ * have size 1. */
 static bool tci_winograd_filter_axes(tci_winograd *w, const int64_t *labels,
                                      const int64_t *filter_labels)
 {
@@ -156,7 +157,7 @@ static void tci_winograd_by(tci_winograd *w, int m)
     }
 }
 
-/* Does each run compute with another filter? */
+/* True if each run has another filter. */
 static bool tci_winograd_is_given(const tci_winograd *w)
 {
     const tci_node *f = tci_below(w->filter, TCI_THROUGH_MOVEMENT, NULL);
@@ -173,7 +174,7 @@ static double tci_winograd_whole(int64_t n)
     return (double)((n + TCI_WINOGRAD_VECTOR - 1) / TCI_WINOGRAD_VECTOR * TCI_WINOGRAD_VECTOR);
 }
 
-/* What it takes, in products; so little follows from the machine that every one decides alike. */
+/* Cost in products. It depends so little on the machine that all machines decide alike. */
 static double tci_winograd_cost(const tci_winograd *w)
 {
     double sums = w->tile * w->tile, c = tci_winograd_whole(w->channels);
@@ -362,7 +363,7 @@ static tci_node *tci_winograd_parts(const tci_winograd *w)
     return tci_winograd_stack(w, parts, 3, shape);
 }
 
-/* Filters that lie side by side: a product reads them from one end of memory to the other. */
+/* Filters that are contiguous: a product reads them from one end of memory to the other. */
 static int64_t tci_winograd_columns(const tci_winograd *w)
 {
     return w->filters % TCI_WINOGRAD_PANEL == 0 ? TCI_WINOGRAD_PANEL : w->filters;
@@ -418,7 +419,7 @@ static tci_node *tci_winograd_results(const tci_winograd *w, tci_node *products)
     return tci_build_reshape(w->g, all, 4, shape);
 }
 
-/* The result's own axes, without what lies behind the last places. */
+/* The result's own axes, without what follows the last places. */
 static tci_node *tci_winograd_as(const tci_winograd *w, tci_node *y)
 {
     const tci_node *n = w->n;

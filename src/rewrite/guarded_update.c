@@ -1,17 +1,18 @@
-/* rewrite/guarded_update.c - predicated parameter updates: an effect whose index is out of range
- * leaves the parameter unchanged.
+/* rewrite/guarded_update.c - predicated parameter updates: an index out of range leaves parameters
+ * unchanged.
  *
- * In: roots of a simplified graph. Out: the same, but that each ASSIGN whose run may meet such an
- * index takes the new value only if none is met, else the old one. So the new value may be written
- * over the old one before the host has looked (run/program.c): no second copy of each parameter,
- * and nothing is moved at the end of a run.
+ * In: roots of a simplified graph. Out: the same roots, but each ASSIGN whose run may meet such an
+ * index takes the new value only if no index is out of range, else the old one. The new value may
+ * then overwrite the old one before the host has seen the error (run/program.c): no second copy of
+ * each parameter and no copies at the end of a run.
  *
- * The one idea: whether all indices are inside is one bool that a run computes first. It can where
- * they are what the run is given, moved and changed element by element. It reads a ramp at each
- * index, which is a fault where the index is outside, and differs from the index then: so the bool
- * is false only in a run that fails. Of a SCATTER onto the old value it says whether anything is
- * stored, so that no more is written than what changes. Where an index is computed in other ways,
- * or within a repetition, effects stay as they are, and new values are kept apart to the end. */
+ * Design: a run first computes one bool that says whether all indices are in range. This is
+ * possible if the indices are inputs of the run, moved and changed element by element. The bool
+ * compares each index with a ramp read at that index: the read is a fault where the index is out of
+ * range, and its result then differs from the index. The bool is therefore false only in runs that
+ * fail. For a SCATTER into the old value it selects whether elements are stored, so only changed
+ * elements are written. Where indices are computed in other ways, or within a repetition, the
+ * ASSIGN stays as it is, and new values are kept separately until the end of the run. */
 #include "../graph/build.h"
 #include "rewrite.h"
 
@@ -112,7 +113,7 @@ static bool tci_guarded_is_update(const tci_node *effect)
            tci_dim_le(now->in[1]->shape[now->attr[0]], TCI_GUARDED_FEW);
 }
 
-/* That these are set, or none of them. */
+/* The updates, taken all or none. */
 static tci_node *tci_guarded_update(const tci_guarded *t, tci_node *all, const tci_node *n)
 {
     tci_node *in[4] = {n->in[0], n->in[1], n->in[2], all};

@@ -1,20 +1,20 @@
-/* rewrite/rewrite.c - graph rewriting: expansion of composites, constant folding, merged
- * movement; bit-exact.
+/* rewrite/rewrite.c - bit-exact graph rewriting: expansion of composites, constant folding, merging
+ * of movement.
  *
- * In: roots in a graph. Out: nodes of the same graph that have the same values, bit for bit (any
- * NaN equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step put
- * in place, constants folded, movements of movements merged, identities gone. Equal nodes are one
- * by hash-consing; dead ones are left behind.
- * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
- * in their final form, and one visit is enough: four passes (expand, sink movement into bodies,
- * simplify, rewrite/slice_pushdown.c), linear in the graph.
+ * In: roots in a graph. Out: nodes of the same graph with the same values, bit for bit (any NaN
+ * equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step inlined,
+ * constants folded, consecutive movement merged, identities removed. Equal nodes are merged by
+ * hash-consing; dead nodes are left behind.
  *
- * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
- * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.
+ * Design: nodes are visited inputs first, so a rule sees inputs in their final form, and one visit
+ * per pass suffices. There are four passes (expand, sink movement into bodies, simplify,
+ * rewrite/slice_pushdown.c), each linear in the graph.
  *
- * A scalar broadcast is kept in one form, EXPAND of RESHAPE of the 0-d node, whatever moved it: so
- * rules find constants by looking two nodes deep at most. node->pass holds the replacement of a
- * visited node. */
+ * Rules must be exact in IEEE arithmetic; otherwise results would depend on what the compiler sees.
+ * Excluded are x + 0 for floats (it turns -0 into 0), x * 0, x - x, and any reordering of sums.
+ *
+ * A broadcast scalar has one canonical form, EXPAND of RESHAPE of the 0-d node, so rules find
+ * constants at a depth of two nodes. node->pass holds the replacement of a visited node. */
 #include "rewrite.h"
 
 #include <math.h>
@@ -376,7 +376,7 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
                  : n;
 }
 
-/* Does n have its elements along one axis backwards, and all others as they are? */
+/* True if n reverses its elements along one axis and keeps all others. */
 static bool tci_rewrite_is_flip(const tci_node *n, int axis)
 {
     bool flip = n->op == TCI_OP_SLICE && tci_rewrite_same_shape(n, n->in[0]);

@@ -1,5 +1,5 @@
-/* rewrite/rewrite.h - the graph in simpler terms: composites expanded, constants folded, duplicates
- * and dead nodes gone. */
+/* rewrite/rewrite.h - simplifies a graph: expands composites, folds constants, removes duplicate
+ * and dead nodes. */
 #ifndef TCI_REWRITE_REWRITE_H
 #define TCI_REWRITE_REWRITE_H
 

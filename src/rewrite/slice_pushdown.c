@@ -1,16 +1,17 @@
-/* rewrite/slice_pushdown.c - slice and transpose pushdown: contractions compute only the part
- * that is read, in the order in which it is read.
+/* rewrite/slice_pushdown.c - slice and transpose pushdown: contractions compute only the part of
+ * the result that is read, in the layout in which it is read.
  *
- * In: roots of a simplified graph. Out: the same values, where a part cut out of a contraction's
- * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
- * padded image is computed at the image's places alone, and lies as it is wanted: nothing is copied
- * afterwards. The one idea: a part goes down through whatever only moves elements, which costs
- * nothing, until it meets the contraction; where it meets none, all stays as it was. Of places that
- * interleave phases, as those of a strided convolution, it has some of each phase: those that begin
- * in the midst of a place come first. A contraction with more than one user stays whole, as the
- * others want it so, and so does one that two parts would be of. Only where the sizes of axes that
- * are cut are known. A matrix that is read turned alone, as the gradient of a layer's weights
- * [out, in] is, is made so: what updates the weights is then made of its results where they are. */
+ * In: roots of a simplified graph. Out: the same values; a slice of a contraction's result (seen
+ * through movement) becomes a contraction of slices of its operands. For example, the gradient of a
+ * padded image is computed for the pixels of the image only, in its final layout, without a copy.
+ *
+ * Design: a slice moves down through movement, which is free, until it reaches a contraction. If
+ * there is none, the graph stays as it was. A slice of positions that interleave phases (strided
+ * convolutions) has a part of each phase; phases that begin in the middle of a position come first.
+ * A contraction with more than one consumer stays whole, and so does one that two slices would
+ * read. The sizes of the cut axes must be known. A matrix that is only read transposed, such as the
+ * gradient of weights [out, in], is computed transposed: the update of the weights then uses the
+ * results in place. */
 #include <string.h>
 
 #include "../graph/contraction.h"
@@ -62,7 +63,8 @@ static bool tci_pushdown_is_known(const tci_node *x)
     return known && tci_node_count(x) != 0;
 }
 
-/* Is it known where the part is, along the axes of which it has not all? */
+/* True if the position of the part is known along the axes of which it does not have all elements.
+ */
 static bool tci_pushdown_is_part(const tci_node *x, tci_pushdown_part part)
 {
     bool known = true;
@@ -130,8 +132,8 @@ static tci_node *tci_pushdown_phases(tci_pushdown *c, tci_node *x, tci_pushdown_
     return skipped ? tci_build_cat(c->g, parts, 2, axis + 1) : parts[0];
 }
 
-/* Does axis i of x, a reshape, have the elements of axis `at` of what it was made of and of the
- * next, and the part whole places of them? */
+/* True if axis i of x, a reshape, has the elements of axis `at` of its input and of the next axis,
+ * and the part covers whole positions of them. */
 static bool tci_pushdown_merges(const tci_node *x, tci_pushdown_part part, int i, int at)
 {
     const tci_node *from = x->in[0];
@@ -192,7 +194,8 @@ static tci_node *tci_pushdown_cat(tci_pushdown *c, tci_node *x, tci_pushdown_par
     return n == 1 ? parts[0] : tci_build_cat(c->g, parts, n, axis);
 }
 
-/* What windows at the part's places reach; their elements stay as they are. NULL: some do not. */
+/* The slice of the input that windows at the part's positions read; their elements stay as they
+ * are. NULL: some windows do not fit. */
 static tci_node *tci_pushdown_window(tci_pushdown *c, tci_node *x, tci_pushdown_part part)
 {
     tci_node *from = x->in[0];
@@ -294,7 +297,7 @@ static bool tci_pushdown_may_cut(const tci_node *n)
     return n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
 }
 
-/* Is n a part of its first input, and nothing else? */
+/* True if n is a slice of its first input, and nothing else. */
 static bool tci_pushdown_find(const tci_pushdown *c, const tci_node *n, tci_pushdown_part *part)
 {
     bool found = tci_pushdown_may_cut(n);

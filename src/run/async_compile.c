@@ -1,16 +1,19 @@
 /* run/async_compile.c - asynchronous compile: one background thread and its queue of jobs.
  *
- * In: a program that is interpreted, and the request of its native form. Out: a second program
- * with the same captured memory and numbers, which runs take from then on. The one idea: the
- * background thread compiles as any caller does (compile/compile.c), from a copy of the user's
- * nodes, as their context may change or end meanwhile. The code goes to the caches; the program
- * is made from that and from the interpreted one, and is published by one store, so a run has
- * the one or the other. Programs of equal keys share a job. A large program has two tiers: code
- * from a quick build is published first, then the usual one (options.quick_build). With
- * options.background a job is a work item of the host's threads instead.
+ * In: a program that is interpreted, and the request of its native form. Out: a second program with
+ * the same captured memory and literals, which later runs use.
  *
- * Rule for bits: all forms have the bits of the same program compiled at once, and those agree
- * but for what tci_later_may_differ lists (a matrix unit, Winograd, TF32, a GPU). */
+ * Design: the background thread compiles as any caller does (compile/compile.c), from a copy of the
+ * user's nodes, since their context may change or end meanwhile. The code goes to the caches. The
+ * new program is made from it and from the interpreted one, and published by one store, so a run
+ * has either the one or the other. Programs with equal keys share a job. A large program has two
+ * tiers: code from a quick build is published first, then the optimized build
+ * (options.quick_build). With options.background a job is a work item for the host's threads
+ * instead.
+ *
+ * Rule for bits: all forms have the bits of the same program compiled synchronously, and those
+ * agree except for the cases that tci_later_may_differ lists (a matrix unit, Winograd, TF32, a
+ * GPU). */
 #include "async_compile.h"
 
 #include <pthread.h>
@@ -367,7 +370,7 @@ static bool tci_later_start_thread(void)
 
 /* ---- the host's threads ---- */
 
-/* What a work item does, on a thread of the host's. */
+/* Body of a work item, on a thread of the host. */
 static void tci_later_work(void *arg)
 {
     tci_later_item *item = arg;

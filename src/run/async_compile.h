@@ -1,5 +1,5 @@
-/* run/async_compile.h - asynchronous compile: programs that are interpreted until their native
- * code is made on a background thread (TC_STANCE_LATER). */
+/* run/async_compile.h - asynchronous compile: programs are interpreted until a background thread
+ * has compiled them (TC_STANCE_LATER). */
 #ifndef TCI_RUN_ASYNC_COMPILE_H
 #define TCI_RUN_ASYNC_COMPILE_H
 
@@ -12,7 +12,7 @@ typedef enum tci_later_state {
     TCI_LATER_CANCELLED
 } tci_later_state;
 
-/* What a program knows of its compile. */
+/* State of a program's background compile. */
 typedef struct tci_later {
     void (*free)(struct tci_later *l); /* the program goes: nobody waits for its code */
     tc_program *native; /* atomic; NULL until it is there: then runs are of this one */

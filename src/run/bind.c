@@ -2,21 +2,21 @@
  *
  * In: a checked call. Out: its slots, one pointer for each operand of each launch.
  *
- * On the host they are filled when the call is made, but for memory of the user, of parameters, and
- * what is kept, which each run patches in where it changed. On a device with memory of its own
- * every port (input, captured leaf or output) is bound to memory there: the user's own where the
- * backend can use it; for what was captured the storage's own memory there (run/device_copies.c),
- * which is uploaded only when its bytes changed, and where parameters are changed in place; else a
- * copy that the call owns, made when first needed.
+ * On the host they are filled when the call is made, except for memory of the user, of parameters,
+ * and results of the init section, which each run updates where they changed. On a device with its
+ * own memory every port (input, captured leaf or output) is bound to device memory: the user's own
+ * if the backend can use it; for captured memory the storage's device copy (run/device_copies.c),
+ * which is uploaded only when its bytes changed, and in which parameters are updated in place;
+ * otherwise a copy that the call owns, made at first use.
  *
- * Flags: a step of a device may ask for memory of its own (tci_launch.work_bytes), behind the
- * temporaries of each call. It is zero when the call is made, no other step's and never shared with
- * another call, and the runs of a call, and the rounds of a repetition, come one after the other,
- * however many calls are under way. No run clears it: a kernel finds its words as its last run left
- * them, so those of running values hold a tag that counts the runs (loop/row_block.c).
+ * Flags: a step of a device may request private memory (tci_launch.work_bytes), placed after the
+ * temporaries of each call. It is zeroed when the call is made and never shared with another step
+ * or call. Runs of a call, and iterations of a repetition, are sequential, however many calls are
+ * in flight. No run clears it: a kernel finds its words as the previous run left them, so those of
+ * running sums hold a tag that counts runs (loop/simt_row_block.c).
  *
- * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
- * backend then records them once, and a run is one replay (run/execute.c). */
+ * Design: while bindings stay the same, so do all arguments of all launches; the backend then
+ * captures them once, and a run is one replay (run/execute.c). */
 #include "../base/alloc.h"
 #include "context.h"
 #include "device_memory.h"

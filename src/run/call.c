@@ -1,16 +1,16 @@
 /* run/call.c - one run of a program, from buffers to results.
  *
- * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
- * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half
+ * In: a program, the user's buffers. Out: the outputs are written, or none is and c->last has the
+ * error. Errors found after the fact (TC_ERR_INDEX, a device that fails) leave outputs partly
  * written, but parameters as they were (run/param.c).
  *
- * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
- * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
- * changes hands), checks a few numbers (run/check_buffers.c), writes a few pointers (run/bind.c)
- * and does the steps (run/execute.c); no lock, no system call.
+ * Design: a call holds everything that one run needs besides the user's buffers, so a run allocates
+ * nothing. The common case takes an idle call by one atomic exchange (no ABA problem, since the
+ * whole call changes hands), checks a few numbers (run/check_buffers.c), writes a few pointers
+ * (run/bind.c) and executes the steps (run/execute.c); no lock, no system call.
  *
- * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
- * (run/param.c); only programs that have some take a lock for that. */
+ * Parameters: a run finds them at its start and releases them at its end (run/param.c); only
+ * programs that have some take a lock for that. */
 #include "../base/alloc.h"
 #include "../debug/kernel_check.h"
 #include "symbolic_shapes.h"

@@ -1,11 +1,11 @@
-/* run/check_buffers.c - checks of the buffers that a run is given.
+/* run/check_buffers.c - validates the buffers of a run.
  *
- * In: a call, the user's buffers. Out: they are, or c->last says what is wrong with the first that
- * is not.
+ * In: a call, the user's buffers. Out: success, or c->last with the error of the first invalid
+ * buffer.
  *
- * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
- * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
- * sorted by address, and each span looks back only as far as an earlier span still reaches. */
+ * Overlap: an output may be exactly the memory of an input if the plan allows that pair; any other
+ * overlap of an output is refused. Few buffers are compared pairwise; many are sorted by address,
+ * and each span looks back only as far as an earlier span reaches. */
 #include <stdarg.h>
 #include <stdio.h>
 

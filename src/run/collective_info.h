@@ -15,7 +15,7 @@ typedef struct tci_collective {
     int64_t begin_ns; /* of its start */
 } tci_collective;
 
-/* What ranks compare of a node. */
+/* Data of a node that ranks compare. */
 typedef struct tci_collective_mark {
     uint64_t hash;
     int32_t line;

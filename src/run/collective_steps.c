@@ -311,7 +311,7 @@ TCI_FN tc_status tci_collectives_finish(tc_call *c)
     return TC_OK;
 }
 
-/* What an operation came to, with its place and rank in front. */
+/* Status of an operation; the text begins with its call site and rank. */
 static tc_status tci_collective_judge(tc_call *c, tci_collective *item, tc_status status,
                                       const char *why)
 {
@@ -452,7 +452,7 @@ static tc_status tci_collective_wait(tc_call *c, tci_collective *item, const tci
     return status;
 }
 
-/* Does the engine take memory of the program's device? */
+/* True if the engine accepts memory of the program's device. */
 static bool tci_collective_is_near(const tc_program *f, const tc_comm *comm)
 {
     const char *wants = comm->engine->device;
@@ -525,9 +525,9 @@ static tc_launch *tci_collective_find_held(tci_collective_nodes *q, int i)
     return &q->launches[q->last];
 }
 
-/* What launch i comes after, each once. Of a start also the start before it. Kernels behind a start
- * in the program's order come after the last kernel that it waits for: they are for the time in
- * which it travels, so they must not delay it. */
+/* Finds the launches on which launch i depends, each once. A start also depends on the start before
+ * it. Kernels after a start in program order depend on the last kernel that it waits for: they fill
+ * the time of the transfer, so they must not delay it. */
 static void tci_collective_find_after(tci_collective_nodes *q, int i)
 {
     tc_launch *launch = &q->launches[i], *held = tci_collective_find_held(q, i);

@@ -14,7 +14,7 @@ typedef struct tci_error {
     char text[1024]; /* "app.c:12: tc_add: ... given ..., expected ..." */
 } tci_error;
 
-/* What a tc_ctx * stands for: the public pointer is a number that tci_ctx_of looks up. */
+/* The context behind a tc_ctx *: the public pointer is a number that tci_ctx_of looks up. */
 typedef struct tci_ctx {
     tc_ctx *handle;
     tc_options options; /* with environment applied; strings owned */
@@ -39,7 +39,7 @@ typedef struct tci_ctx {
     bool many_said;             /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
-/* What the function of a tc_jit may ask for while it records (api/specialize.c). */
+/* State of a tc_jit while its function records (api/specialize.c). */
 typedef struct tci_build_trace {
     const char *name;
     const tc_statics *statics; /* NULL: none, or it does not record now */
@@ -104,7 +104,7 @@ typedef struct tci_run_effect {
 
 typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
-/* What the init list of a program computed; counted (run/init_cache.c). */
+/* Results of a program's init list; reference-counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
 /* slots[slot] of a call is so many bytes into the memory of a unit. */
 typedef struct tci_kept_bind {
@@ -156,7 +156,7 @@ typedef struct tci_thread_error {
     int32_t system_thread; /* tci_os_thread, which tells whether it lives */
     tci_error error;
 } tci_thread_error;
-/* Those of one object, guarded by its lock. */
+/* Error texts of one object per thread, guarded by its lock. */
 typedef struct tci_thread_errors {
     tci_thread_error *first;
     int n, most; /* how many there are, and when to look for those of dead threads */
@@ -204,8 +204,9 @@ struct tc_program {
     int n_origins;    /* by canonical number; none in an instance */
     uint32_t name;    /* options.name (debug/intern.h), or 0 */
     uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
-    uint32_t cc;      /* options.cc of a checked program, the same way */
-    size_t key_graph; /* as in the request */
+    uint32_t cc;      /* options.cc and options.machine, the same way */
+    uint32_t machine;
+    size_t key_graph;                       /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
     int n_slots;             /* operand pointers of all steps */
@@ -425,7 +426,8 @@ TCI_FN bool tci_kept_is_current(const tc_call *c);
 /* c->kept becomes that which was computed from what was noted, if there is such a one: *ready;
  * else memory that this call has for itself, to compute it. TC_ERR_MEMORY. */
 TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
-/* It is computed: from now on other calls take it. c->kept may be another one then, as good. */
+/* Publishes computed results: other calls use them from now on. c->kept may be another, equal one
+ * afterwards. */
 TCI_FN void tci_kept_publish(tc_call *c);
 /* The memory of a unit of the init list, and whether this call is to compute it: not before that is
  * published. */
@@ -465,7 +467,7 @@ TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_la
                               int n);
 
 /* ---- run/execute.c: the steps ---- */
-/* Does what the list says; what failed is in c->last. Waits for the device in any case. */
+/* Executes the steps of the list; an error is in c->last. Waits for the device in any case. */
 TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r);
 /* On the host: computes what is computed once, of the captured memory as it is now: c->kept is
  * that. */
@@ -476,9 +478,9 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r);
 TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r);
 
 /* ---- run/check_buffers.c ---- */
-/* Are these the buffers that the program takes? */
+/* Checks that the buffers fit the program. */
 TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
-/* That there are as many as it takes. */
+/* Checks the number of buffers. */
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* Writes c->last and returns why. */
 /* run/overlap.c: whether two elements of a buffer with strides share memory; whether two buffers,
@@ -492,7 +494,7 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 enum { TCI_CHECK_PAIRWISE = 16 }; /* buffers up to which pairs are compared */
 
 /* ---- run/collective_info.c ---- */
-/* What a program of r does with communicators, which it holds; *out NULL: nothing. TC_ERR_MEMORY,
+/* Collectives of a program of r, which holds its communicators; *out NULL: none. TC_ERR_MEMORY,
  * TC_ERR_COMM. */
 TCI_FN tc_status tci_collectives_make(const tci_request *r, const tc_options *o,
                                       tci_collectives **out);
@@ -508,7 +510,7 @@ TCI_FN bool tci_collectives_can_record(const tc_program *f);
 TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch);
 /* Recorded operations come one after the other, in the order of the launches. */
 TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
-/* What was started on a device is done there. */
+/* Waits until all operations started on a device are done there. */
 TCI_FN tc_status tci_collectives_finish(tc_call *c);
 /* One of the steps of a collective. */
 TCI_FN tc_status tci_collectives_step(tc_call *c, const tci_run_step *step);

@@ -1,17 +1,17 @@
 /* run/device_copies.c - device copies of captured memory, kept between runs.
  *
- * In: a storage that a program captured, and the device that the program runs on. Out: memory of
- * the device that holds the storage's bytes.
+ * In: a storage that a program captured, and the device of the program. Out: device memory that
+ * holds the storage's bytes.
  *
- * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
- * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
- * was changed, until somebody wants its bytes in host memory.
+ * Design: a storage counts its versions, and each copy stores which version it is. A run uploads
+ * only outdated copies. A parameter that a run changed stays on the device until its bytes are
+ * needed in host memory.
  *
- * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
- * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
- * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
- * without it. For a parameter that run has it for itself (tci_param_claim): it is changed by runs,
- * and only then is anything ahead. */
+ * Data: tci_storage.residents, one entry per device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; the number of storages with such an entry, so
+ * that host programs check only then. All of it changes under one lock; a run that finds the newest
+ * version reads it without the lock. A parameter belongs to that run alone (tci_param_claim): runs
+ * change it, and only then is an entry ahead. */
 #include "../base/alloc.h"
 #include "context.h"
 #include "device_memory.h"

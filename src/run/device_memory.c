@@ -1,9 +1,11 @@
-/* run/device_memory.c - see run/device_memory.h.
+/* run/device_memory.c - allocates device memory with accounting, and frees cached buffers when it
+ * runs out.
  *
- * In: requests for memory of devices. Out: memory, or the reason why there is none.
- * The one idea: what idle calls hold (workspaces, copies of the user's buffers) is a cache, which
- * the next run fills again; so before a run fails for want of memory, all programs of that device
- * give back their idle calls, and the request is tried once more. */
+ * In: requests for device memory. Out: memory, or the reason why there is none.
+ *
+ * Design: the memory of idle calls (workspaces, copies of the user's buffers) is a cache that the
+ * next run fills again. Before a run fails with out-of-memory, all programs of that device free
+ * their idle calls, and the request is tried once more. */
 #include "device_memory.h"
 
 #include <stdio.h>

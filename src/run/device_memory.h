@@ -1,5 +1,5 @@
-/* run/device_memory.h - memory of devices: what tc holds of it, and what is done when it runs
- * out. */
+/* run/device_memory.h - device memory: allocation, accounting, and what is freed when it runs out.
+ */
 #ifndef TCI_RUN_DEVICE_MEMORY_H
 #define TCI_RUN_DEVICE_MEMORY_H
 

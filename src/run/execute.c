@@ -1,34 +1,34 @@
 /* run/execute.c - executes the steps of a program, on the host and on devices.
  *
- * In: a checked call whose buffers of the user are bound. Out: the steps are done, or c->last says
- * which was the first that failed.
+ * In: a checked call whose user buffers are bound. Out: all steps are done, or c->last names the
+ * first that failed.
  *
- * What launches is the host itself (functions, or the interpreter, on threads of the pool) or a
- * backend. A backend that records gets the launches of each run once, and then replays them as long
- * as no operand moves (run/bind.c). The launches of a repetition are given once for each round, by
- * the host, which moves their operands in between. Where it is known how often, all rounds are
- * recorded too, one launch after the other: not before a second run with operands at the same
- * places, as that takes longer than launching once. Of a loop that a value ends two rounds are
- * recorded then, if the device can look at that value; else the host does, after each round. A
- * function of the user's is called by the host between launches, with copies of its operands; a
- * run with such calls is not recorded.
+ * Launches go to the host itself (functions or the interpreter, on threads of the pool) or to a
+ * backend. A backend that captures gets the launches of a run once, and then replays them while no
+ * operand moves (run/bind.c). The launches of a repetition are submitted once per iteration by the
+ * host, which moves their operands in between. If the trip count is known, all iterations are
+ * captured too, but not before a second run with operands at the same addresses, since capturing
+ * takes longer than launching once. For a loop that a value ends, two iterations are captured if
+ * the device can test that value; otherwise the host tests it after each iteration. User functions
+ * are called by the host between launches, with copies of their operands; a run with such calls is
+ * not captured.
  *
- * Queues: a run that its caller waits for gives everything to the device's own queue, in order. An
- * asynchronous one (r->splits) has queues for each role in the list, so that inputs go up, kernels
- * work and outputs come down beside those of other runs; outputs come down to host memory of the
- * backend's, which copies need not wait for. Up to the first step at which the host must look, all
- * is given to the queues at once; the rest follows when that is done.
+ * Queues: a synchronous run submits everything to the device's own queue, in order. An asynchronous
+ * run (r->splits) has a queue for each role in the list, so that uploads, kernels and downloads
+ * overlap those of other runs; outputs are downloaded to host memory of the backend, for which
+ * copies need not wait. Everything up to the first step at which the host must look is submitted at
+ * once; the rest follows when that is done.
  *
- * The init list comes first where what is kept was not computed from the captured memory as it is
- * (run/init_cache.c). Parameters: the order of a device keeps runs apart, so a run has them for
- * itself only while its launches are given to it (tci_param_claim), and the launches of
- * asynchronous runs with parameters go to the device's own queue too. New values that are not
- * written over the old ones lie in copies of the call and are set when everything else went well.
+ * The init list runs first if the cached results were not computed from the current captured memory
+ * (run/init_cache.c). Parameters: the order of a device separates runs, so a run holds them only
+ * while its launches are submitted (tci_param_claim), and launches of asynchronous runs with
+ * parameters go to the device's own queue too. New values that do not overwrite the old ones are
+ * stored in copies of the call and committed when everything else succeeded.
  *
- * Cancellation: whoever wants to end a run sets a flag (tc_call_cancel, options.cancel), which the
- * walk reads when it begins, before each round of a repetition, and before each slice of a fused
- * loop (about 1 ms of rounds). A loop that a device ends by
- * itself is replayed in slices of rounds, between which the host reads it. */
+ * Cancellation: a flag (tc_call_cancel, options.cancel) is read at the start, before each iteration
+ * of a repetition, and before each slice of a fused loop (about 1 ms of iterations). A loop that a
+ * device ends by itself is replayed in slices of iterations, between which the host reads the flag.
+ */
 #include <setjmp.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ TCI_INLINE void tci_walk_take_cancel(tc_call *c)
     }
 }
 
-/* What a backend said, or that the run was cancelled, as the status and the text of the call. */
+/* Turns a backend's status, or cancellation, into the status and text of the call. */
 static tc_status tci_walk_judge(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
@@ -393,7 +393,7 @@ typedef struct tci_walk_tape {
     int64_t n_buffers;
 } tci_walk_tape;
 
-/* How often launch i of a run is done, nothing but launches between; 0: nobody knows. */
+/* Number of executions of launch i in a run, with nothing but launches in between; 0: unknown. */
 static int64_t tci_walk_times(const tci_code *code, int launch)
 {
     int64_t times = 1;
@@ -546,7 +546,7 @@ static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which
     return row + rounds % 2 * tci_dim_known(turn->bytes);
 }
 
-/* Is there another round? *status: what a device that was asked said. */
+/* True if another iteration follows. *status: that of a device that was asked. */
 static bool tci_walk_goes_on(tc_call *c, const tci_code_repeat *r, int64_t rounds,
                              tc_status *status)
 {
@@ -602,7 +602,8 @@ static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t r
 
 enum { TCI_WALK_SLICE = 1 << 14 }; /* rounds of one replay: even, so the next begins as it did */
 
-/* It is in no other one, its rounds take turns at most, and this is no first run. */
+/* True if the device can end the loop itself: it is in no other loop, has at most two alternating
+ * iterations, and this is not the first run. */
 static bool tci_walk_can_end(const tc_call *c, int i)
 {
     const tci_code *code = c->program->code;
@@ -880,7 +881,7 @@ static tc_status tci_walk_launch_parts(tc_call *c, const tci_run *r, int begin, 
     return status || commit == end ? status : tci_walk_launch_all(c, r, commit, end);
 }
 
-/* What was written over is newest on the device once that is queued. */
+/* Overwritten parameters are newest on the device once the launches are queued. */
 static void tci_walk_mark_changed(tc_call *c)
 {
     const tc_program *f = c->program;
@@ -1004,7 +1005,7 @@ static tc_status tci_walk_download(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
-/* What came down while others worked goes to the user. */
+/* Copies outputs that were downloaded during other work to the user's memory. */
 static void tci_walk_unstage(tc_call *c, const tci_run *r, int begin, int end)
 {
     int first = c->program->code->n_inputs;

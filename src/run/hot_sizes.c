@@ -1,10 +1,10 @@
-/* run/hot_sizes.c - heavy-hitter sketch (Misra-Gries) of the sizes of sampled calls, for sizes
- * that are worth a specialization.
+/* run/hot_sizes.c - heavy-hitter sketch (Misra-Gries) of the sizes of sampled calls, to find sizes
+ * worth a specialization.
  *
- * In: signatures of sampled calls. Out: a lower bound of how often each came. The one idea: a
- * slot per frequent size; a sample of sizes that have no slot takes a free one, or takes one off
- * every count. A count is never above the truth, so many different sizes never look hot, and
- * sizes with more than 1/9 of the samples get their slot. */
+ * In: signatures of sampled calls. Out: a lower bound on the frequency of each. A frequent size has
+ * a slot; a sample without a slot takes a free one, or decrements all counts. A count is never
+ * above the true count, so many different sizes never look hot, and sizes with more than 1/9 of the
+ * samples get a slot. */
 #include "hot_sizes.h"
 
 #include "../base/alloc.h"

@@ -1,15 +1,15 @@
-/* run/index_error.c - text of TC_ERR_INDEX: which index was outside its axis.
+/* run/index_error.c - builds the text of TC_ERR_INDEX: which index was outside its axis.
  *
- * In: the readings at indices of a request, when a program is made; the size of an axis, when a run
- * found an index outside of it. Out: a text that names the index, where it lies, the axis and the
- * user's call.
+ * In: the index reads of a request, when a program is made; the size of an axis, when a run found
+ * an index outside of it. Out: a text that names the index, its position, the axis and the user's
+ * call.
  *
- * The one idea: generated code tells only the size, so that a run pays nothing; the rest is found
- * again on the host, in a run that failed. Readings of that size whose indices the host can read
- * are looked through for the first one outside. Where that finds none, those remain that could not
- * be looked through, and they are named.
+ * Design: generated code reports only the size of the axis, so a run pays nothing. After a failed
+ * run the host searches the index reads of that size whose indices it can read for the first one
+ * out of range. If it finds none, the text names the reads that it could not search.
  *
- * A leaf is looked through only where its memory is as the run found it: no output lies over it. */
+ * A leaf is searched only if its memory is as the run found it, that is, if no output overlaps it.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,7 +174,7 @@ static bool tci_index_is_under_output(const tci_index_run *run, const char *data
     return false;
 }
 
-/* What the host can read of the indices; NULL: nothing, or not as the run found it. */
+/* Index memory that the host can read; NULL: none, or not as the run found it. */
 static const char *tci_index_memory(const tci_index_run *run, const tci_index_read *read)
 {
     const tc_program *f = run->ran;

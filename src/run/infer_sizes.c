@@ -2,17 +2,17 @@
  * (run/infer_sizes.h).
  *
  * In: buffers with a number of elements each (memory without a type: of bytes), or with the size of
- * every axis. Out: a value for each symbol, the only one that fits them all.
+ * every axis. Out: a value for each symbol, the only one that fits all buffers.
  *
- * The one idea: every number that is given is an equation, expression = number, and every symbol
- * has a range. An equation with one open symbol narrows its range: numbers of elements mostly grow
- * (or shrink) with a size, so the values that fit lie together and are found by halving; of others,
- * as 3 * ceil(n / 3) - n, the first and the last that fits, by the bounds of the expression in
- * halves of the range. That is done until nothing narrows any more, which mostly closes all symbols
- * at once. What then is open, batch and height in batch * 3 * height * 64, is tried: the divisors
- * of the number, or a short range, each narrowing the rest; two that fit end the search.
+ * Design: every given number is an equation, expression = number, and every symbol has a range. An
+ * equation with one open symbol narrows its range. Numbers of elements are mostly monotonic in a
+ * size, so the solutions are adjacent and found by bisection; for other expressions, such as 3 *
+ * ceil(n / 3) - n, the first and the last solution are found from the bounds of the expression over
+ * halves of the range. This repeats until nothing narrows, which usually determines all symbols.
+ * Symbols that stay open (batch and height in batch * 3 * height * 64) are enumerated: the divisors
+ * of the number, or a short range, each narrowing the rest; a second solution ends the search.
  *
- * No output has an element: then any sizes that fit do, as nothing is written. */
+ * If no output has elements, any sizes that fit are accepted, since nothing is written. */
 #include "infer_sizes.h"
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -186,8 +186,8 @@ static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
                            : NULL;
 }
 
-/* What the expression must be; -1: no number does, the bytes are no whole elements. False: the
- * buffer does not say. Untyped memory is counted in bytes. */
+/* Number that the expression must equal; -1: none, since the bytes are not whole elements. False:
+ * the buffer does not say. Untyped memory is counted in bytes. */
 static bool tci_solve_target(const tci_solve *s, const tci_solve_equation *e, int64_t *target)
 {
     const tc_buf *b = tci_solve_buffer(s, e->port);
@@ -342,7 +342,8 @@ static int64_t *tci_solve_most(const tci_solve *s)
     return tci_solve_least(s) + s->v->n;
 }
 
-/* How many symbols of e are open; *symbol is the last of them. The others go into the point. */
+/* Number of open symbols of e; *symbol is the last of them. The values of the others go into the
+ * point. */
 static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *symbol)
 {
     const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);

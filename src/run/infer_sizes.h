@@ -1,5 +1,5 @@
-/* run/infer_sizes.h - solves for the symbolic sizes of a program from the sizes of the buffers of
- * a run. Only under TC_DYNAMIC_SHAPES. */
+/* run/infer_sizes.h - solves for the symbolic sizes of a program from the sizes of the buffers of a
+ * run. Only under TC_DYNAMIC_SHAPES. */
 #ifndef TCI_RUN_INFER_SIZES_H
 #define TCI_RUN_INFER_SIZES_H
 
@@ -7,7 +7,7 @@
 
 #ifdef TC_DYNAMIC_SHAPES
 
-/* What is asked of the buffers of one program: made once, then constant. */
+/* Equations of one program's buffers: made once, then constant. */
 typedef struct tci_solver tci_solver;
 
 /* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is

@@ -1,24 +1,22 @@
-/* run/init_cache.c - results of a program's init section, cached from run to run and shared between
+/* run/init_cache.c - results of a program's init section, cached across runs and shared between
  * programs.
  *
- * In: a call whose program has an init list, and the versions of the captured memory that the list
- * reads, as the run at hand finds them. Out: memory with what each unit of the list
- * (compile/code.h) makes of that.
+ * In: a call whose program has an init list, and the current versions of the captured memory that
+ * the list reads. Out: memory with the results of each unit of the list (compile/code.h).
  *
- * The one idea: what is kept does not change once it is there; when captured memory changes,
- * another takes its place. So runs that go on at the time keep what they began with, and a call
- * that finds the versions it knows takes no lock. Where nobody else holds what is outdated, that
- * memory is used again. Callers that meet when there is nothing each compute it, and all but the
- * first drop theirs.
+ * Design: results never change once computed; when captured memory changes, new results replace
+ * them. Runs in flight keep the results that they started with, and a call that finds the versions
+ * it knows takes no lock. Memory of outdated results is reused if nobody else holds it. Callers
+ * that meet at a missing result each compute it, and all but the first drop theirs.
  *
  * A unit is found by its key: the kernels and their operands, the captured storages and their
- * versions, the values of numbers. So programs over the same weights (two lengths of one model)
- * pack them once. A unit lives as long as a program or call holds it; each of these holds the
- * storages too, so an address in a key cannot be that of other memory.
+ * versions, the values of literals. Programs over the same weights (two sequence lengths of one
+ * model) therefore pack them once. A unit lives as long as a program or call holds it; each of
+ * these holds the storages too, so an address in a key cannot be reused by other memory.
  *
  * Counts of tci_kept and tc_program.kept change under the lock of the keeper: the program itself,
- * or the family of an instance, as all its instances compute the same. Units and their counts
- * change under the lock of the store, which is the inner one. */
+ * or the family of an instance, since all its instances compute the same. Units and their counts
+ * change under the lock of the store, which is the inner lock. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -292,7 +290,7 @@ static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, co
     return made ? k : NULL;
 }
 
-/* What was computed is there for other programs too; or theirs is taken, as good. */
+/* Publishes computed units to other programs, or takes theirs if they are already there. */
 static void tci_kept_list_all(tci_kept *k, const tc_program *f)
 {
     for (int i = 0; i < k->n_units; i++) {

@@ -1,14 +1,13 @@
-/* run/launch_deps.c - dependencies between the launches of a recorded run.
+/* run/launch_deps.c - dependencies between the launches of a captured run.
  *
- * In: the launches of a run with all operands bound. Out: for each the numbers of earlier ones that
- * must be done before it, so that the device may do all others side by side.
+ * In: the launches of a run with all operands bound. Out: for each launch the numbers of earlier
+ * ones that must finish before it, so that the device may overlap all others.
  *
- * The one idea: only bytes count. A launch comes after the last one that wrote what it reads or
- * writes, and after all that read since what it writes. The places where operands begin and end cut
- * memory in pieces, and each piece knows who wrote it last and who read it since; so memory of the
- * arena that is used again, outputs that lie on inputs, and parameters that are written over the
- * old value need no rules of their own. What another of those before a launch comes after already
- * is left out. */
+ * Design: dependencies follow from bytes alone. A launch depends on the last writer of what it
+ * reads or writes, and on all readers since then of what it writes. The starts and ends of operands
+ * cut memory into intervals, and each interval has its last writer and the readers since. Reused
+ * arena memory, outputs that alias inputs, and parameters that overwrite the old value therefore
+ * need no special rules. Transitive dependencies are left out. */
 #include <stdlib.h>
 
 #include "context.h"

@@ -1,21 +1,20 @@
-/* run/openmp_threads.c - threads of an OpenMP runtime in place of the worker pool.
+/* run/openmp_threads.c - runs tasks on the threads of an OpenMP runtime instead of the worker pool.
  *
- * In: what each thread is to call. Out: it was called by the threads of a team, or there is none.
+ * In: the function that each thread calls. Out: the threads of a team have called it, or there is
+ * no team.
  *
- * The one idea: threads of an OpenMP runtime spin for milliseconds behind their last loop, and a
- * pool beside them gets half of each processor at best (measured on 16 processors in turns with
- * such loops: 1.2 to 3.3 times as long). So where a process has such a runtime - it was compiled
- * into it, or a library that it uses has brought it along, as PyTorch does - the work is given to
- * the team that spins anyway.
+ * Design: threads of an OpenMP runtime spin for milliseconds after their last loop, and a pool
+ * competing with them gets half of each processor at best (measured on 16 processors, interleaved
+ * with such loops: 1.2 to 3.3 times as long). If the process has such a runtime (compiled in, or
+ * brought by a library such as PyTorch), the work is given to the team that spins anyway.
  *
- * A team belongs to the thread that calls, and each calling thread has a team of its own; so a
- * runtime that was found is used on the process's first thread only, where the program's own loops
- * run as a rule; others use the pool, of which there is one. The team always comes whole: its
- * runtime ends threads that a smaller one leaves out and makes them again for the next. One of less
- * than half of the wanted threads (OMP_NUM_THREADS=1 is common, and meant for others) is not used,
- * nor is any where the options say how long workers spin. A runtime that cannot make its threads
- * ends the process, as it would in a loop of the program's own.
- */
+ * A team belongs to the calling thread, and each calling thread has its own. The runtime is
+ * therefore used on the process's first thread only, where the program's own loops usually run;
+ * other threads use the pool. The team is always used whole, because the runtime ends threads that
+ * a smaller team leaves out and recreates them for the next. A team with less than half of the
+ * requested threads (OMP_NUM_THREADS=1 is common, and meant for other code) is not used, nor is any
+ * if the options set the spin time of workers. A runtime that cannot create its threads ends the
+ * process, as it would in a loop of the program's own. */
 #include <pthread.h>
 #include <unistd.h>
 

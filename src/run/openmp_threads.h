@@ -1,4 +1,4 @@
-/* run/openmp_threads.h - threads of an OpenMP runtime in place of the worker pool. */
+/* run/openmp_threads.h - threads of an OpenMP runtime instead of the worker pool. */
 #ifndef TCI_RUN_OPENMP_THREADS_H
 #define TCI_RUN_OPENMP_THREADS_H
 

@@ -1,14 +1,16 @@
-/* run/overlap.c - whether elements with strides share memory: a bounded linear Diophantine problem.
+/* run/overlap.c - tests whether strided buffers share memory: a bounded linear Diophantine problem.
  *
- * In: buffers with sizes and strides. Out: whether two elements of one, or of two, have a byte in
- * common. The one idea: two places are equal where sum(by[i] * x[i]) = distance has a solution with
- * lo[i] <= x[i] <= hi[i]. The terms are sorted by stride, longest first, and x[0], x[1], ... are
- * chosen in turn; what is left must be within the reach of the shorter strides and divisible by
- * their greatest common divisor. Where each stride is longer than the reach of all shorter ones
- * (every layout that slices, permutes and flips a dense array) one x is left at each step; with two
+ * In: buffers with sizes and strides. Out: whether two elements of one buffer, or of two, have a
+ * byte in common.
+ *
+ * Design: two addresses are equal if sum(by[i] * x[i]) = distance has a solution with lo[i] <= x[i]
+ * <= hi[i]. The terms are sorted by stride, longest first, and x[0], x[1], ... are chosen in turn;
+ * the rest must be within reach of the shorter strides and divisible by their greatest common
+ * divisor. If each stride is longer than the reach of all shorter ones (every layout made by
+ * slicing, permuting and flipping a dense array), one candidate is left at each step; with two
  * terms the answer is exact without a search. A layout that needs more than TCI_OVERLAP_STEPS
- * choices is taken for one whose elements are apart: nothing legal is refused, and only layouts of
- * three axes or more whose strides interleave can be missed. */
+ * choices counts as free of overlap: nothing legal is refused, and only layouts of three or more
+ * axes with interleaved strides can be missed. */
 #include <stdlib.h>
 
 #include "context.h"
@@ -89,7 +91,7 @@ typedef struct tci_overlap_choice {
     int64_t next, last, step, left;
 } tci_overlap_choice;
 
-/* Those of term i for which `left` less its part can be the sum of the terms behind it. */
+/* Values of term i for which `left` less its part can be the sum of the later terms. */
 static tci_overlap_choice tci_overlap_choices(const tci_overlap *o, int i, int64_t left)
 {
     const tci_overlap_term *t = &o->terms[i];

@@ -1,20 +1,20 @@
-/* run/param.c - parameters: versions of memory that runs read while others write it.
+/* run/param.c - parameters: versioned memory that runs read while others write it.
  *
- * In: runs that read or change parameters, and reads of the user. Out: each finds all parameters as
- * one run left them, and a run that fails leaves them as they were.
+ * In: runs that read or change parameters, and reads of the user. Out: each finds a consistent
+ * snapshot of all parameters, and a run that fails leaves them as they were.
  *
- * The one idea: a value does not change while somebody holds it. A run holds the newest value of
- * what it reads; what it changes it writes to spare memory, which becomes the newest value when all
- * went well. So runs do not wait for each other, and those of one thread keep two values. They keep
- * one where the new value may be written over the old (tci_run_effect.over_old): as long as no two
- * have met at a parameter, the run does that and has the parameter for itself. Whoever meets it
- * waits for that one run, and from then on (is_shared) nothing is written over.
+ * Design: a value does not change while somebody holds it. A run holds the newest value of each
+ * parameter that it reads. It writes changes to spare memory, which becomes the newest value when
+ * the run succeeds. Runs therefore do not wait for each other, and the runs of one thread keep two
+ * values. They keep one if the new value may overwrite the old one (tci_run_effect.over_old): until
+ * two runs have met at a parameter, a run overwrites and holds the parameter exclusively. A run
+ * that meets it waits for that one run, and from then on (is_shared) nothing is overwritten.
  *
- * One run at a time may change a parameter (writer). A run on a device has its parameters for
- * itself while it binds and launches (run/execute.c): what follows is in the order of the device.
+ * One run at a time may change a parameter (writer). A run on a device holds its parameters
+ * exclusively while it binds and launches (run/execute.c); the order of the device covers the rest.
  *
- * All of it changes under a lock that the parameters of a context share, so that a run holds and
- * changes all of its own at once. A run without parameters never comes here. */
+ * All of it changes under a lock shared by the parameters of a context, so a run acquires and
+ * changes all of its own at once. A run without parameters never takes it. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -395,7 +395,7 @@ static tci_param_value *tci_param_place(const tc_program *f, int e)
     return p->value;
 }
 
-/* What a run on the host needs; a device has its own memory. */
+/* Acquires the parameters of a run on the host; a device has its own memory. */
 static tc_status tci_param_take(tc_call *c)
 {
     const tc_program *f = c->program;

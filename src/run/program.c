@@ -1,16 +1,17 @@
-/* run/program.c - programs: code plus what one compile captured.
+/* run/program.c - programs: code together with the values that one compile captured.
  *
- * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any
- * thread and independent of the context it came from.
+ * In: code (shared, immutable) and the request that led to it. Out: a tc_program, usable from any
+ * thread and independent of its context.
  *
- * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
- * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
- * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
- * those listed in `binds`, which each run patches. What the init list computes of captured memory
- * is kept with the program (run/init_cache.c). A program is one heap block, so the lazy form makes
- * and drops one for the price of a malloc.
+ * Design: everything that a run needs is precomputed here. The literal words of every kernel are
+ * laid out as the kernel reads them, each launch knows whether threads pay off, and the operand
+ * pointers of a call are split into those that never change (temporaries, captured leaves) and
+ * those in `binds`, which each run updates. Results of the init list are kept with the program
+ * (run/init_cache.c). A program is one heap block, so the lazy form makes and drops one for the
+ * price of a malloc.
  *
- * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
+ * Lifetime: reference-counted. tc_program_free drops the user's reference, a tc_call holds another.
+ */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -149,7 +150,7 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
 }
 
-/* What was counted is listed in the program's block. */
+/* Fills the list of index reads, which were counted before, in the program's block. */
 static void tci_program_list_reads(tc_program *f, const tci_request *r, const tci_index_room *room)
 {
     tci_index_room filled = {.reads = room->reads, .words = room->words, .text = room->text};
@@ -233,7 +234,7 @@ static int tci_program_effect_on(const tc_program *f, int captured)
     return e;
 }
 
-/* What is captured and the effects are listed. */
+/* Called after captured leaves and effects are listed. */
 static void tci_program_list_params(tc_program *f)
 {
     for (int i = 0; i < f->n_captured; i++) {
@@ -265,7 +266,7 @@ static int tci_program_first_over(const tc_program *f)
     return first;
 }
 
-/* It is known whether anything faults. */
+/* Called after it is known whether anything faults. */
 static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
@@ -524,7 +525,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     return TC_OK;
 }
 
-/* What was captured is there. */
+/* Called after captured values are set. */
 static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
 {
     tci_program_list_params(f);
@@ -581,7 +582,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_list_reads(p, r, &sizes.index);
     tci_program_list_ports(p, r, &sizes.ports);
     p->name = tci_label_of(o->name);
-    p->cc = o->check ? tci_label_of(o->cc) : 0;
+    p->cc = tci_label_of(o->cc);
+    p->machine = tci_label_of(o->machine);
     p->key_graph = r->key_graph;
     p->n_origins = sizes.n_origins;
     if (p->n_origins) {

@@ -1,24 +1,24 @@
-/* run/queue.c - see run/queue.h: runs that their caller does not wait for.
+/* run/queue.c - asynchronous runs: a queue of tasks with a thread that executes them.
  *
- * In: programs and buffers. Out: the runs are done in the order in which the queue got them, and
- * their events say how they went.
+ * In: programs and buffers. Out: the runs execute in the order of submission, and their events
+ * report the status.
  *
- * The one idea: a queue is a list of tasks and a thread that does them one after the other. On the
- * host a task is a whole run. On a device that has queues, the caller's thread gives the device all
- * it can at once, so the order is that of the calls, also for what the host itself puts on a
- * stream; the task is the end of that run: to wait for the device, to look for faults, and to copy
- * what came down. So what waits for a device does so on the queue's thread, without a lock.
+ * Design: a queue is a list of tasks and a thread that executes them in order. On the host a task
+ * is a whole run. On a device with queues, the caller's thread submits as much as it can at once,
+ * so the order is that of the calls, also relative to work that the host puts on a stream; the task
+ * is the end of that run: wait for the device, check for faults, and copy downloaded outputs.
+ * Waiting for a device thus happens on the queue's thread, without a lock.
  *
- * Order on a device: its kernels keep that of the calls. What the host does at the end of a run has
- * none, so a run begins when those of the queue have ended that it must follow: which write host
- * memory that it reads, or set parameters where it has some.
+ * Order on a device: kernels keep the order of the calls. The host's work at the end of a run has
+ * no such order, so a run starts after those earlier runs of the queue have ended that write host
+ * memory that it reads, or that set parameters if it has some.
  *
- * A queue works for one device at a time: queues there for what goes up, works and comes down, made
- * when it first has a run of that device, and dropped, with all done, when it gets one of another.
+ * A queue works for one device at a time: device queues for upload, compute and download, created
+ * at its first run for that device, and drained and dropped when it gets a run for another.
  *
- * Locks: `gate` orders those that give tasks; `lock` guards the list and is never held for long. A
- * task holds a count of its program, and of its event. An event has a lock of its own and outlives
- * the queue. In a child made by fork there is no thread: every call says so. */
+ * Locks: `gate` orders submitters; `lock` guards the list and is held briefly. A task holds a
+ * reference to its program, and to its event. An event has its own lock and outlives the queue. A
+ * child made by fork has no thread; every call reports that. */
 #include "async_compile.h"
 #include "queue.h"
 
@@ -189,7 +189,7 @@ static tc_status tci_queue_run_task(tci_task *t)
     return tci_call_run(t->call, t->inputs, t->outputs);
 }
 
-/* What the task holds, but for its event. */
+/* Releases everything that the task holds, except its event. */
 static void tci_queue_drop(tci_task *t)
 {
     if (t->ended && !t->event) {
@@ -201,7 +201,7 @@ static void tci_queue_drop(tci_task *t)
     }
 }
 
-/* Whoever waits for the event finds everything given back. */
+/* Executes a task. Its resources are released before its event is signalled. */
 static void tci_queue_do(tc_queue *q, tci_task *t)
 {
     tci_error error = {TC_OK, ""};

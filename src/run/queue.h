@@ -1,4 +1,4 @@
-/* run/queue.h - asynchronous runs: queues, and events that tell when and how they ended. */
+/* run/queue.h - asynchronous runs: queues, and events that report completion and status. */
 #ifndef TCI_RUN_QUEUE_H
 #define TCI_RUN_QUEUE_H
 

@@ -1,8 +1,8 @@
 /* run/signature.c - signature of a program: names, dtypes and sizes of inputs and outputs.
  *
- * In: a request, when a program is made. Out: the ports of the user, in the order of tc_run, in the
- * program's own memory. They come from the user's nodes and not from the code, which knows no names
- * and has symbols of its own. */
+ * In: a request, when a program is made. Out: the user's ports, in the order of tc_run, in the
+ * program's own memory. They come from the user's nodes and not from the code, which has no names
+ * and its own symbols. */
 #include <string.h>
 
 #include "context.h"

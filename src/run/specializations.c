@@ -1,17 +1,17 @@
-/* run/specializations.c - lock-free lookup of specializations by signature
- * (run/specializations.h).
+/* run/specializations.c - lock-free lookup of specializations by signature (run/specializations.h).
  *
- * In: signatures. Out: the specialization that serves each. The one idea: the table and its
- * lists never change once they are published; a writer publishes new ones in their place. What
- * was replaced or removed is freed after a grace period, as in sleepable RCU (Linux, SRCU): each
- * reader counts itself in one of several lanes, on one of two sides. A writer waits until the
- * other side is empty, turns new readers to it, and waits until the side before is empty too:
- * every reader that could have seen the old memory was counted on one of the two. Writers never
- * block for that; each later call on the owner looks again.
+ * In: signatures. Out: the specialization that serves each.
  *
- * The order that matters: a reader counts itself, then loads the table; a writer stores the
- * table, then loads the counts. All four are sequentially consistent, so either the writer sees
- * the reader or the reader sees the new table. */
+ * Design: the table and its lists never change once published; a writer publishes new ones instead.
+ * Replaced or removed memory is freed after a grace period, as in sleepable RCU (Linux, SRCU): each
+ * reader counts itself in one of several lanes, on one of two sides. A writer waits until the other
+ * side is empty, directs new readers to it, and waits until the previous side is empty too: every
+ * reader that could have seen the old memory was counted on one of the two. Writers never block for
+ * that; each later call on the owner checks again.
+ *
+ * Memory order: a reader counts itself, then loads the table; a writer stores the table, then loads
+ * the counts. All four are sequentially consistent, so either the writer sees the reader or the
+ * reader sees the new table. */
 #include "specializations.h"
 
 #include <string.h>

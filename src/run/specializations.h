@@ -1,8 +1,8 @@
 /* run/specializations.h - the specializations of one function by signature.
  *
  * Readers (tci_variants_enter, _find, _leave) take no lock and no memory. Writers hold the lock of
- * the owner. A reader may use what it found until it leaves, also when a writer removes it
- * meanwhile: memory goes back after a grace period (run/specializations.c). */
+ * the owner. A reader may use what it found until it leaves, even if a writer removes it meanwhile:
+ * memory is freed after a grace period (run/specializations.c). */
 #ifndef TCI_RUN_SPECIALIZATIONS_H
 #define TCI_RUN_SPECIALIZATIONS_H
 
@@ -15,7 +15,7 @@ enum {
     TCI_VARIANTS_SAMPLE = 61
 };
 
-/* What a call is asked for. */
+/* Signature of a call. */
 typedef struct tci_signature {
     const tc_statics *statics; /* NULL: none */
     const tc_bufs *inputs;
@@ -34,7 +34,7 @@ typedef struct tci_variant_kind {
     int64_t *statics;
     int8_t *dtypes;
     int32_t *ranks; /* per input */
-    /* What was learned of the sizes, for the writer: per axis of all inputs in order */
+    /* Observed sizes, for the writer: per axis of all inputs in order */
     int64_t *least, *most;     /* of the sizes asked for so far */
     int32_t *like;             /* the first axis that had the same size each time */
     int attempt;               /* the first that may succeed (api/generalize.h) */
@@ -66,7 +66,7 @@ typedef struct tci_variant {
     } lanes[TCI_VARIANTS_LANES]; /* atomic */
 } tci_variant;
 
-/* Those of one kind, in the order in which they are tried; replaced as one. */
+/* Specializations of one kind, in the order in which they are tried; replaced as a whole. */
 typedef struct tci_variant_list {
     tci_retired retired;
     tci_variant_kind *kind;

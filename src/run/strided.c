@@ -1,10 +1,11 @@
 /* run/strided.c - runs on strided buffers of the user.
  *
- * In: a call, buffers of which some have strides. Out: the run, on dense copies of these.
- * The one idea: generated code is made for dense memory, so the elements of an input are gathered
- * before the run and those of an output put back behind one that went well. Nothing is written to
- * the user's memory in between, so such an output may overlap any input. Copies are memory of the
- * call: a run of the same sizes as the one before allocates nothing. */
+ * In: a call, buffers of which some have strides. Out: the run, on dense copies.
+ *
+ * Design: generated code expects dense memory, so the elements of an input are gathered before the
+ * run, and those of an output are scattered after a run that succeeded. The user's memory is not
+ * written in between, so such an output may overlap any input. Copies belong to the call: a run
+ * with the sizes of the previous one allocates nothing. */
 #include "../base/alloc.h"
 #include "symbolic_shapes.h"
 
@@ -76,7 +77,7 @@ static tc_status tci_strided_check(tc_call *c, const tc_buf *b, bool is_output, 
                            is_output ? ", no element twice" : "");
 }
 
-/* That no other output has elements where output i has them; one of the two has strides. */
+/* Checks that no other output overlaps output i, where one of the two has strides. */
 static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, int i)
 {
     for (int k = 0; k < i; k++) {

@@ -1,23 +1,23 @@
-/* run/symbolic_shapes.c - dynamic shapes: instances of symbolic code for the sizes of a run,
- * cached by the shapes of the buffers; nothing is compiled.
+/* run/symbolic_shapes.c - dynamic shapes: instances of symbolic code for the sizes of a run, cached
+ * by the shapes of the buffers; nothing is compiled.
  *
  * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
- * ordinary program whose code has the family's functions and known sizes everywhere else. So all
- * that a run does (run/call.c, run/execute.c) knows nothing of symbols.
+ * ordinary program whose code has the family's functions and known sizes everywhere else. The code
+ * that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
  *
- * An instance is made the first time its sizes are met: every expression of the family is
- * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
- * threads and, as words behind its literals, the values of the expressions it uses; an interpreted
- * kernel is made for the sizes and prepared. Nothing is compiled.
+ * An instance is made the first time its sizes occur: every expression of the family is evaluated,
+ * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
+ * words after its literals, the values of the expressions that it uses; an interpreted kernel is
+ * prepared for the sizes.
  *
- * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
- * everything. A call remembers what it bound last and goes straight on when buffers look the same;
- * else the program's list is searched, most recent first; only then are sizes worked out
- * (run/infer_sizes.c). Neither of these allocates.
+ * Design: the description of the buffers (numbers of elements, types, sizes where given) decides
+ * everything. A call remembers its last binding and reuses it if the buffers match; otherwise the
+ * program's list is searched, most recent first; only then are sizes inferred (run/infer_sizes.c).
+ * The first two steps allocate nothing.
  *
- * Lifetimes: an instance is counted, by the list and by calls that remember it; it leaves the list
- * when TCI_DYNAMIC_KEPT more recent ones are there. The family's list and order are guarded by its
- * program's lock; an instance does not change. */
+ * Lifetimes: an instance is reference-counted, by the list and by calls that remember it; it leaves
+ * the list when TCI_DYNAMIC_KEPT more recent ones are there. The family's list and order are
+ * guarded by its program's lock; an instance does not change. */
 #include "symbolic_shapes.h"
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -113,7 +113,7 @@ TCI_FN void tci_dynamic_call_free(tc_call *c)
 
 /* ---- code of known sizes ---- */
 
-/* What is made on the way to an instance; dropped as one when memory runs out. */
+/* State of the construction of an instance; freed as a whole when memory runs out. */
 typedef struct tci_dynamic_build {
     tci_scratch scratch;
     const tci_code *family;
@@ -264,7 +264,7 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
     }
 }
 
-/* Those of an instance, where they are not the family's. */
+/* Buffer offsets of an instance, if they differ from the family's. */
 static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *step, int n)
 {
     bool known = true;

@@ -10,7 +10,7 @@
 
 enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
 
-/* How one buffer looked when an instance was made. */
+/* Description of one buffer when an instance was made. */
 typedef struct tci_dynamic_look {
     int64_t n;
     int32_t dtype;

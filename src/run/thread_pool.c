@@ -1,29 +1,28 @@
-/* run/thread_pool.c - the worker pool: fork-join over independent tasks, and the floating-point
- * environment.
+/* run/thread_pool.c - worker pool: fork-join over independent tasks with work stealing; and the
+ * floating-point environment.
  *
- * In: a body and a range of tasks. Out: every task done, once. The range is cut into equal parts by
- * arithmetic alone; the caller begins with part 0 and worker i with part i. Who has nothing left of
- * its own goes on with the others' parts: so it does not matter who comes late, or is slow, or
- * never comes at all. Each takes a fraction of what a part has left, so ranges are long at first
- * and short at the end, where threads wait for each other.
+ * In: a body and a range of tasks. Out: every task executed once. The range is cut into equal parts
+ * by arithmetic alone; the caller starts with part 0 and worker i with part i. A thread without
+ * work continues with the parts of others, so late, slow or missing threads do not matter. Each
+ * takes a fraction of what a part has left, so chunks are long at first and short at the end, where
+ * threads wait for each other.
  *
- * The one idea: a run is announced by one 64-bit ticket (generation, number of threads), and
- * entered through a gate (generation, who is inside). A worker whose index is not below that number
- * reads nothing else; one that is late finds the gate shut. The caller shuts it when no task is
- * left and waits for those inside, so the job's plain fields never change under a reader. `busy`
- * makes one caller the owner at a time; whoever finds the pool busy (another caller, or a body that
- * calls back) does all tasks alone: same results.
+ * Design: a run is announced by one 64-bit ticket (generation, number of threads), and entered
+ * through a gate (generation, threads inside). A worker whose index is not below that number reads
+ * nothing else; a late one finds the gate shut. The caller shuts it when no task is left and waits
+ * for the threads inside, so the job's plain fields never change under a reader. `busy` gives one
+ * caller ownership at a time; a caller that finds the pool busy (another caller, or a nested call)
+ * executes all tasks alone, with the same results.
  *
- * Sleeping: a worker sets `asleep` under its lock, then looks at the ticket again; the owner writes
- * the ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The
- * owner's own wait for the last worker works the same way round. Waking is dear, so who is awake
- * wakes some of the others (a tree). Where other threads of the host program keep processors busy,
- * as those of an OpenMP library that spin for milliseconds behind their last loop, the system often
- * wakes a worker on the owner's processor, where it takes from the owner what it does itself: so
- * who sleeps is kept off that processor before it is woken. Nobody spins where threads are more
- * than processors. Workers block all signals. In a child made by fork no worker exists (of OpenMP
- * neither): the child works alone.
- */
+ * Sleeping: a worker sets `asleep` under its lock, then reads the ticket again; the owner writes
+ * the ticket, then reads `asleep` (both sequentially consistent), so no wake-up is lost. The
+ * owner's wait for the last worker works in the same way. Waking is expensive, so awake threads
+ * wake some of the others (a tree). If other threads of the host program keep processors busy, such
+ * as those of an OpenMP library that spin for milliseconds after their last loop, the system often
+ * wakes a worker on the owner's processor, where it competes with the owner; a sleeping worker is
+ * therefore kept off that processor before it is woken. Nobody spins if threads outnumber
+ * processors. Workers block all signals. In a child made by fork no worker exists (nor an OpenMP
+ * team), and the child works alone. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -309,7 +308,8 @@ static void tci_pool_wake(tci_pool_worker *w)
     }
 }
 
-/* Those below thread i in the tree of a job of so many threads; the owner is its root. */
+/* Wakes the threads below thread i in the tree of a job of so many threads; the owner is its root.
+ */
 static void tci_pool_wake_below(int i, int threads)
 {
     for (int64_t j = (int64_t)i * TCI_POOL_WAKES + 1;

@@ -2,9 +2,9 @@
  *
  * Created at the first parallel run, joined when the last context and program are gone (or at
  * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run
- * that finds the workers busy does its tasks alone. The threads of an OpenMP runtime that the
- * process has are used instead (run/openmp_threads.h). The host's own parallel_for (tc_options)
- * replaces both. */
+ * that finds the workers busy executes its tasks alone. The threads of an OpenMP runtime in the
+ * process are used instead if there is one (run/openmp_threads.h). The host's own parallel_for
+ * (tc_options) replaces both. */
 #ifndef TCI_RUN_THREAD_POOL_H
 #define TCI_RUN_THREAD_POOL_H
 
@@ -21,7 +21,7 @@
  * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
 
-/* Does tasks [0, n) by at most `threads` threads, which take ranges of at least `least` tasks until
+/* Runs tasks [0, n) on at most `threads` threads, which take ranges of at least `least` tasks until
  * none is left (a thread may call body several times), and returns when all are done. One thread:
  * calls body directly, without a lock or system call. Sets the default floating-point environment
  * around body on every thread and restores it. */

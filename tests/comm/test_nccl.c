@@ -90,6 +90,79 @@ static void on_gpus_until(tc_comm *base)
     tc_comm_free(comm);
 }
 
+/* Trains with updates in place until rank 1 is killed within a run: rank 0 is told, and each of its
+ * parameters is that before or that after the run, the same for all of them. */
+enum { KILLED_PARAMS = 6, KILLED_SIZE = 1 << 20, KILLED_ROUNDS = 30000 };
+
+/* Parameter i after so many runs: each adds the sum over two ranks of x + i, which is exact. */
+static int check_trained(const tc_tensor *p, int *runs)
+{
+    static float now[KILLED_SIZE];
+    int wrong = 0;
+    for (int i = 0; i < KILLED_PARAMS; i++) {
+        CHECK_EQ_INT(tc_read(p[i], now, KILLED_SIZE), TC_OK);
+        *runs = i == 0 ? (int)(now[0] / 2) : *runs;
+        for (int k = 0; k < KILLED_SIZE; k++) {
+            wrong += now[k] != (float)(*runs * 2 * (i + 1));
+        }
+    }
+    return wrong;
+}
+
+static void trained_on_gpus_until(tc_comm *base)
+{
+    static float ones[KILLED_SIZE];
+    tc_comm *comm = NULL;
+    tc_tensor p[KILLED_PARAMS], g[KILLED_PARAMS], effects[KILLED_PARAMS];
+    tc_program *f = NULL;
+    int rank = tc_comm_rank(base), done = 0, runs = 0;
+    see_one_gpu(rank);
+    const tc_comm_options o = {.timeout_ms = 5000};
+    if (tc_comm_nccl(base, 0, &o, &comm)) {
+        tct_exit(NO_GPUS);
+    }
+    tc_ctx *ctx = verbs_begin(false);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, KILLED_SIZE);
+    for (int i = 0; i < KILLED_PARAMS; i++) {
+        p[i] = tc_param(ctx, NULL, TC_F32, KILLED_SIZE);
+        g[i] = tc_mul(x, i + 1);
+    }
+    for (int k = 0; k < KILLED_SIZE; k++) {
+        ones[k] = 1;
+    }
+    const tc_buckets buckets = {.bytes = 8 << 20, .sum = true};
+    CHECK_EQ_INT(tc_all_reduce_grads(comm, g, KILLED_PARAMS, &buckets, g), TC_OK);
+    for (int i = 0; i < KILLED_PARAMS; i++) {
+        effects[i] = tc_assign(p[i], tc_add(p[i], g[i]));
+    }
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), (tc_tensors){effects, KILLED_PARAMS}, NULL, &f),
+                 TC_OK);
+    int last_wait = 0;
+    for (int i = 0; i < f->code->n_steps; i++) {
+        last_wait = f->steps[i].call ? i : last_wait;
+    }
+    CHECK(f->commit > last_wait && f->effects[0].over_old); /* updates are in place */
+    tc_status status = TC_OK;
+    pid_t killer = rank == 1 ? fork() : 1;
+    if (killer == 0) { /* in the middle of some run of its parent */
+        usleep(700000 + (useconds_t)(tct_random() % 100000));
+        kill(getppid(), SIGKILL);
+        _exit(0);
+    }
+    while (!status && done < KILLED_ROUNDS) {
+        status = tc_run(f, TC_BUFS(TC_BUF(ones, KILLED_SIZE)), (tc_bufs){NULL, 0});
+        done += !status;
+    }
+    CHECK_EQ_INT(status, TC_ERR_COMM);
+    printf("told after %d runs: %s\n", done, tc_error(f));
+    CHECK(strstr(tc_error(f), "rank 1") != NULL);
+    CHECK_EQ_INT(check_trained(p, &runs), 0);
+    CHECK_EQ_INT(runs, done); /* the run that failed changed nothing */
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_comm_free(comm);
+}
+
 static void ranks_of_gpus(ranks_function f, bool first_only)
 {
     int state[2] = {0};
@@ -114,6 +187,11 @@ TEST(each_collective_of_two_gpus)
 TEST(a_killed_rank_of_two_gpus_is_told)
 {
     ranks_of_gpus(on_gpus_until, true);
+}
+
+TEST(a_rank_killed_in_training_of_two_gpus_leaves_parameters)
+{
+    ranks_of_gpus(trained_on_gpus_until, true);
 }
 
 /* ---- an NCCL that only counts ---- */

@@ -3,6 +3,7 @@
  * scripts that change the generated code. Needs a compiler. */
 #include "inside.h"
 
+#include "broken_backend.h"
 #include "cache.h"
 
 #include <math.h>
@@ -39,14 +40,15 @@ static tc_tensor network(tc_ctx *ctx)
     return tc_add(tc_sub(f, tc_max(f, TC_AXES(0), true)), tc_lgamma(tc_add(tc_abs(x), 1)));
 }
 
-/* What tc_run says of the network by that compiler; "" where it is right. */
+/* What tc_run says of the network by that compiler and backend; "" where it is right. */
+static const char *backend = "cpu";
 static const char *checked(const char *cc, int check, const char *dump_dir, tc_status *status)
 {
     static char text[2000];
     float in[LENGTH], out[LENGTH];
     tc_ctx *ctx;
     tc_program *f;
-    tc_options o = {.backend = "cpu",
+    tc_options o = {.backend = backend,
                     .threads = 1,
                     .no_disk_cache = true,
                     .cc = cc,
@@ -172,7 +174,7 @@ static int shell(const char *command, char *said, size_t room)
 
 static char library[1200], include[1000];
 
-/* One object of the library, for all that is written. */
+/* One object of the library, for all that is written, with the backend of broken_backend.h. */
 static void build_library(void)
 {
     char here[600], command[3000], said[2000];
@@ -180,9 +182,16 @@ static void build_library(void)
     REQUIRE(getcwd(here, sizeof(here)) != NULL);
     snprintf(include, sizeof(include), "%s/%s", here, form ? form : ".");
     snprintf(library, sizeof(library), "%s", in_dir("library.o"));
-    snprintf(command, sizeof(command),
-             "echo '#include \"tc.h\"' | %s -w -O0 -DTC_IMPLEMENTATION -I%s -x c -c - -o %s 2>&1",
-             cc(), include, library);
+    FILE *f = fopen(in_dir("library.c"), "w");
+    REQUIRE(f != NULL);
+    fprintf(f,
+            "#define TC_IMPLEMENTATION\n#include \"tc.h\"\n"
+            "#include \"%s/tests/cpu/broken_backend.h\"\n"
+            "__attribute__((constructor)) static void begin(void) { broken_register(); }\n",
+            here);
+    fclose(f);
+    snprintf(command, sizeof(command), "%s -w -O0 -I%s -c %s -o %s 2>&1", cc(), include,
+             in_dir("library.c"), library);
     CHECK_MSG(shell(command, said, sizeof(said)) == 0, "%s", said);
 }
 
@@ -199,6 +208,21 @@ static int ends(const char *source, bool right, char *said, size_t room)
     return shell(command, said, room);
 }
 
+/* The text of an error says that a program of a few nodes was written; its path. */
+static const char *written(const char *what, const char *text)
+{
+    static char source[600];
+    const char *wrote = strstr(text, "wrote "), *open = wrote ? strchr(wrote, '(') : NULL;
+    CHECK_MSG(open != NULL, "%s: %s", what, text);
+    int nodes = open ? atoi(open + 1) : 99;
+    CHECK_MSG(nodes >= 1 && nodes <= 3, "%s: %s", what, text);
+    source[0] = 0;
+    if (open) {
+        snprintf(source, sizeof(source), "%.*s", (int)(open - 1 - (wrote + 6)), wrote + 6);
+    }
+    return source;
+}
+
 TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
 {
     begin();
@@ -209,13 +233,9 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
         CHECK_MSG(status == TC_ERR_CHECK || status == TC_ERR_COMPILER, "%s: status %d, %s",
                   faults[i].what, status, text);
         CHECK_HAS(text, faults[i].says);
-        const char *wrote = strstr(text, "wrote "), *open = wrote ? strchr(wrote, '(') : NULL;
-        CHECK_MSG(open != NULL, "%s: %s", faults[i].what, text);
-        int nodes = open ? atoi(open + 1) : 99;
-        CHECK_MSG(nodes >= 1 && nodes <= 3, "%s: %s", faults[i].what, text);
-        if (open) {
-            char source[600] = "", said[2000];
-            snprintf(source, sizeof(source), "%.*s", (int)(open - 1 - (wrote + 6)), wrote + 6);
+        const char *source = written(faults[i].what, text);
+        if (*source) {
+            char said[2000];
             CHECK_MSG(ends(source, false, said, sizeof(said)) == 1, "%s: %s", faults[i].what, said);
             CHECK_HAS(said, "FAIL: ");
             CHECK_MSG(ends(source, true, said, sizeof(said)) == 0, "%s: %s", faults[i].what, said);
@@ -226,6 +246,32 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
             CHECK_HAS(text, "(test_check.c:");
         }
     }
+    end();
+}
+
+/* A bug of tc itself: the compile of the network meets an invariant that does not hold. */
+TEST(an_internal_error_shrinks_to_a_few_nodes_that_fail)
+{
+    begin();
+    char said[2000];
+    tc_status status;
+    broken_register();
+    build_library();
+    backend = "broken";
+    const char *text = checked(NULL, TC_CHECK_BITS, in_dir("."), &status);
+    CHECK_EQ_INT(status, TC_ERR_INTERNAL);
+    CHECK_HAS(text, "broken_backend.h:");
+    const char *source = written("an internal error", text);
+    CHECK(ends(source, false, said, sizeof(said)) == 1);
+    CHECK_HAS(said, "FAIL: ");
+    CHECK_HAS(said, "broken_backend.h:");
+    setenv("BROKEN_IS_MENDED", "1", 1);
+    CHECK_MSG(ends(source, false, said, sizeof(said)) == 0, "%s", said);
+    CHECK_STR(said, "PASS\n");
+    (void)checked(NULL, TC_CHECK_BITS, in_dir("."), &status);
+    CHECK_EQ_INT(status, TC_OK);
+    unsetenv("BROKEN_IS_MENDED");
+    backend = "cpu";
     end();
 }
 

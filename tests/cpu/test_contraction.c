@@ -734,8 +734,7 @@ static tc_tensor make_transposed_halves(tc_tensor x, tc_tensor w)
 TEST(filters_of_halves_are_turned_once)
 {
     static const int64_t shape[] = {64, 64, 3, 3};
-    CHECK(convolution_explains(make_transposed_halves, 64, shape, 14,
-                               "tc_k_permute_slice_window_cast"));
+    CHECK(convolution_explains(make_transposed_halves, 64, shape, 14, "tc_k_conv_transpose_cast"));
 }
 
 /* Rows of filters are read where they lie, also where their windows are turned and their axes stand

@@ -2,6 +2,7 @@
  * Needs a compiler. */
 #include "inside.h"
 
+#include "../examples/models/models.h"
 #include "cache.h"
 #include "json.h"
 
@@ -134,6 +135,76 @@ TEST(a_variable_writes_each_program_with_the_call_that_made_it)
     snprintf(want, sizeof(want), "made by tc_read at test_explain.c:%d\n", line + 1);
     CHECK_HAS((char *)b.data, want);
     free(b.data);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The last lines of tc_recompile_report, of what they say of the lazy form. */
+static const char *cuts_of(const tc_ctx *ctx)
+{
+    static char text[20000];
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_recompile_report(ctx, file), TC_OK);
+    fclose(file);
+    return text;
+}
+
+/* A network of examples/models, of which a loss, a result and the largest of it are asked for on
+ * lines of their own: its values depend on parameters, so each of these computes it all. */
+TEST(the_report_says_which_lines_cut_a_network_and_what_is_computed_again)
+{
+    begin();
+    enum { SIDE = 64, CLASSES = 10 };
+    tc_ctx *ctx;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    static float image[3 * SIDE * SIDE], result[CLASSES], top, loss;
+    char want[120];
+    tc_tensor logits;
+    setenv("TC_EXPLAIN", in_dir("explain.txt"), 1);
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    nn_model model = {.ctx = ctx, .settings = "width_divisor=4 classes=10"};
+    const nn_network *network = nn_find("squeezenet1_1");
+    int line = 0;
+    for (int i = 0; i < 2; i++) {
+        tc_tensor x = tc_copy_in(ctx, image, TC_F32, 1, 3, SIDE, SIDE);
+        network->build(nn_top(&model), &x, &logits);
+        tc_tensor p = tc_softmax(logits, -1), most = tc_max(p, TC_ALL, false);
+        line = __LINE__ + 1;
+        CHECK_MSG(tc_read(p, result, CLASSES) == TC_OK, "%s", tc_error(p));
+        CHECK_EQ_INT(tc_read(most, &top, 1), TC_OK);
+        CHECK_EQ_INT(tc_eval(tc_neg(tc_log(most))), TC_OK);
+    }
+    const char *text = cuts_of(ctx);
+    CHECK_HAS(text,
+              "cuts the graph at 3 lines into 3 programs, of which 2 compute most of another");
+    CHECK_HAS(text, "and are computed in both");
+    bytes b = read_file(in_dir("explain.txt"));
+    b.data[b.n] = 0;
+    for (int i = 0; i < 3; i++) {
+        const char *call = i == 2 ? "tc_eval" : "tc_read";
+        snprintf(want, sizeof(want), "test_explain.c:%d: %s: 1 program, ", line + i, call);
+        CHECK_HAS(text, want);
+        snprintf(want, sizeof(want), "made by %s at test_explain.c:%d\n", call, line + i);
+        CHECK_HAS((char *)b.data, want);
+    }
+    free(b.data);
+    unsetenv("TC_EXPLAIN");
+    nn_free(&model);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK); /* the same with a value that is kept */
+    model = (nn_model){.ctx = ctx, .settings = "width_divisor=4 classes=10"};
+    tc_tensor x = tc_copy_in(ctx, image, TC_F32, 1, 3, SIDE, SIDE);
+    REQUIRE(tc_scope_begin(ctx) == TC_OK);
+    network->build(nn_top(&model), &x, &logits);
+    tc_tensor p = tc_keep(tc_softmax(logits, -1));
+    CHECK_EQ_INT(tc_read(p, result, CLASSES), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_max(p, TC_ALL, false), &loss, 1), TC_OK);
+    CHECK(loss == top);
+    CHECK_HAS(cuts_of(ctx), "cuts the graph at 2 lines into 2 programs\n");
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
+    nn_free(&model);
     tc_ctx_free(ctx);
     end();
 }

@@ -6,6 +6,7 @@
 #include "cache.h"
 #include "json.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -174,6 +175,139 @@ TEST(tiny_kernels_are_drawn_tiny)
     }
     CHECK_MSG(drawn < best / KERNELS + 0.2, "drawn %.3f us, is %.3f us", drawn, best / KERNELS);
     tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* ---- idle time ---- */
+
+/* otherData.idle of the timeline's only track with kernels. */
+static const json *idle_of(const json *j)
+{
+    const json *rows = json_get(json_get(j, "otherData"), "idle");
+    REQUIRE(rows && rows->n == 1);
+    return rows->first;
+}
+
+/* From the events alone: the share of the time from the first kernel to the last one in which none
+ * ran. Kernels of one thread do not overlap. */
+static double idle_by_events(const json *j, double *span)
+{
+    double begin = INFINITY, end = 0, busy = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        if (is(e, "kernel")) {
+            begin = fmin(begin, number_of(e, "ts"));
+            end = fmax(end, number_of(e, "ts") + number_of(e, "dur"));
+            busy += number_of(e, "dur");
+        }
+    }
+    *span = end - begin;
+    return 1 - busy / *span;
+}
+
+/* The name of the main thread's track. */
+static const char *main_track(const json *j)
+{
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        const char *name = string_of(json_get(e, "args"), "name");
+        if (!strcmp(string_of(e, "name"), "thread_name") && !strncmp(name, "main", 4)) {
+            return name;
+        }
+    }
+    return "";
+}
+
+static const char *table_of(const tc_profile *p)
+{
+    static char text[20000];
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_profile_table(p, file, TC_BY_TIME, 10), TC_OK);
+    fclose(file);
+    return text;
+}
+
+TEST(many_tiny_runs_are_launch_bound)
+{
+    enum { RUNS = 100000 };
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f;
+    tc_profile *p;
+    REQUIRE(tc_compile(tc_add(tc_input(ctx, "x", TC_F32, 8), 1), &f) == TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < RUNS; i++) {
+        tc_run(f, TC_BUFS(TC_BUF(in, 8)), TC_BUFS(TC_BUF(out, 8)));
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    const json *idle = idle_of(j);
+    double span, share = idle_by_events(j, &span);
+    CHECK_STR(string_of(idle, "track"), "main");
+    CHECK_MSG(fabs(number_of(idle, "idle") - share) < 0.01, "%g, by the events %g",
+              number_of(idle, "idle"), share);
+    CHECK(fabs(number_of(idle, "busy_us") + number_of(idle, "in_runs_us") +
+               number_of(idle, "outside_us") - span) < 0.01 * span);
+    CHECK_MSG(share > 0.5, "idle %g", share);
+    CHECK(number_of(idle, "outside_us") > 0 && number_of(idle, "in_runs_us") > 0);
+    CHECK(json_get(idle, "launch_bound")->integer == 1);
+    CHECK_HAS(main_track(j), ", launch-bound)");
+    CHECK_HAS(table_of(p), ", launch-bound:");
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The time outside of runs is told apart from that between the kernels of a run, and the time of a
+ * compile is no idle time. */
+TEST(few_large_runs_are_not_launch_bound_but_for_what_the_program_does_between_them)
+{
+    enum { MANY = 1 << 20, RUNS = 8 };
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f, *g;
+    tc_profile *p;
+    float *a = calloc(MANY, sizeof(float)), *b = calloc(MANY, sizeof(float));
+    REQUIRE(a && b);
+    REQUIRE(tc_compile(tc_exp(tc_sin(tc_input(ctx, "x", TC_F32, MANY))), &f) == TC_OK);
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        double slept = 0;
+        REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+        for (int i = 0; i < RUNS; i++) {
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(a, MANY)), TC_BUFS(TC_BUF(b, MANY))), TC_OK);
+            if (i == 3 && sleeps) {
+                slept = now_us();
+                usleep(400000);
+                slept = now_us() - slept;
+            } else if (i == 3) {
+                REQUIRE(tc_compile(tc_cos(tc_sin(tc_input(ctx, "x", TC_F32, MANY))), &g) == TC_OK);
+            }
+        }
+        CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+        json *j = timeline(p);
+        const json *idle = idle_of(j);
+        if (sleeps) {
+            CHECK(number_of(idle, "outside_us") >= slept - 1);
+            CHECK(number_of(idle, "in_compiles_us") == 0);
+            CHECK_HAS(table_of(p), " outside of runs");
+        } else {
+            CHECK(number_of(idle, "in_compiles_us") > 1000);
+            CHECK(number_of(idle, "in_compiles_us") > number_of(idle, "outside_us"));
+            CHECK(json_get(idle, "launch_bound")->integer == 0);
+            CHECK(!strstr(main_track(j), "launch-bound") && strstr(main_track(j), "main (idle "));
+            CHECK_HAS(table_of(p), " in compiles");
+            tc_program_free(g);
+        }
+        json_free(j);
+        free(written.data);
+        tc_profile_free(p);
+    }
+    free(a);
+    free(b);
     tc_program_free(f);
     tc_ctx_free(ctx);
     end();

@@ -993,4 +993,49 @@ TEST(a_program_of_a_cache_in_memory_alone_is_saved)
     end();
 }
 
+/* As an eviction does: files of machine code leave the cache. */
+static void drop_machine_code(void)
+{
+    for (const char *path; (path = find_file(usual_cache, "tc-m-", ".so"))[0];) {
+        REQUIRE(unlink(path) == 0);
+    }
+}
+
+TEST(a_program_whose_machine_code_the_cache_dropped_is_saved)
+{
+    for (int symbolic = 0; symbolic < 2; symbolic++) {
+        begin();
+        tc_ctx *ctx = context("cpu");
+        tc_program *f = compile(ctx, symbolic ? TC_DIM("rows", 1, 16) : ROWS, true);
+        CHECK(run(f, ROWS, 1)); /* which doubles the weights */
+        drop_machine_code();
+        tc_ctx_stance(ctx, TC_STANCE_FAIL);
+        const char *path = save("net.tcp", f, true);
+        CHECK_EQ_INT(in_other_process(path, "2"), 0);
+        CHECK(run(f, ROWS, 2)); /* the code that it had serves on */
+        CHECK_EQ_INT(in_other_process(save("net.tcp", f, false), "4"), 0);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        end();
+    }
+}
+
+TEST(machine_code_that_was_dropped_and_cannot_be_made_is_an_error_that_says_why)
+{
+    begin();
+    tc_ctx *ctx = context("cpu");
+    tc_program *f = compile(ctx, ROWS, false);
+    drop_machine_code();
+    hide_compilers(true);
+    CHECK_EQ_INT(tc_program_save(f, in_dir("net.tcp"), NULL), TC_ERR_COMPILER);
+    CHECK_HAS(tc_error(f), "was dropped from the disk cache, and it cannot be compiled again: ");
+    CHECK_EQ_INT(access(in_dir("net.tcp"), F_OK), -1);
+    hide_compilers(false);
+    CHECK(run(f, ROWS, 1));
+    save("net.tcp", f, false);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 TEST_MAIN

@@ -65,4 +65,31 @@ static void check_by_nvrtc(tc_program *program)
     check_text_by_nvrtc(program, "--gpu-architecture=sm_90a");
 }
 
+/* ---- numbers ---- */
+
+/* From [-1, 1), the same sequence in every run. */
+TCT_UNUSED static double next_value(void)
+{
+    static uint32_t state = 1;
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 8) / (1 << 23) - 1;
+}
+
+/* The bits of x in f16 (half) or bf16. */
+TCT_UNUSED static uint16_t to_half(double x, bool half)
+{
+    uint32_t bits;
+    float f = half ? (float)x : tci_round_bf16((float)x);
+    memcpy(&bits, &f, sizeof(bits));
+    return half ? tci_f32_to_f16_bits(f) : (uint16_t)(bits >> 16);
+}
+
+TCT_UNUSED static double of_half(uint16_t h, bool half)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return (double)(half ? tci_f16_bits_to_f32(h) : f);
+}
+
 #endif

@@ -37,26 +37,10 @@ typedef struct problem {
     int64_t n[MOST_INPUTS], n_out;
 } problem;
 
-static uint32_t state = 1;
-
-static double next_value(void)
-{
-    state = state * 1664525u + 1013904223u;
-    return (double)(state >> 8) / (1 << 23) - 1;
-}
-
 static double rounded(double x, bool half)
 {
     return half ? (double)tci_f16_bits_to_f32(tci_f32_to_f16_bits((float)x))
                 : (double)tci_round_bf16((float)x);
-}
-
-static uint16_t to_half(double x, bool half)
-{
-    uint32_t bits;
-    float f = half ? (float)x : tci_round_bf16((float)x);
-    memcpy(&bits, &f, sizeof(bits));
-    return half ? tci_f32_to_f16_bits(f) : (uint16_t)(bits >> 16);
 }
 
 static tc_dtype dtype_of(attention c)
@@ -64,16 +48,12 @@ static tc_dtype dtype_of(attention c)
     return c.full ? TC_F32 : c.half ? TC_F16 : TC_BF16;
 }
 
-static double of_half(const problem *p, int input, int64_t i)
+static double element_of(const problem *p, int input, int64_t i)
 {
     if (p->c.full) {
         return (double)((const float *)p->data[input])[i];
     }
-    uint16_t h = ((const uint16_t *)p->data[input])[i];
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return (double)(p->c.half ? tci_f16_bits_to_f32(h) : f);
+    return of_half(((const uint16_t *)p->data[input])[i], p->c.half);
 }
 
 static int key_heads(attention c)
@@ -191,7 +171,7 @@ static double want_score(const problem *p, int64_t head, int64_t row, int64_t ke
     int64_t k = place(p, (int)kh, c->keys, c->d, from, key);
     double s = 0;
     for (int i = 0; i < c->d; i++) {
-        s += of_half(p, 0, q + i) * of_half(p, 1, k + i);
+        s += element_of(p, 0, q + i) * element_of(p, 1, k + i);
     }
     s = c->wide || c->full ? 0.25 * s : rounded(0.25 * rounded(s, c->half), c->half);
     int64_t at = row * c->keys + key;
@@ -199,7 +179,7 @@ static double want_score(const problem *p, int64_t head, int64_t row, int64_t ke
     case CAUSAL: return key <= row ? s : c->cut != 0 ? c->cut : -INFINITY;
     case GIVEN:
     case NOTHING: return ((const uint8_t *)p->data[3])[at] ? s : -INFINITY;
-    case BIAS: s += of_half(p, 3, at); return c->wide || c->full ? s : rounded(s, c->half);
+    case BIAS: s += element_of(p, 3, at); return c->wide || c->full ? s : rounded(s, c->half);
     default: return s;
     }
 }
@@ -226,14 +206,14 @@ static int64_t wrong_in_row(const problem *p, int64_t head, int64_t row, const f
         double y = 0, size = 0;
         for (int64_t key = 0; key < c->keys; key++) {
             int64_t v = place(p, (int)kh, c->keys, c->dv, from, key);
-            y += s[key] / sum * of_half(p, 2, v + j);
-            size += s[key] / sum * fabs(of_half(p, 2, v + j));
+            y += s[key] / sum * element_of(p, 2, v + j);
+            size += s[key] / sum * fabs(element_of(p, 2, v + j));
         }
         double more = c->full ? 1e-6 : 1e-5; /* of products and powers */
         double slack = size * (unit + (c->wide ? 1e-5 : unit * largest)) + fabs(y) * unit + more;
         int64_t at = (head * c->queries + row) * c->dv + j;
         if (c->gate) {
-            double gate = of_half(p, p->n_in - 1, at);
+            double gate = element_of(p, p->n_in - 1, at);
             y *= gate;
             slack = slack * fabs(gate) + fabs(y) * unit + more;
         }

@@ -64,29 +64,6 @@ typedef struct problem {
     double *weights, *changes; /* of pairs, in f64 */
 } problem;
 
-static double next_value(void)
-{
-    static uint32_t state = 1;
-    state = state * 1664525u + 1013904223u;
-    return (double)(state >> 8) / (1 << 23) - 1;
-}
-
-static uint16_t to_half(double x, bool half)
-{
-    uint32_t bits;
-    float f = half ? (float)x : tci_round_bf16((float)x);
-    memcpy(&bits, &f, sizeof(bits));
-    return half ? tci_f32_to_f16_bits(f) : (uint16_t)(bits >> 16);
-}
-
-static double of_half(uint16_t h, bool half)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return (double)(half ? tci_f16_bits_to_f32(h) : f);
-}
-
 static tc_dtype dtype_of(const gradients *c)
 {
     return c->full ? TC_F32 : c->half ? TC_F16 : TC_BF16;

@@ -1,5 +1,5 @@
-/* tests/cuda/test_profile.c - profiles where there is a GPU: what test_driver.c asks of the calls,
- * here of the machine's clocks. */
+/* tests/cuda/test_profile.c - profiles where there is a GPU: what test_driver_queues.c asks of the
+ * calls, here of the machine's clocks. */
 #define TC_CUDA
 #include "inside.h"
 
@@ -7,6 +7,9 @@
 #include "tc_test.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,6 +87,79 @@ static json *timeline(const tc_profile *p, tci_str *text)
     json *j = json_parse(text->text);
     REQUIRE(j && json_get(j, "traceEvents"));
     return j;
+}
+
+/* ---- a trace after a signal ---- */
+
+enum { NO_GPU = 77 };
+
+/* In a child, which traces: runs that are timed kernel by kernel, recorded ones, and one on a queue
+ * that nobody waits for; then a signal ends it. */
+static int trace_until_signal(const char *path, int number)
+{
+    static uint16_t in[SIDE * SIDE], out[2][SIDE * SIDE];
+    tc_ctx *ctx = NULL;
+    tc_queue *q = NULL;
+    tc_event *event = NULL;
+    void *memory = NULL;
+    signal(number, SIG_DFL); /* a sanitizer has a handler of its own */
+    if (tc_cuda_alloc(64, &memory)) {
+        return NO_GPU;
+    }
+    tc_options o = {.backend = "cuda", .fallback = TC_FALLBACK_REFUSE, .trace = path};
+    tc_program *f = tc_ctx_make(&ctx, &o) ? NULL : network(ctx, "doomed");
+    for (int i = 0; f && i < RUNS; i++) {
+        if (tc_run(f, TC_BUFS(matrix(in)), TC_BUFS(matrix(out[0])))) {
+            return 2;
+        }
+    }
+    if (!f || tc_queue_make(&q) ||
+        tc_run_async(f, q, TC_BUFS(matrix(in)), TC_BUFS(matrix(out[1])), &event)) {
+        return 3;
+    }
+    if (number == SIGSEGV) {
+        *(volatile int *)(uintptr_t)16 = 1;
+    }
+    raise(number);
+    return 4;
+}
+
+/* The first test: a child of a process that has used the GPU has none. */
+TEST(a_trace_has_the_kernels_of_the_device_when_a_signal_ends_the_process)
+{
+    static const int by[] = {SIGTERM, SIGSEGV, SIGABRT};
+    for (size_t i = 0; i < sizeof(by) / sizeof(*by); i++) {
+        char path[64];
+        int ended = -1;
+        snprintf(path, sizeof(path), "/tmp/tc-trace-%d-%d.json", (int)getpid(), by[i]);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit no_core = {0, 0};
+            setrlimit(RLIMIT_CORE, &no_core);
+            tct_exit(trace_until_signal(path, by[i]));
+        }
+        CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+        if (WIFEXITED(ended) && WEXITSTATUS(ended) == NO_GPU) {
+            SKIP("there is no GPU");
+        }
+        CHECK_MSG(WIFSIGNALED(ended) && WTERMSIG(ended) == by[i], "status %d", ended);
+        tci_str text = {0};
+        REQUIRE(tci_os_read_file(path, &text, NULL));
+        json *j = json_parse(tci_str_text(&text));
+        REQUIRE(j && j->kind == JSON_OBJECT);
+        const json *events = json_get(j, "traceEvents");
+        double us, graphs;
+        int singles = sum_of(events, "device", &us);
+        CHECK_MSG(singles >= LAYERS && us > 0, "%d kernels, %g us", singles, us);
+        int n = sum_of(events, "graph", &graphs);
+        CHECK_MSG(n >= RUNS - 2 && graphs > 0, "%d recorded runs, %g us", n, graphs);
+        CHECK(sum_of(events, "share", &us) >= n * LAYERS);
+        printf("  signal %d: %d kernels one by one, %d recorded runs\n", by[i], singles, n);
+        json_free(j);
+        tci_str_free(&text);
+        unlink(path);
+    }
 }
 
 /* The device's times are within the host's, kernels of a recorded run have their shares of it, and

@@ -1,5 +1,5 @@
 /* tests/cuda/test_queue.c - queues, events, streams of the host's, and several devices, where there
- * is a GPU: what test_driver.c asks of the calls, here of the machine. */
+ * is a GPU: what test_driver_queues.c asks of the calls, here of the machine. */
 #define TC_DYNAMIC_SHAPES
 #define TC_CUDA
 #include "inside.h"

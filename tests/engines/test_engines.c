@@ -8,6 +8,7 @@
 #include "../examples/models/sentences.h"
 #include "io.h"
 #include "model_case.h"
+#include "networks.h"
 #include "oracle_run.h"
 #include "tc_engines.h"
 #include "tc_test.h"
@@ -218,6 +219,55 @@ TEST(networks_run_by_onnxruntime_on_a_gpu)
 TEST(networks_run_by_xla_on_a_gpu)
 {
     run_networks("openxla:cuda");
+}
+
+/* The 16 networks and their training steps by the backend, against the interpreter: in CI one. */
+static void compare_networks(const char *backend)
+{
+    NEED(backend);
+    char text[300];
+    for (int i = 0; i < NET_CASES; i++) {
+        for (int train = 0; train < 2; train++) {
+            if (!tct_soak && (train || strcmp(net_cases[i].name, "mobilenet_v2"))) {
+                continue;
+            }
+            net *n = net_make(net_cases[i].name, train);
+            float **want = net_run(n, "interp", text), **got = NULL;
+            REQUIRE(want != NULL);
+            got = net_run(n, backend, text);
+            CHECK_MSG(got != NULL, "%s%s by %s: %s", n->c->name, train ? ", training" : "", backend,
+                      text);
+            if (got) {
+                double far = net_check(n, backend, got, want, train);
+                printf("engines: %s%s by %s: %d arrays within %.1e of the interpreter's\n",
+                       n->c->name, train ? ", training" : "", backend, n->n_out, far);
+                net_free_values(n, got);
+            }
+            net_free_values(n, want);
+            net_free(n);
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(onnxruntime_runs_networks_as_interpreted)
+{
+    compare_networks("onnxrt");
+}
+
+TEST(openvino_runs_networks_as_interpreted)
+{
+    compare_networks("openvino");
+}
+
+TEST(xla_runs_networks_as_interpreted)
+{
+    compare_networks("openxla");
+}
+
+TEST(tvm_runs_networks_as_interpreted)
+{
+    compare_networks("tvm");
 }
 
 /* ---- split graphs ---- */

@@ -97,6 +97,40 @@ TEST(convolutions_and_pools_run_elsewhere)
     compare(convolutions, 1, (const int64_t[][6]){{4, 2, 3, 12, 10}}, 3, false);
 }
 
+/* Stride, padding, dilation, groups and output padding of one to three axes. */
+static void transposed_convolutions(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor w = tc_randn(ctx, 1, TC_F32, 6, 2, 3, 4), v = tc_randn(ctx, 2, TC_F32, 6, 5, 4);
+    tc_tensor u = tc_randn(ctx, 3, TC_F32, 6, 2, 2, 3, 2), b = tc_randn(ctx, 4, TC_F32, 6);
+    REQUIRE(tc_eval_many(TC_TENSORS(w, v, u, b)) == TC_OK);
+    tc_tensor line = tc_mean(x[0], TC_AXES(3), false), cube = tc_unsqueeze(x[0], 4);
+    tc_conv wide = {.stride = {2, 3}, .padding = {1, 2}, .groups = 3, .output_padding = {1, 2}};
+    tc_conv spread = {.stride = {1}, .dilation = {3}, .end_padding = {2}};
+    tc_conv deep = {.stride = {2, 1, 3}, .dilation = {1, 2, 2}, .output_padding = {0, 0, 2}};
+    y[0] = tc_conv_transpose2d(x[0], w, b, &wide);
+    y[1] = tc_conv_transpose1d(line, v, TC_NONE, &spread);
+    y[2] = tc_conv_transpose3d(cube, u, TC_NONE, &deep);
+    y[3] = tc_conv_transpose2d(tc_squeeze(tc_slice(x[0], 0, 0, 1, 1), 0), w, TC_NONE,
+                               &(tc_conv){.stride = {2, 2}});
+}
+
+static bool holds(const io_bytes *b, const char *word);
+
+TEST(transposed_convolutions_run_elsewhere_as_one_operator)
+{
+    compare(transposed_convolutions, 1, (const int64_t[][6]){{4, 2, 6, 5, 4}}, 4, false);
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 6, 5, 4), y[4];
+    transposed_convolutions(&x, y);
+    for (int i = 0; i < 4; i++) {
+        CHECK(tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y[i]), NULL, io_path("t.onnx")) == TC_OK);
+        io_bytes net = io_slurp(io_path("t.onnx"));
+        CHECK(holds(&net, "ConvTranspose") && !holds(&net, "Einsum") && !holds(&net, "Gather"));
+        free(net.at);
+    }
+    end();
+}
+
 /* Whole numbers made of all bits, so that one wrong bit is a wrong value; odd counts end within a
  * block of the generator. */
 static void random_bits(const tc_tensor *x, tc_tensor *y)

@@ -1,10 +1,13 @@
 /* tests/onnx/test_networks.c - networks of examples/models, and their training steps, exported and
- * run by onnxruntime and XLA, against what PyTorch computed (tests/model_case.h). BERT is in
- * tests/data; the others, and all training steps, are for soak and need ../shared/oracles. */
+ * run by onnxruntime and XLA: against what PyTorch computed (tests/model_case.h), and against tc's
+ * interpreter (tests/networks.h). Of PyTorch, BERT is in tests/data; in soak networks.py computes
+ * all where a Python has torch, torchvision, timm and transformers, else ../shared/oracles has
+ * three. */
 #include "inside.h"
 
 #include "elsewhere.h"
 #include "model_case.h"
+#include "networks.h"
 #include "tc_test.h"
 
 /* Exports what r computes, and fills the buffers with what the engine makes of it. */
@@ -102,6 +105,107 @@ TEST(networks_run_elsewhere)
         replay(i < 3 ? ELSE_ONNX : ELSE_STABLEHLO, names[i % 3], "../shared/oracles/",
                "../shared/oracles/models.json", true);
     }
+}
+
+/* ---- against the interpreter ---- */
+
+/* What the engine made of the exported graph; NULL: a check failed. */
+static float **read_outputs(const net *n)
+{
+    float **values = calloc((size_t)n->n_out + 1, sizeof(*values));
+    st_file file;
+    if (!st_open(&file, else_path(0, "out.safetensors"))) {
+        io_bytes why = io_slurp(else_path(0, "error"));
+        CHECK_MSG(false, "%s did not run: %.*s", n->c->name, (int)(why.n < 400 ? why.n : 400),
+                  why.at);
+        free(why.at);
+        free(values);
+        return NULL;
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        char name[24];
+        snprintf(name, sizeof(name), "output%d", i);
+        const st_array *a = st_find(&file, name);
+        size_t bytes = (size_t)tc_nbytes(n->out[i]);
+        values[i] = calloc(1, bytes + 1);
+        CHECK(a && !strcmp(a->dtype, "F32") && a->bytes == bytes);
+        if (a && a->bytes == bytes) {
+            memcpy(values[i], a->data, bytes);
+        }
+    }
+    st_close(&file);
+    return values;
+}
+
+static void write_inputs(const net *n)
+{
+    tc_tensor values[NN_INPUTS];
+    char args[NN_INPUTS][16];
+    const char *names[NN_INPUTS];
+    for (int i = 0; i < n->n_in; i++) {
+        int64_t sizes[NN_RANK];
+        for (int a = 0; a < tc_rank(n->in[i]); a++) {
+            sizes[a] = tc_size(n->in[i], a);
+        }
+        snprintf(args[i], sizeof(args[i]), "arg%d", i);
+        names[i] = args[i];
+        values[i] = tc_copy_in_at(n->model.ctx, n->in_bufs[i].data, tc_dtype_of(n->in[i]),
+                                  tc_rank(n->in[i]), sizes, NULL, TC_HERE);
+    }
+    CHECK_EQ_INT(tc_file_write(n->model.ctx, else_path(0, "in.safetensors"), names,
+                               TC_TENSORS_N(values, n->n_in), NULL),
+                 TC_OK);
+}
+
+static void compare(else_kind kind, const char *name, bool train)
+{
+    char text[300];
+    net *n = net_make(name, train);
+    float **want = net_run(n, "interp", text), **got = NULL;
+    CHECK_MSG(want != NULL, "%s: %s", name, text);
+    write_inputs(n);
+    tc_status status = else_export(kind, 0, TC_TENSORS_N(n->in, n->n_in),
+                                   TC_TENSORS_N(n->out, n->n_out));
+    CHECK_MSG(status == TC_OK, "%s: %s", name, tc_error(n->model.ctx));
+    if (want && status == TC_OK) {
+        else_run(kind);
+        got = read_outputs(n);
+    }
+    if (got) {
+        double far = net_check(n, else_module(kind), got, want, train);
+        printf("onnx/networks: %s%s by %s: %d arrays within %.1e of the interpreter's\n", name,
+               train ? ", training" : "", else_module(kind), n->n_out, far);
+        net_free_values(n, got);
+    }
+    if (want) {
+        net_free_values(n, want);
+    }
+    net_free(n);
+    io_clean();
+}
+
+static void compare_all(else_kind kind)
+{
+    if (!else_python(kind)) {
+        SKIP("no Python with %s (TC_TEST_PYTHON)", else_module(kind));
+    }
+    for (int i = 0; i < NET_CASES; i++) {
+        bool is_short = !strcmp(net_cases[i].name, "squeezenet1_1") ||
+                        !strcmp(net_cases[i].name, "gpt2");
+        for (int train = 0; train < 2 && (tct_soak || is_short); train++) {
+            compare(kind, net_cases[i].name, train);
+        }
+    }
+}
+
+TEST(networks_run_in_onnxruntime_as_interpreted)
+{
+    compare_all(ELSE_ONNX);
+}
+
+TEST(networks_run_in_xla_as_interpreted)
+{
+    compare_all(ELSE_STABLEHLO);
 }
 
 TEST_MAIN

@@ -1263,7 +1263,7 @@ TEST(objects_cut_short_are_not_loaded)
 /* The same code again, as another shared library of the process has it. */
 #define tci_object_load tct_other_load
 #define tci_object_is_whole tct_other_is_whole
-#include "base/shared_object.c"
+#include "base/object_loader.c"
 #undef tci_object_load
 #undef tci_object_is_whole
 

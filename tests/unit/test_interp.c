@@ -618,6 +618,62 @@ TEST(matmul_of_floats_and_bytes)
     }
 }
 
+/* x[m, k] w[n, k], both with k contiguous: lanes lie along n, so w is strided. Sets *packs if
+ * the steps read w from panels. */
+static void tk_rows_times_rows(int m, int n, int k, bool *packs)
+{
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int i = tk_axis(t, m, false), j = tk_axis(t, n, false), l = tk_axis(t, k, true);
+    int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, l, -1),
+        map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int a = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, m * k), tk_at(t, i, k, tk_ax(t, l)));
+    int b = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, n * k), tk_at(t, j, k, tk_ax(t, l)));
+    int dot = tk_red(t, TCI_RED_DOT, TC_F32, reduce, a, b);
+    tk_store(t, map, tci_kernel_operand(t->k, TC_F32, true, m * n), tk_at(t, i, n, tk_ax(t, j)),
+             dot);
+    float *x = tk_floats(m * k), *w = tk_floats(n * k), *y = tk_floats(m * n);
+    tk_run(t, (void *[]){x, w, y}, NULL, 2, sizeof(float) * (size_t)(m * n));
+    for (int at = 0; at < m * n; at++) {
+        float sum = 0;
+        for (int p = 0; p < k; p++) {
+            sum = fmaf(x[at / n * k + p], w[at % n * k + p], sum);
+        }
+        CHECK(y[at] == sum);
+    }
+    tci_interp *p = tci_interp_make(t->k);
+    tci_str text = {0};
+    REQUIRE(p);
+    tci_interp_verify(&t->s, p);
+    tci_interp_print(&text, p);
+    *packs = strstr(tci_str_text(&text), "by panels") != NULL;
+    tci_str_free(&text);
+    tci_interp_free(p);
+    free(x);
+    free(w);
+    free(y);
+    tk_close(t);
+}
+
+TEST(strided_operands_are_packed_once_for_many_points)
+{
+    const struct {
+        int m, n, k;
+        bool packs;
+    } cases[] = {
+        {9, 150, 33, true},   /* one chunk of lanes */
+        {6, 150, 5500, true}, /* chunks of 64, 64 and 22 lanes */
+        {40, 70, 100, true},  /* several tasks in a chunk */
+        {3, 150, 33, false},  /* too few points */
+        {9, 150, 9, false},   /* lanes are less than a cache line apart */
+        {4, 64, 17000, false} /* no room */
+    };
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        bool packs = false;
+        tk_rows_times_rows(cases[i].m, cases[i].n, cases[i].k, &packs);
+        CHECK_MSG(packs == cases[i].packs, "case %d", i);
+    }
+}
+
 TEST(argmax_takes_first_nan_and_first_tie)
 {
     enum { ROWS = 70, N = 150 };

@@ -1,0 +1,294 @@
+/* api/ops_nn.h - declares losses, recurrent layers, quantized layers, convolution, pooling and
+ * resampling of images. Conventions: api/ops_elementwise.h. */
+#ifndef TC_API_OPS_NN_H
+#define TC_API_OPS_NN_H
+
+#include "ops_elementwise.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- losses of rows and classes; the last operand is the reduction, as above ----
+ * TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d, TC_REDUCE_NONE one for each row, [N] or
+ * [N, ...], or for each element where there are no rows. Else TC_ERR_ARGUMENT. */
+/* Negative log likelihood: -input at the target class. input: log-probabilities [N, C], [N, C,
+ * ...] or [C]; target: class indices (integers), without the C axis. Each target counts with the
+ * weight [C] of its class (TC_NONE: 1); targets equal to ignore_index do not count. The mean is
+ * weighted. A class outside -C..C-1 fails the run with TC_ERR_INDEX. */
+TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                int64_t ignore_index, tc_reduction reduction, tc_site here);
+#define tc_nll_loss(input, target, weight, ignore_index, reduction)                                \
+    tc_nll_loss_at((input), (target), (weight), (ignore_index), (reduction), TC_HERE)
+/* Cross entropy of logits (log_softmax, then tc_nll_loss). target may hold probabilities
+ * instead: floats of input's shape; the mean is then over all rows. label_smoothing in [0, 1]
+ * (else TC_ERR_ARGUMENT) spreads that part of each target over all classes. */
+TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_tensor weight,
+                                          int64_t ignore_index, tc_reduction reduction,
+                                          double label_smoothing, tc_site here);
+#define tc_cross_entropy_loss(input, target, weight, ignore_index, reduction, label_smoothing)     \
+    tc_cross_entropy_loss_at((input), (target), (weight), (ignore_index), (reduction),             \
+                             (label_smoothing), TC_HERE)
+/* Connectionist temporal classification loss (Graves et al., 2006): -log of the summed probability
+ * of all alignments of targets [batch, labels] (integers) with log_probs [time, batch, classes],
+ * where class `blank` separates labels and time is a number. Sequence i has input_lengths[i] steps
+ * and target_lengths[i] labels ([batch], integers). TC_REDUCE_MEAN divides each loss by the length
+ * of its target first. A target without an alignment gives inf; with zero_infinity it gives 0 and
+ * a gradient of 0. */
+TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tensor input_lengths,
+                                tc_tensor target_lengths, int64_t blank, tc_reduction reduction,
+                                bool zero_infinity, tc_site here);
+#define tc_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction,           \
+                    zero_infinity)                                                                 \
+    tc_ctc_loss_at((log_probs), (targets), (input_lengths), (target_lengths), (blank),             \
+                   (reduction), (zero_infinity), TC_HERE)
+/* Kullback-Leibler divergence: target * (log(target) - input), or with log_target exp(target) *
+ * (target - input). Both broadcast. The mean is over all elements. */
+TC_API tc_tensor tc_kl_div_at(tc_tensor input, tc_tensor target, bool log_target,
+                              tc_reduction reduction, tc_site here);
+#define tc_kl_div(input, target, log_target, reduction)                                            \
+    tc_kl_div_at((input), (target), (log_target), (reduction), TC_HERE)
+/* Poisson negative log likelihood: exp(input) - target * input, or without log_input input -
+ * target * log(input + eps). full adds Stirling's approximation of log(target!) for targets
+ * above 1. Both broadcast. */
+TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool log_input,
+                                        bool full, double eps, tc_reduction reduction,
+                                        tc_site here);
+#define tc_poisson_nll_loss(input, target, log_input, full, eps, reduction)                        \
+    tc_poisson_nll_loss_at((input), (target), (log_input), (full), (eps), (reduction), TC_HERE)
+/* The mean over classes of max(0, margin - input[target] + input)^p, p 1 or 2, times the weight [C]
+ * of the target (TC_NONE: 1); input [N, C] and target [N] of integers, or [C] and [] (else, and of
+ * another p, TC_ERR_ARGUMENT). */
+TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,
+                                         double margin, tc_tensor weight, tc_reduction reduction,
+                                         tc_site here);
+#define tc_multi_margin_loss(input, target, p, margin, weight, reduction)                          \
+    tc_multi_margin_loss_at((input), (target), (p), (margin), (weight), (reduction), TC_HERE)
+/* Mean over classes (the last axis) of binary cross entropy with logits, times a weight that
+ * broadcasts (TC_NONE: 1). input and target [N, C] or [C]. */
+TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor target,
+                                                   tc_tensor weight, tc_reduction reduction,
+                                                   tc_site here);
+#define tc_multilabel_soft_margin_loss(input, target, weight, reduction)                           \
+    tc_multilabel_soft_margin_loss_at((input), (target), (weight), (reduction), TC_HERE)
+/* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for targets of -1. x1 and x2
+ * [N, D] or [D]; target [N] or 0-d. */
+TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
+                                             double margin, tc_reduction reduction, tc_site here);
+#define tc_cosine_embedding_loss(x1, x2, target, margin, reduction)                                \
+    tc_cosine_embedding_loss_at((x1), (x2), (target), (margin), (reduction), TC_HERE)
+/* max(0, margin + distance to positive - distance to negative) of rows, the distances those of
+ * tc_pairwise_distance; swap: the nearer of anchor and positive to negative counts.
+ * TC_ERR_ARGUMENT: a margin that is not above 0, or different ranks. */
+TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive, tc_tensor negative,
+                                           double margin, double p, double eps, bool swap,
+                                           tc_reduction reduction, tc_site here);
+#define tc_triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)        \
+    tc_triplet_margin_loss_at((anchor), (positive), (negative), (margin), (p), (eps), (swap),      \
+                              (reduction), TC_HERE)
+
+/* ---- layers that read a sequence x [steps, batch, inputs], batch_first: [batch, steps, inputs],
+ * or [steps, inputs]. weights: of each layer, and if bidirectional of each way, weight_ih [gates *
+ * width, inputs], weight_hh [gates * width, width] and, if any, bias_ih and bias_hh [gates *
+ * width]; the next layer reads what this one gives, of both ways joined. States before the first
+ * step are [layers * ways, batch, width], or TC_NONE: zeros. *output [steps, batch, ways * width]:
+ * the last layer's state after each step; the other results are the last states of all layers.
+ * NULL: not wanted, and on a mistake all are handles that say it. In x's dtype; the steps are one
+ * tc_scan, so that steps and batch may be symbolic ---- */
+/* Gates: input, forget, cell, output (Hochreiter and Schmidhuber, 1997, with Gers' forget gate). */
+TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
+                       bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
+                       tc_tensor *c, tc_site here);
+#define tc_lstm(x, h0, c0, weights, bidirectional, batch_first, output, h, c)                      \
+    tc_lstm_at((x), (h0), (c0), (weights), (bidirectional), (batch_first), (output), (h), (c),     \
+               TC_HERE)
+/* Gates: reset, update, new (Cho et al., arXiv 1406.1078, as cuDNN has it). */
+TC_API void tc_gru_at(tc_tensor x, tc_tensor h0, tc_tensors weights, bool bidirectional,
+                      bool batch_first, tc_tensor *output, tc_tensor *h, tc_site here);
+#define tc_gru(x, h0, weights, bidirectional, batch_first, output, h)                              \
+    tc_gru_at((x), (h0), (weights), (bidirectional), (batch_first), (output), (h), TC_HERE)
+
+/* ---- quantized integers: q of TC_I8 or TC_U8 (else TC_ERR_DTYPE) represents (q - zero_point) *
+ * scale; both are numbers or 0-d tensors, or 1-d along `axis` of x ---- */
+/* round(x / scale) + zero_point, ties to even, saturated to the range of the dtype; NaN gives
+ * 0. */
+TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, int axis,
+                                tc_dtype dtype, tc_site here);
+#define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
+    tc_quantize_at((x), TC_ARG(scale), TC_ARG(zero_point), (axis), (dtype), TC_HERE)
+/* f32 (f64 where the scale is a tensor of it); differentiable by the scale. */
+TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
+                                  tc_site here);
+#define tc_dequantize(q, scale, zero_point, axis)                                                  \
+    tc_dequantize_at((q), TC_ARG(scale), TC_ARG(zero_point), (axis), TC_HERE)
+/* Matrix product of quantized a [..., m, k] and b [..., k, n] in f32: an i32 sum, exact for k of at
+ * most 33,000, then scaled. Scale and zero point of a have one element or one for each row, [m];
+ * those of b one, or one for each column, [n]. */
+TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_tensor b,
+                               tc_arg scale_b, tc_arg zero_b, tc_site here);
+#define tc_qmatmul(a, scale_a, zero_a, b, scale_b, zero_b)                                         \
+    tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
+                  TC_HERE)
+
+/* ---- images: x is [N, C, ...], with as many axes more as the name says, or without N ----
+ * Options are numbers for these axes in their order, those behind are not read; TC_ERR_ARGUMENT: a
+ * negative one. Along each axis of n elements with padding on both sides a window of k, dilated by
+ * d, stands (n + 2 padding - d (k - 1) - 1) / stride + 1 times; TC_ERR_SHAPE: nowhere. */
+/* Zero fields mean 1 (paddings: 0). */
+typedef struct tc_conv {
+    int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
+    int64_t groups;
+    int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
+    int64_t end_padding[3];    /* padding at the end of an axis in addition to `padding` */
+    bool same;                 /* padding that keeps the sizes, the odd element at the end: with a
+                                * stride of 1 and no other padding, not of transposed ones */
+} tc_conv;
+/* weight [O, C / groups, kernel], bias [O] or TC_NONE, of x's dtype (any but bool), to [N, O, ...];
+ * options NULL: defaults. TC_ERR_ARGUMENT: groups do not divide C and O.
+ * tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+TC_API tc_tensor tc_conv1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv1d(x, weight, bias, ...) tc_conv1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv2d(x, weight, bias, ...) tc_conv2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
+#define tc_conv3d(x, weight, bias, ...) tc_conv3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+/* The transpose of a convolution: weight [C, O / groups, kernel]; along each axis of n
+ * (n - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1 elements.
+ * TC_ERR_ARGUMENT: output_padding is neither less than the stride nor than the dilation. */
+TC_API tc_tensor tc_conv_transpose1d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose1d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose1d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose2d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_conv_transpose3d_at(tc_tensor x, tc_tensor weight, tc_tensor bias,
+                                        const tc_conv *options, tc_site here);
+#define tc_conv_transpose3d(x, weight, bias, ...)                                                  \
+    tc_conv_transpose3d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
+/* stride 0: the kernel's size; dilation 0: 1. */
+typedef struct tc_pool {
+    int64_t kernel[3], stride[3], padding[3], dilation[3];
+    bool ceil_mode;   /* a last window may hang over the edge */
+    bool exclude_pad; /* averages: padding does not count */
+    int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
+} tc_pool;
+/* Maximum of each window, of any dtype. Padding never wins and is at most half of the kernel,
+ * which is given for each axis (else TC_ERR_ARGUMENT). */
+TC_API tc_tensor tc_max_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool1d(x, ...) tc_max_pool1d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool2d(x, ...) tc_max_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_max_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_max_pool3d(x, ...) tc_max_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* Max pooling with the index of each value in its image, counted over all image axes (i64; the
+ * first of equal ones). NULL: not wanted. */
+TC_API void tc_max_pool1d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool1d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool1d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool2d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool2d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool2d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+TC_API void tc_max_pool3d_with_indices_at(tc_tensor x, const tc_pool *options, tc_tensor *values,
+                                          tc_tensor *indices, tc_site here);
+#define tc_max_pool3d_with_indices(x, options, values, indices)                                    \
+    tc_max_pool3d_with_indices_at((x), (options), (values), (indices), TC_HERE)
+/* Mean of each window; integers without the fraction, not bool. TC_ERR_ARGUMENT: dilation. */
+TC_API tc_tensor tc_avg_pool1d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool1d(x, ...) tc_avg_pool1d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool2d(x, ...) tc_avg_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_avg_pool3d_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_avg_pool3d(x, ...) tc_avg_pool3d_at((x), (__VA_ARGS__), TC_HERE)
+/* p-th root of the sum of |x|^p over each window. Floats; p is not 0 (TC_ERR_ARGUMENT). */
+TC_API tc_tensor tc_lp_pool1d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool1d(x, p, ...) tc_lp_pool1d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool2d(x, p, ...) tc_lp_pool2d_at((x), (p), (__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
+#define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
+/* Means over as many windows along each axis as the sizes say: tc_adaptive_avg_pool2d(x, 7, 7).
+ * Window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for
+ * all axes, -1 keeps x's. Floats (maximum: any dtype). */
+TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool1d(x, ...)                                                             \
+    tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool2d(x, ...)                                                             \
+    tc_adaptive_avg_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_avg_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_avg_pool3d(x, ...)                                                             \
+    tc_adaptive_avg_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Maximum of each such window, with indices as of tc_max_pool2d_with_indices. */
+TC_API tc_tensor tc_adaptive_max_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool1d(x, ...)                                                             \
+    tc_adaptive_max_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool2d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool2d(x, ...)                                                             \
+    tc_adaptive_max_pool2d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API tc_tensor tc_adaptive_max_pool3d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
+#define tc_adaptive_max_pool3d(x, ...)                                                             \
+    tc_adaptive_max_pool3d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool1d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool1d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool1d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool2d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool2d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool2d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+TC_API void tc_adaptive_max_pool3d_with_indices_at(tc_tensor x, tc_tensor *values,
+                                                   tc_tensor *indices, int n, const int64_t *sizes,
+                                                   tc_site here);
+#define tc_adaptive_max_pool3d_with_indices(x, values, indices, ...)                               \
+    tc_adaptive_max_pool3d_with_indices_at((x), (values), (indices), TCI_SIZES_N(__VA_ARGS__),     \
+                                           TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Windows of images [N, C, H, W] or [C, H, W] as columns: [N, C * kernel elements, windows], or
+ * without N. stride 0: 1. */
+TC_API tc_tensor tc_im2col_at(tc_tensor x, const tc_pool *options, tc_site here);
+#define tc_im2col(x, ...) tc_im2col_at((x), (__VA_ARGS__), TC_HERE)
+/* Transpose of tc_im2col: an image of two sizes in which overlapping windows are summed.
+ * tc_col2im(x, 2, (int64_t[]){8, 8}, &(tc_pool){.kernel = {3, 3}}) */
+TC_API tc_tensor tc_col2im_at(tc_tensor x, int n, const int64_t *sizes, const tc_pool *options,
+                              tc_site here);
+#define tc_col2im(x, n, sizes, ...) tc_col2im_at((x), (n), (sizes), (__VA_ARGS__), TC_HERE)
+/* Each axis of the image has a size or a factor (TC_ERR_ARGUMENT: both or none), from which
+ * floor(n * factor) follows. Coordinates follow from the factor, even where the size is that of x:
+ * linear, 3 elements by 1.3 are read at -0.115 (as 0), 0.654 and 1.423. PyTorch 2.15 copies such an
+ * axis; recompute_scale_factor does that here. mode NULL: "nearest". */
+typedef struct tc_interpolation {
+    const char *mode; /* "nearest", "nearest-exact", "area"; of one axis "linear", of two "bilinear"
+                       * and "bicubic", of three "trilinear" */
+    int64_t size[3];
+    double scale_factor[3];
+    bool align_corners;          /* the ends are the centres of the first and last elements */
+    bool recompute_scale_factor; /* coordinates follow from the sizes, not from the factors */
+} tc_interpolation;
+/* x [N, C, ...] with one to three more axes, in other sizes, at least 1; integers are rounded
+ * between their elements. tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64,
+ * 64}}) */
+TC_API tc_tensor tc_interpolate_at(tc_tensor x, const tc_interpolation *options, tc_site here);
+#define tc_interpolate(x, ...) tc_interpolate_at((x), (__VA_ARGS__), TC_HERE)
+/* x [N, C, H, W] at the points of grid [N, h, w, 2], whose columns, -1 .. 1, go through the last
+ * axis and the one before; or x [N, C, D, H, W], grid [N, d, h, w, 3]. mode "bilinear" (NULL),
+ * "nearest" or, of two axes, "bicubic"; padding_mode, for points outside, "zeros" (NULL), "border"
+ * or "reflection". Both of one float dtype and one N; [N, C, h, w], or [N, C, d, h, w]. */
+TC_API tc_tensor tc_grid_sample_at(tc_tensor x, tc_tensor grid, const char *mode,
+                                   const char *padding_mode, bool align_corners, tc_site here);
+#define tc_grid_sample(x, grid, mode, padding_mode, align_corners)                                 \
+    tc_grid_sample_at((x), (grid), (mode), (padding_mode), (align_corners), TC_HERE)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
