@@ -487,8 +487,11 @@ TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, in
 
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
-    tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
-                      n->n_in > 1 ? in[1] : -1, n->n_in > 2 ? in[2] : -1,
+    tci_lower_ew e = {l->k,
+                      (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute,
+                      in[0],
+                      n->n_in > 1 ? in[1] : -1,
+                      n->n_in > 2 ? in[2] : -1,
                       tci_dtype_is_half((tc_dtype)n->dtype)};
     int value = tci_lower_row(&e, n->op);
     bool exact = tci_op_is(n->op, TCI_IS_EXACT);

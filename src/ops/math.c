@@ -72,9 +72,9 @@ static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
 /* (a + 3) e^(a^2/2) Phi(-a) over t = (a - 3) / (a + 3), 0 <= a <= 14.4, relative error 2^-28.9:
  * t^10 .. t, and 1 in two parts */
-static const double tci_math_tail_c[] = {0x1.b2af7ap-15, 0x1.09ec2ep-13, -0x1.fe2d4ep-13,
+static const double tci_math_tail_c[] = {0x1.b2af7ap-15,  0x1.09ec2ep-13, -0x1.fe2d4ep-13,
                                          -0x1.0d6874p-10, 0x1.0ca772p-10, 0x1.c89f36p-8,
-                                         -0x1.56d6ccp-7, -0x1.832c8p-5, 0x1.d71386p-3,
+                                         -0x1.56d6ccp-7,  -0x1.832c8p-5,  0x1.d71386p-3,
                                          -0x1.04c72ap-1};
 static const double tci_math_tail_0 = 0x1.754a76p-1, tci_math_tail_0_rest = -0x1.c747ep-26;
 /* (a + 2) e^(a^2) erfc(a) over t = (a - 2) / (a + 2), 0.465 <= a <= 10.2, relative error 2^-26.6:
@@ -353,7 +353,7 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
 }
 
 /* G(t) / d, d = a + c, t = (a - c) / (a + c), c a small integer: what roundings of d, t, the last
- * step of G and the quotient take is put back. coefs: those of G but the constant `first` + rest. */
+ * step of G and the quotient take is put back. coefs: those of G but its constant, first + rest. */
 static tci_math_pair tci_math_over_sum(tci_math *m, int a, double c, const double *coefs, int n,
                                        double first, double rest)
 {
@@ -396,8 +396,8 @@ static tci_math_pair tci_math_times_power(tci_math *m, tci_math_pair y, int nu, 
     return y;
 }
 
-/* What gelu's recipes begin with. From a = |x| = 14.36 on a Phi(-a) is less than half of the least
- * subnormal: there a is 16.27, whose scale 2^n is 0, since an underflow takes some processors as
+/* The first steps of gelu's recipes. From a = |x| = 14.36 on a Phi(-a) is less than half of the
+ * least subnormal: there a is 16.27, whose scale 2^n is 0, as an underflow takes some processors as
  * long as several of these. nu - e is -(a^2), exactly. */
 typedef struct tci_math_gelu {
     int x, a, nu, e;
@@ -414,8 +414,8 @@ static tci_math_gelu tci_math_gelu_begin(tci_math *m)
     return g;
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), the second term times 2^64: no cancellation on the negative side;
- * a maximum of -0 keeps the sign. */
+/* gelu(x) = max(x, 0) - a Phi(-a), the second term times 2^64: the negative side does not cancel. A
+ * maximum of -0 keeps the sign. */
 static void tci_math_gelu_end(tci_math *m, const tci_math_gelu *g, int term)
 {
     int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0.0), g->x);

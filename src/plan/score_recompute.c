@@ -474,7 +474,7 @@ static bool tci_scores_is_alone(const tci_scores *p, const tci_scores_set *set)
     return alone;
 }
 
-/* Has it a taker that may be in no kernel? */
+/* True if the set has a taker that may be in no kernel. */
 static bool tci_scores_has_bare(const tci_scores *p, const tci_scores_set *set)
 {
     bool has = false;
@@ -820,8 +820,7 @@ static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
 static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     bool may = n->op == TCI_OP_CONTRACT && !tci_table_has(&p->refused->takers, n) &&
-               !tci_table_has(p->bare, n) &&
-               (!p->given || tci_table_has(p->given, n));
+               !tci_table_has(p->bare, n) && (!p->given || tci_table_has(p->given, n));
     for (int i = 0; i < 2 && may; i++) {
         if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i]) ||
             !tci_scores_of(p, n->in[i])->has_powers) {
