@@ -71,14 +71,13 @@ static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
 static void tci_scores_find_made(const tci_scores *p, const tci_node *n, tci_scores_fact *fact)
 {
     const bool blocks = !p->bands && p->a->machine.block_threads > 0;
-    fact->is_made = fact->has_changes = n->op == TCI_OP_CONTRACT && n->rank >= 2;
+    fact->is_made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
     for (int i = 0; i < n->n_in; i++) {
         const tci_scores_fact *in = tci_scores_of(p, n->in[i]);
         if (tci_op_is(n->op, TCI_IS_POINTWISE) && tci_scores_same_shape(n, n->in[i])) {
             fact->is_made = fact->is_made || in->is_made;
             fact->has_powers = fact->has_powers || in->has_powers ||
                                (n->op == TCI_OP_EXP && in->is_made);
-            fact->has_changes = n->op != TCI_OP_EXP && (fact->has_changes || in->has_changes);
         } else if (n->op == TCI_OP_CONTRACT) {
             fact->is_made = fact->is_made && !(blocks && in->has_powers);
         }
@@ -474,16 +473,6 @@ static bool tci_scores_is_alone(const tci_scores *p, const tci_scores_set *set)
     return alone;
 }
 
-/* True if the set has a taker that may be in no kernel. */
-static bool tci_scores_has_bare(const tci_scores *p, const tci_scores_set *set)
-{
-    bool has = false;
-    for (int e = 0; e < set->n_ends && p->bare; e++) {
-        has = has || tci_table_has(p->bare, tci_scores_origin(p, set->ends[e].node));
-    }
-    return has;
-}
-
 static void tci_scores_find(tci_scores *p)
 {
     int32_t *level = TCI_NEW_ARRAY(p->a->s, int32_t, p->list.n + 1);
@@ -503,8 +492,7 @@ static void tci_scores_find(tci_scores *p)
             tci_scores_levels(p, &set, level);
             tci_scores_find_kernels(p, &set);
         }
-        set.fits = set.fits && (!p->out || tci_scores_is_worth(p, &set)) &&
-                   !tci_scores_has_bare(p, &set);
+        set.fits = set.fits && (!p->out || tci_scores_is_worth(p, &set));
         if (set.fits) {
             tci_scores_find_needs(p, &set);
         }
@@ -820,7 +808,7 @@ static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
 static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     bool may = n->op == TCI_OP_CONTRACT && !tci_table_has(&p->refused->takers, n) &&
-               !tci_table_has(p->bare, n) && (!p->given || tci_table_has(p->given, n));
+               (!p->given || tci_table_has(p->given, n));
     for (int i = 0; i < 2 && may; i++) {
         if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i]) ||
             !tci_scores_of(p, n->in[i])->has_powers) {
@@ -836,53 +824,6 @@ static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, con
         return taker;
     }
     return NULL;
-}
-
-/* The axes that node n, a contraction of weights as operand `which` or a SUM of powers, sums; 0: it
- * is none. */
-static uint64_t tci_scores_of_weights(const tci_scores *p, const tci_node *n, int which)
-{
-    const tci_scores_fact *in = n->n_in > which ? tci_scores_of(p, n->in[which]) : NULL;
-    uint64_t summed = 0;
-    if (!in || !in->has_powers || in->has_changes) {
-        return 0;
-    }
-    for (int i = 0; i < n->n_attr && n->op == TCI_OP_SUM; i++) {
-        summed |= (uint64_t)1 << n->attr[i];
-    }
-    return n->op == TCI_OP_CONTRACT ? tci_scores_summed(n, which) : summed;
-}
-
-/* True if contraction n takes weights as operand `which`, sums other axes of them than the softmax,
- * as the gradient to values does, and no contraction sums these: the softmax is no part of a kernel
- * of attention then, unless the gradient to queries or keys is there too. */
-static bool tci_scores_is_bare(const tci_scores *p, tci_node *n, int which)
-{
-    const uint64_t summed = tci_scores_of_weights(p, n, which);
-    tci_node *w = tci_scores_without_casts(n->in[which]);
-    bool bare = summed != 0;
-    for (int i = 0; i < 2 * p->list.n && bare; i++) {
-        tci_node *of = p->list.items[i / 2];
-        const uint64_t other = tci_scores_of_weights(p, of, i % 2);
-        bool same = of->op == TCI_OP_CONTRACT && other != 0 && other != summed &&
-                    tci_scores_without_casts(of->in[i % 2]) == w;
-        bool softmax = of->op == TCI_OP_SUM && other == summed &&
-                       tci_scores_same_shape(of->in[0], w);
-        bare = !same && !softmax;
-    }
-    return bare;
-}
-
-static tci_table tci_scores_find_bare(const tci_scores *p)
-{
-    tci_table bare = tci_table_in(p->a->s, sizeof(bool));
-    for (int i = 0; i < 2 * p->list.n; i++) {
-        tci_node *n = p->list.items[i / 2];
-        if (n->op == TCI_OP_CONTRACT && tci_scores_is_bare(p, n, i % 2)) {
-            tci_table_add(&bare, n);
-        }
-    }
-    return bare;
 }
 
 /* Gives the takers of attention scores of their own where others read them too. */
@@ -1175,14 +1116,11 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_scores p = {.a = a, .refused = refused, .out = out};
     tci_table origins = tci_table_in(a->s, sizeof(const tci_node *));
-    tci_table own = tci_table_in(a->s, sizeof(bool)), bare;
+    tci_table own = tci_table_in(a->s, sizeof(bool));
     p.origins = &origins;
     p.own = &own;
     tci_scores_look(&p, roots, n_roots);
     if (a->machine.block_threads > 0) {
-        bare = tci_scores_find_bare(&p);
-        p.bare = &bare;
-        tci_scores_look(&p, roots, n_roots);
         tci_scores_part(&p, roots, n_roots);
     }
     for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {

@@ -12,12 +12,11 @@ enum {
 
 /* Data of a node of the list. */
 typedef struct tci_scores_fact {
-    int32_t at;       /* in the list */
-    int32_t set;      /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index;    /* among the pairs of that set */
-    bool is_made;     /* a contraction, or pointwise over such a value of its shape; */
-    bool has_powers;  /* so of an exponential of such a value, */
-    bool has_changes; /* or of a contraction that is in no exponential */
+    int32_t at;      /* in the list */
+    int32_t set;     /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;   /* among the pairs of that set */
+    bool is_made;    /* a contraction, or pointwise over such a value of its shape; */
+    bool has_powers; /* so of an exponential of such a value */
     bool is_output;
 } tci_scores_fact;
 
@@ -62,7 +61,6 @@ typedef struct tci_scores {
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
     tci_table *copies;       /* per set: of a node its copy (tci_node *), */
-    const tci_table *bare;   /* set of takers that may be in no kernel, before the rules; or NULL */
     tci_table *own;          /* and the set of contractions that are copies; or NULL */
 } tci_scores;
 
