@@ -29,8 +29,9 @@ typedef struct tci_grads {
     int n, ranks;
     int64_t most; /* bytes of a bucket */
     bool sum;
-    int32_t *order;   /* by readiness */
-    tc_tensor *parts; /* of the bucket being made */
+    const tc_tensor *params; /* of new values of shards: what they are parts of */
+    int32_t *order;          /* by readiness */
+    tc_tensor *parts;        /* of the bucket being made */
 } tci_grads;
 
 /* ---- readiness ---- */
@@ -219,6 +220,18 @@ static tc_tensor tci_grads_joined(const tci_grads *b, int n, int axis)
     return n == 1 ? b->parts[0] : tc_cat_at((tc_tensors){b->parts, n}, axis, b->here);
 }
 
+/* Makes the nodes of all buckets, unless status is an error; ends the call. */
+static tc_status tci_grads_make(tci_grads *b, tc_status status,
+                                void (*make)(tci_grads *b, int begin, int end))
+{
+    for (int begin = 0, end; begin < b->n && !status; begin = end) {
+        end = tci_grads_bucket(b, begin);
+        make(b, begin, end);
+    }
+    tci_grads_end(b);
+    return status ? status : tci_grads_judge(b->out, b->n);
+}
+
 /* ---- all_reduce ---- */
 
 /* Where the engine takes several operations as one: an all_reduce for each gradient of the bucket,
@@ -235,7 +248,7 @@ static void tci_grads_reduce_each(tci_grads *b, int begin, int end)
     }
 }
 
-static void tci_grads_reduce(tci_grads *b, int begin, int end)
+static void tci_grads_reduce_joined(tci_grads *b, int begin, int end)
 {
     int64_t at = 0;
     for (int i = begin; i < end; i++) {
@@ -255,21 +268,21 @@ static void tci_grads_reduce(tci_grads *b, int begin, int end)
     }
 }
 
+static void tci_grads_reduce(tci_grads *b, int begin, int end)
+{
+    if (b->comm->engine->groups && end - begin > 1) {
+        tci_grads_reduce_each(b, begin, end);
+    } else {
+        tci_grads_reduce_joined(b, begin, end);
+    }
+}
+
 TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
                                         const tc_buckets *buckets, tc_tensor *out, tc_site here)
 {
     tci_grads b;
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, out, here);
-    for (int begin = 0, end; begin < n && !status; begin = end) {
-        end = tci_grads_bucket(&b, begin);
-        if (comm->engine->groups && end - begin > 1) {
-            tci_grads_reduce_each(&b, begin, end);
-        } else {
-            tci_grads_reduce(&b, begin, end);
-        }
-    }
-    tci_grads_end(&b);
-    return status ? status : tci_grads_judge(out, n);
+    return tci_grads_make(&b, status, tci_grads_reduce);
 }
 
 /* ---- parts of ranks ---- */
@@ -322,12 +335,7 @@ TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
 {
     tci_grads b;
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, shard_grads, here);
-    for (int begin = 0, end; begin < n && !status; begin = end) {
-        end = tci_grads_bucket(&b, begin);
-        tci_grads_scatter(&b, begin, end);
-    }
-    tci_grads_end(&b);
-    return status ? status : tci_grads_judge(shard_grads, n);
+    return tci_grads_make(&b, status, tci_grads_scatter);
 }
 
 /* The value that the effects assign to a parameter. TC_NONE: none does. */
@@ -344,7 +352,7 @@ static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, i
 }
 
 /* New values of shards to whole parameters: the effects of bucket [begin, end). */
-static void tci_grads_gather(tci_grads *b, const tc_tensor *params, int begin, int end)
+static void tci_grads_gather(tci_grads *b, int begin, int end)
 {
     int64_t at = 0;
     for (int i = begin; i < end; i++) {
@@ -353,7 +361,7 @@ static void tci_grads_gather(tci_grads *b, const tc_tensor *params, int begin, i
     }
     tc_tensor all = tc_comm_all_gather_at(b->comm, tci_grads_joined(b, end - begin, 1), 0, b->here);
     for (int i = begin; i < end; i++) {
-        tc_tensor param = params[b->order[i]];
+        tc_tensor param = b->params[b->order[i]];
         int64_t part = tci_grads_part(b, param);
         tc_tensor own = tc_slice_at(all, 1, at, at + part, 1, b->here);
         tc_tensor flat = tc_slice_at(tci_grads_flat(b, own), 0, 0, tci_grads_count(param), 1,
@@ -379,12 +387,8 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
     }
     if (!status) {
         status = tci_grads_begin(&b, comm, values, n, buckets, effects + *n_effects, here);
-        for (int begin = 0, end; begin < n && !status; begin = end) {
-            end = tci_grads_bucket(&b, begin);
-            tci_grads_gather(&b, params, begin, end);
-        }
-        tci_grads_end(&b);
-        status = status ? status : tci_grads_judge(effects + *n_effects, n);
+        b.params = params;
+        status = tci_grads_make(&b, status, tci_grads_gather);
         *n_effects += status ? 0 : n;
     }
     tci_heap_free(values);

@@ -315,7 +315,7 @@ static tci_node *tci_part_input(tci_part *v, const tci_node *n, const int8_t *sp
     return tci_part_taken(v, tc_input_at(v->ctx->handle, n->name, n->rank + 1, words, n->site));
 }
 
-/* Of the parts that were made, those whose parameters are gone are forgotten. */
+/* Forgets the parts whose parameters are gone. */
 static tc_tensor tci_part_known(tci_part *v, const tci_node *n, const int8_t *split)
 {
     tc_tensor found = TC_NONE;
@@ -410,7 +410,7 @@ static void tci_part_walk(tci_part *v, tci_node *const *roots, int n)
     }
 }
 
-/* Of a mark, a leaf or an effect its part; of any other the whole. */
+/* The part of a mark, a leaf or an effect; the whole of any other node. */
 static tci_node *tci_part_root(tci_part *v, tci_node *n)
 {
     bool own = n->op == TCI_OP_SHARD || n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA ||

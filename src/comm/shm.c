@@ -169,6 +169,11 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
         return true;
     }
     uint32_t broken = __atomic_load_n(&s->head->broken, __ATOMIC_ACQUIRE);
+    for (int i = 0; broken == 1 && i < TCI_SHM_SPINS; i++) { /* unless its writer was killed */
+        const struct timespec t = {0, 50000};
+        nanosleep(&t, NULL);
+        broken = __atomic_load_n(&s->head->broken, __ATOMIC_ACQUIRE);
+    }
     if (broken == 2) {
         snprintf(why, TC_COMM_WHY, "%s", s->head->why);
     } else if (broken) {
@@ -823,7 +828,7 @@ static void tci_shm_let_go(tci_shm *s)
     s->fd = -1;
 }
 
-/* Of another rank: true if the file is of a group that lives and whose place is free. */
+/* For ranks other than 0: true if the file is of a group that lives and whose place is free. */
 static bool tci_shm_open(tci_shm *s, const char *path)
 {
     struct stat st;

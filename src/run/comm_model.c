@@ -65,7 +65,7 @@ static double tci_comm_cost_ns(tc_comm_verb verb, double bytes, int ranks, const
     return tci_comm_level_ns(verb, bytes, 2, &m->outer);
 }
 
-/* Of a rank: an all_gather's parts get smaller with more ranks, as their sum stays. */
+/* Bytes from each rank: an all_gather's parts get smaller with more ranks, as their sum stays. */
 static double tci_comm_model_bytes(const tci_custom_call *call, int now, int then)
 {
     double bytes = (double)tci_dim_hint((tci_dim)call->arrays[0].n) *

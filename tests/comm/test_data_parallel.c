@@ -118,6 +118,12 @@ static void together(tc_comm *comm, int64_t bytes, bool zero, float *result)
     if (status) {
         printf("%s\n", tc_error(ctx));
     }
+    int64_t held = 0; /* bytes of parameters and of the optimizer's state on this rank */
+    for (int i = 0; f && i < f->n_captured; i++) {
+        held += f->captured[i]->bytes;
+    }
+    int64_t states = zero ? 3 * ELEMENTS / RANKS : 2 * ELEMENTS; /* of AdamW; and the own part */
+    CHECK(held >= 4 * (ELEMENTS + states) && held <= 4 * (ELEMENTS + states) + 64 * PARAMS);
     for (int s = 0; s < STEPS && f; s++) {
         fill(x, s, tc_comm_rank(comm));
         status = tc_run(f, TC_BUFS(TC_BUF(x, ROWS * WIDTH)), (tc_bufs){NULL, 0});
