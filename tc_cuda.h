@@ -300,6 +300,27 @@ static void tci_boxes_sort(tci_matrix_side *side)
     }
 }
 
+/* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
+ * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
+ * place and each element of a window. False: there are none. */
+static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
+{
+    for (int i = side->n_dims - 2; i > 0; i--) {
+        tci_matrix_dim *low = &side->dims[i], *high = low + 1;
+        if (!low->is_guarded && !high->is_guarded && high->stride == low->size * low->stride &&
+            low->base == 0 && high->base == 0 && low->size <= INT32_MAX / high->size) {
+            for (int a = 0; a < k->n_axes; a++) {
+                low->coef[a] += high->coef[a] * (int32_t)low->size;
+            }
+            low->size *= high->size;
+            memmove(high, high + 1, sizeof(*high) * (size_t)(side->n_dims - i - 2));
+            side->n_dims--;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The array behind load `inst`; false where it is none that a box can be cut from. */
 static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
 {
@@ -326,6 +347,9 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
         }
     }
     tci_boxes_sort(side);
+    if (side->n_dims > TCI_MATRIX_DIMS && !tci_boxes_join(k, side)) {
+        return false;
+    }
     side->operand = tci_kinst_number(in);
     const int align = tci_matrix_align(k->operands[side->operand].dtype);
     side->offset = offset;
@@ -1496,7 +1520,7 @@ TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
                 machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
+           tci_attention_is_work(s, (double)(s->k + g->k));
 }
 
 TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
@@ -6298,7 +6322,10 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
  * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
  * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
 
-enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that is contiguous */ };
+enum {
+    TCI_CONV_LAYOUT_LEAST = 32, /* elements of the axis that is contiguous, */
+    TCI_CONV_LAYOUT_GROUP = 24  /* or of the channels of a group: 24 of the 64 of a step exist */
+};
 
 typedef struct tci_conv_layout {
     const tci_algo *a;
@@ -6367,13 +6394,43 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
     return a;
 }
 
+/* The axis of RESHAPE n's operand whose inner part is axis a of n; -1: there is none. */
+static int tci_conv_layout_split(const tci_node *n, int a)
+{
+    const tci_node *from = n->in[0];
+    tci_dim behind = 1, there = 1;
+    int i = from->rank;
+    for (int k = a + 1; k < n->rank; k++) {
+        behind = tci_dim_mul(behind, n->shape[k]);
+    }
+    while (i > 0 && there != behind) {
+        there = tci_dim_mul(there, from->shape[--i]);
+    }
+    bool inner = i > 0 && there == behind && tci_dim_divides(n->shape[a], from->shape[i - 1]);
+    return inner ? i - 1 : -1;
+}
+
+/* The axis of `source` that is axis a of x, or whose inner part that is, as the channels of a group
+ * are of all channels: contiguous with it. -1: none. */
+static int tci_conv_layout_axis(const tci_node *x, const tci_node *source, int a)
+{
+    for (; x != source && a >= 0; x = x->in[0]) {
+        int axis = tci_plan_image_axis(x, x->in[0], a);
+        a = axis < 0 && x->op == TCI_OP_RESHAPE ? tci_conv_layout_split(x, a) : axis;
+    }
+    return a;
+}
+
 /* ---- which axes are contiguous ---- */
 
-static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
+/* summed: it is contracted, so it may be the channels of a group. */
+static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a, bool summed)
 {
-    int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_CONV_LAYOUT_LEAST && size % tci_matrix_align(m->source[which]->dtype) == 0 &&
-           tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
+    const tci_node *x = m->n->in[which], *source = m->source[which];
+    int64_t size = tci_dim_known(x->shape[a]);
+    bool whole = size >= TCI_CONV_LAYOUT_LEAST && tci_plan_image_axis(x, source, a) >= 0;
+    bool group = summed && size >= TCI_CONV_LAYOUT_GROUP && tci_conv_layout_axis(x, source, a) >= 0;
+    return (whole || group) && size % tci_matrix_align(source->dtype) == 0;
 }
 
 /* True if the result has elements of windows. */
@@ -6401,8 +6458,8 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     m->last = -1;
     for (int i = 0; i < m->c->n_axes && !kept; i++) {
         const tci_contract_axis_of *axis = &m->c->axes[i];
-        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0]) &&
-            tci_conv_layout_suits(m, 1, axis->at[1]) &&
+        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0], true) &&
+            tci_conv_layout_suits(m, 1, axis->at[1], true) &&
             (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
             m->axes[0] = axis->at[0];
             m->axes[1] = axis->at[1];
@@ -6414,7 +6471,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
             int64_t label = m->c->in[which].labels[i], best = m->axes[which];
             bool own = !tci_contract_sums(m->n, label) && !tci_contract_has(m->n, 1 - which, label);
             bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
-            if (own && longer && tci_conv_layout_suits(m, which, i)) {
+            if (own && longer && tci_conv_layout_suits(m, which, i, false)) {
                 m->axes[which] = i;
                 m->last = m->has_window[which] ? label : m->last;
             }
@@ -6474,7 +6531,7 @@ static tci_node *tci_conv_layout_build(const tci_offer *o)
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        int axis = tci_plan_image_axis(n->in[i], m->source[i], m->axes[i]);
+        int axis = tci_conv_layout_axis(n->in[i], m->source[i], m->axes[i]);
         int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, m->source[i]->rank);
         tci_relayout_last(m->source[i], axis, order);
         tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});
@@ -6655,11 +6712,10 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
         tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
         tci_node *source = x->op == TCI_OP_WINDOW ? tci_plan_image(l->a, x) : NULL;
         for (int a = 0; a < n->rank && source; a++) {
-            const int64_t label = tci_contract_labels(n, 2)[a];
-            const int at = tci_contract_axis(n, i, label);
+            const int at = tci_contract_place(n, 2, a, i);
             const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
-            if (axis >= 0 && tci_contract_has(n, 1 - i, label) && tci_dim_lt(1, n->shape[a]) &&
-                axis == tci_layout_lies(l, source)) {
+            if (axis >= 0 && tci_contract_place(n, 2, a, 1 - i) >= 0 &&
+                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_lies(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -6705,22 +6761,13 @@ static tci_node *tci_layout_back(const tci_layout *l, tci_node *x, const int64_t
     return tci_algo_permute(l->a, x, back);
 }
 
-/* Operand x in memory with the axis of that label last; its labels follow. */
-static tci_node *tci_layout_operand(const tci_layout *l, tci_node *x, int64_t *labels,
-                                    int64_t label)
+/* Operand `which` of f in memory with that axis last. */
+static void tci_layout_operand(const tci_layout *l, tci_contract_form *f, int which, int axis)
 {
-    int axis = 0;
-    while (axis < x->rank - 1 && labels[axis] != label) {
-        axis++;
-    }
+    tci_node *x = f->in[which];
     const int64_t *perm = tci_layout_order(l, x->rank, axis, x->rank - 1);
-    const int64_t *old = tci_scratch_copy(l->s, labels, sizeof(int64_t) * (size_t)x->rank);
-    for (int i = 0; i < x->rank; i++) {
-        labels[i] = old[perm[i]];
-    }
-    x = tci_algo_permute(l->a, x, perm);
-    tci_algo_force(l->a, x);
-    return x;
+    tci_contract_turn(l->s, f, which, perm);
+    f->in[which] = tci_relayout(l->a, x, (tci_relayout_to){.order = perm, .is_turned = true});
 }
 
 /* True if sums over several axes are so short that threads compute them in vectors of filters
@@ -6729,7 +6776,7 @@ static bool tci_layout_has_few(const tci_node *n)
 {
     int64_t products = 1, axes = 0;
     for (int i = 0; i < n->in[0]->rank && products <= TCI_WINDOW_FEW; i++) {
-        bool summed = tci_contract_sums(n, tci_contract_labels(n, 0)[i]);
+        bool summed = tci_contract_sums_axis(n, 0, i);
         axes += summed && tci_dim_lt(1, n->in[0]->shape[i]);
         products *= summed ? tci_dim_hint(n->in[0]->shape[i]) : 1;
     }
@@ -6741,17 +6788,16 @@ static bool tci_layout_has_few(const tci_node *n)
 static tci_node *tci_layout_contract(const tci_layout *l, tci_node *n, const int64_t *perm)
 {
     tci_node *r = tci_contract_in_order(l->s, l->a->g, n, n->in, perm);
-    int64_t *attr = tci_scratch_copy(l->s, r->attr, sizeof(int64_t) * (size_t)r->n_attr);
-    int64_t *labels[2] = {attr + 3, attr + 3 + attr[0]}, last = r->attr[r->n_attr - 1];
-    tci_node *in[2] = {n->in[0], n->in[1]};
-    bool both = tci_contract_has(n, 0, last) && tci_contract_has(n, 1, last);
+    tci_contract_form f = tci_contract_form_of(r);
+    const int last[2] = {tci_contract_place(r, 2, r->rank - 1, 0),
+                         tci_contract_place(r, 2, r->rank - 1, 1)};
+    bool both = last[0] >= 0 && last[1] >= 0;
     for (int i = 0; i < 2 && (both || tci_layout_has_few(n)); i++) {
-        if (in[i]->op != TCI_OP_WINDOW && tci_contract_has(n, i, last)) {
-            in[i] = tci_layout_operand(l, in[i], labels[i], last);
+        if (f.in[i]->op != TCI_OP_WINDOW && last[i] >= 0) {
+            tci_layout_operand(l, &f, i, last[i]);
         }
     }
-    return tci_graph_node(l->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, r->shape, 2, in,
-                          n->n_attr, attr);
+    return tci_contract_make(l->s, l->a->g, &f, (tc_dtype)n->dtype, r->shape);
 }
 
 /* n, made element by element, likewise. */
@@ -6840,10 +6886,9 @@ static bool tci_layout_learns_otherwise(const tci_layout *l, const tci_node *n)
 {
     for (int i = 0; i < 2 && n->op == TCI_OP_CONTRACT; i++) {
         const tci_node *x = tci_below(n->in[i], TCI_THROUGH_CASTS, NULL);
-        const int64_t *labels = tci_contract_labels(n, i);
-        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums(n, labels[x->rank - 1]);
+        bool elements = x->op == TCI_OP_WINDOW && !tci_contract_sums_axis(n, i, x->rank - 1);
         tci_layout_want want = tci_layout_of(l, n->in[i]);
-        if (elements && want.set && tci_contract_has(n, 1 - i, labels[want.axis])) {
+        if (elements && want.set && tci_contract_place(n, i, want.axis, 1 - i) >= 0) {
             return !tci_layout_is_alone(l, n);
         }
     }
@@ -7183,22 +7228,15 @@ static tci_node *tci_small_conv_contract(const tci_small_conv *r, tc_dtype t, tc
 {
     const tci_node *n = r->n;
     const int64_t order[6] = {0, 2, 3, 4, 5, 1};
-    int64_t attr[18] = {r->image ? 4 : 6, r->image ? 6 : 4, rank};
-    int64_t *to = attr + 3 + (r->image ? 4 : 0), *beside = attr + 3 + (r->image ? 0 : 6);
-    for (int i = 0; i < 6; i++) {
-        to[i] = r->labels[order[i]];
-    }
-    for (int i = 0; i < 4; i++) {
-        beside[i] = other_labels[i];
-    }
-    for (int i = 0; i < rank; i++) {
-        attr[13 + i] = out[i];
-    }
-    tci_node *in[2];
-    in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
-                                  (tc_dtype)n->in[r->image]->dtype);
-    in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
-    return tci_graph_node(r->a->g, TCI_OP_CONTRACT, t, rank, shape, 2, in, 13 + rank, attr);
+    tci_contract_form f = tci_contract_form_of(n);
+    tci_contract_turn(r->a->s, &f, r->image, order);
+    f.labels[1 - r->image] = other_labels;
+    f.labels[2] = out;
+    f.rank[2] = rank;
+    f.in[r->image] = tci_build_cast(r->a->g, tci_small_conv_windows(r),
+                                    (tc_dtype)n->in[r->image]->dtype);
+    f.in[1 - r->image] = tci_build_cast(r->a->g, other, (tc_dtype)n->in[1 - r->image]->dtype);
+    return tci_contract_make(r->a->s, r->a->g, &f, t, shape);
 }
 
 static tci_node *tci_small_conv_forward(const tci_small_conv *r)
@@ -7237,8 +7275,8 @@ static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
         shape[1 + i] = i < 3 ? r->n->shape[from] : r->wide;
         back[from] = i;
     }
-    tci_node *other = tci_algo_permute(r->a, r->other, perm);
-    tci_algo_force(r->a, other);
+    const tci_relayout_to filters_last = {.order = perm, .is_turned = true};
+    tci_node *other = tci_relayout(r->a, r->other, filters_last);
     tci_node *n = tci_small_conv_contract(r, TC_F32, other, labels, 5, shape, out);
     n = tci_graph_node(r->a->g, TCI_OP_SUM, TC_F32, 4, shape + 1, 1, &n, 1, &images);
     shape[4] = r->channels;
@@ -7299,10 +7337,9 @@ enum {
 typedef struct tci_dwgrad {
     const tci_algo *a;
     const tci_node *n;
-    int image;                   /* which operand has the windows */
-    const int64_t *labels, *out; /* of the windows, and of the result */
-    int rank;                    /* of the windows, */
-    int first;                   /* of which the elements are the last axes, from here on */
+    int image; /* which operand has the windows */
+    int rank;  /* of the windows, */
+    int first; /* of which the elements are the last axes, from here on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -7314,11 +7351,10 @@ typedef struct tci_dwgrad {
 static bool tci_dwgrad_fits(tci_dwgrad *p)
 {
     const tci_node *x = p->n->in[p->image], *g = p->n->in[1 - p->image];
-    const int64_t *others = tci_contract_labels(p->n, 1 - p->image);
     int channels = 0, taken = 0;
     for (int i = 0; i < p->rank; i++) {
-        bool kept = tci_build_label(p->out, p->n->rank, p->labels[i]) >= 0;
-        bool there = tci_build_label(others, g->rank, p->labels[i]) >= 0, one = x->shape[i] == 1;
+        bool kept = !tci_contract_sums_axis(p->n, p->image, i), one = x->shape[i] == 1;
+        bool there = tci_contract_place(p->n, p->image, i, 1 - p->image) >= 0;
         if (i >= p->first ? !kept || there : !one && !there) {
             return false;
         }
@@ -7327,7 +7363,8 @@ static bool tci_dwgrad_fits(tci_dwgrad *p)
         channels += channel;
     }
     for (int i = 0; i < g->rank; i++) {
-        taken += g->shape[i] != 1 && tci_build_label(p->labels, p->first, others[i]) < 0;
+        int at = tci_contract_place(p->n, 1 - p->image, i, p->image);
+        taken += g->shape[i] != 1 && (at < 0 || at >= p->first);
     }
     return channels == 1 && taken == 0 &&
            tci_dim_known(x->shape[p->channel]) % TCI_MATRIX_ALIGN == 0;
@@ -7346,8 +7383,6 @@ static bool tci_dwgrad_look(tci_dwgrad *p)
     if (!known || window->op != TCI_OP_WINDOW || window->rank > TCI_DWGRAD_AXES) {
         return false;
     }
-    p->labels = tci_contract_labels(n, p->image);
-    p->out = tci_contract_labels(n, 2);
     p->rank = window->rank;
     p->first = window->in[0]->rank;
     return tci_dwgrad_fits(p);
@@ -7357,7 +7392,7 @@ static bool tci_dwgrad_look(tci_dwgrad *p)
 static int tci_dwgrad_axis(const tci_dwgrad *p, int which, tci_node **image)
 {
     tci_node *x = p->n->in[which];
-    int at = tci_contract_axis(p->n, which, p->labels[p->channel]);
+    int at = tci_contract_place(p->n, p->image, p->channel, which);
     *image = tci_plan_image(p->a, x);
     return *image ? tci_plan_image_axis(x, *image, at) : -1;
 }
@@ -7425,35 +7460,12 @@ static void tci_dwgrad_cut(tci_dwgrad *p)
     }
 }
 
-/* Operand `which` with each axis of windows that is cut as two, of parts and of places of a part;
- * `labels` follow, those of the parts from `fresh` on. */
-static tci_node *tci_dwgrad_operand(const tci_dwgrad *p, int which, int64_t fresh, int64_t *labels,
-                                    int *rank)
-{
-    tci_node *x = p->n->in[which];
-    const int64_t *from = tci_contract_labels(p->n, which);
-    tci_dim *shape = TCI_NEW_ARRAY(p->a->s, tci_dim, 2 * x->rank);
-    *rank = 0;
-    for (int i = 0; i < x->rank; i++) {
-        int at = tci_build_label(p->labels, p->first, from[i]);
-        int64_t size = tci_dim_known(x->shape[i]), places = at < 0 ? size : p->places[at];
-        if (places < size) {
-            labels[*rank] = fresh + at;
-            shape[(*rank)++] = size / places;
-        }
-        labels[*rank] = from[i];
-        shape[(*rank)++] = TCI_MIN(places, size);
-    }
-    x = tci_graph_node(p->a->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, *rank, shape, 1, &x, 0, NULL);
-    return tci_build_cast(p->a->g, x, TC_F32);
-}
-
 /* The axes of n with the channels behind the others: order[i] is the i-th of them. */
 static void tci_dwgrad_order(const tci_dwgrad *p, int64_t *order)
 {
     int rank = p->n->rank, at = 0;
     for (int i = 0; i < rank; i++) {
-        bool channel = p->out[i] == p->labels[p->channel];
+        bool channel = tci_contract_place(p->n, 2, i, p->image) == p->channel;
         order[channel ? rank - 1 : at++] = i;
     }
 }
@@ -7479,41 +7491,31 @@ static tci_node *tci_dwgrad_build(const tci_offer *o)
     tci_node *n = o->n;
     tci_dwgrad p = *(const tci_dwgrad *)o->found;
     tci_dwgrad_cut(&p);
-    int64_t fresh = tci_contract_fresh(n), axes[TCI_DWGRAD_AXES];
-    int64_t *attr = TCI_NEW_ARRAY(a->s, int64_t, 4 * n->n_attr);
+    int64_t fresh = tci_contract_fresh(n);
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
     int64_t *back = TCI_NEW_ARRAY(a->s, int64_t, n->rank);
-    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank + p.first);
-    tci_node *in[2];
-    int at = 3, n_parts = 0, rank;
-    for (int i = 0; i < 2; i++) {
-        in[i] = tci_dwgrad_operand(&p, i, fresh, attr + at, &rank);
-        attr[i] = rank;
-        at += rank;
-    }
+    tci_dim *shape = TCI_NEW_ARRAY(a->s, tci_dim, n->rank);
+    tci_rfactor_label cuts[TCI_DWGRAD_AXES];
+    tci_contract_form f = tci_contract_form_of(n);
+    int n_cuts = 0;
     for (int i = 0; i < p.first; i++) {
-        int64_t size = tci_dim_known(n->in[p.image]->shape[i]);
-        if (p.places[i] < size) {
-            axes[n_parts] = n_parts;
-            shape[n_parts++] = size / p.places[i];
-            attr[at++] = fresh + i;
+        int64_t size = tci_dim_known(n->in[p.image]->shape[i]), places = p.places[i];
+        if (places < size) {
+            cuts[n_cuts++] = (tci_rfactor_label){f.labels[p.image][i], fresh + i, 0, size / places,
+                                                 places};
         }
     }
     tci_dwgrad_order(&p, order);
     for (int i = 0; i < n->rank; i++) {
-        shape[n_parts + i] = n->shape[order[i]];
-        attr[at++] = p.out[order[i]];
+        shape[i] = n->shape[order[i]];
         back[order[i]] = i;
     }
-    attr[2] = n_parts + n->rank;
-    tci_node *sum = tci_graph_node(a->g, TCI_OP_CONTRACT, TC_F32, n_parts + n->rank, shape, 2, in,
-                                   at, attr);
-    if (n_parts > 0) {
-        sum = tci_graph_node(a->g, TCI_OP_SUM, TC_F32, n->rank, shape + n_parts, 1, &sum, n_parts,
-                             axes);
-        tci_node *cut = tci_plan_split(a, sum);
-        sum = cut ? cut : sum;
-    }
+    tci_contract_turn(a->s, &f, 2, order);
+    f.in[0] = tci_build_cast(a->g, n->in[0], TC_F32);
+    f.in[1] = tci_build_cast(a->g, n->in[1], TC_F32);
+    tci_node *sum = tci_rfactor_contract(a, &f, TC_F32, shape, cuts, n_cuts);
+    tci_node *cut = n_cuts > 0 ? tci_plan_split(a, sum) : NULL;
+    sum = cut ? cut : sum;
     return tci_build_cast(a->g, tci_algo_permute(a, sum, back), (tc_dtype)n->dtype);
 }
 
@@ -7614,24 +7616,6 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The labels of both factors with a new one in front of each. */
-static int64_t *tci_bf16x3_labels(const tci_bf16x3 *h)
-{
-    const tci_node *n = h->n;
-    int64_t *attr = TCI_NEW_ARRAY(h->a->s, int64_t, n->n_attr + 2);
-    int to = 3;
-    for (int which = 0; which < 3; which++) {
-        attr[which] = n->attr[which] + (which < 2);
-        if (which < 2) {
-            attr[to++] = tci_contract_fresh(n);
-        }
-        for (int i = 0; i < n->attr[which]; i++) {
-            attr[to++] = tci_contract_labels(n, which)[i];
-        }
-    }
-    return attr;
-}
-
 /* The contraction of halves, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
@@ -7642,13 +7626,13 @@ static bool tci_bf16x3_fits(tci_offer *o)
         !tci_bf16x3_pay(&h, o->c)) {
         return false;
     }
-    tci_node *in[2];
+    tci_contract_form f = tci_contract_form_of(h.n);
     for (int k = 0; k < 2; k++) {
-        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k);
-        in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, h.n->in[k], h.source[k], stack), TC_F32);
+        tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k), *x = h.n->in[k];
+        f.in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, x, h.source[k], stack), TC_F32);
+        tci_contract_lead(o->a->s, &f, k, tci_contract_fresh(h.n));
     }
-    tci_node *made = tci_graph_node(h.g, TCI_OP_CONTRACT, TC_F32, h.n->rank, h.n->shape, 2, in,
-                                    h.n->n_attr + 2, tci_bf16x3_labels(&h));
+    tci_node *made = tci_contract_make(o->a->s, h.g, &f, TC_F32, h.n->shape);
     tci_route_choice *choice = TCI_NEW(o->a->s, tci_route_choice);
     *choice = o->a->router->choose(o->a, made, tci_contraction_of(o->a->s, made), TCI_SUMS_UNIT);
     o->found = choice;
@@ -7814,32 +7798,28 @@ static double tci_kmajor_cost(const tci_offer *o)
 
 /* ---- the copies ---- */
 
-/* Operand `which` with that axis contiguous: as it is in memory, or a copy; its labels follow. */
-static tci_node *tci_kmajor_operand(const tci_kmajor *m, int which, int64_t *labels)
+/* Operand `which` of f with that axis contiguous: as it is in memory, or a copy. */
+static void tci_kmajor_operand(const tci_kmajor *m, int which, tci_contract_form *f)
 {
     tci_node *x = m->in[which];
     if (m->lies[which]) {
         tci_algo_force(m->a, m->source[which]);
-        return m->n->in[which];
+        return;
     }
     int64_t *order = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank);
     tci_relayout_last(x, m->along->at[which], order);
-    for (int i = 0; i < x->rank; i++) {
-        labels[i] = m->c->in[which].labels[order[i]];
-    }
+    tci_contract_turn(m->a->s, f, which, order);
     x = tci_relayout_pitch(m->a, x, order, tci_matrix_align(x->dtype));
-    return tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
+    f->in[which] = tci_build_cast(m->a->g, x, (tc_dtype)m->n->dtype);
 }
 
 static tci_node *tci_kmajor_build(const tci_offer *o)
 {
     const tci_kmajor *m = o->found;
-    tci_node *n = o->n;
-    int64_t *attr = tci_scratch_copy(o->a->s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
-    tci_node *in[2] = {tci_kmajor_operand(m, 0, attr + 3),
-                       tci_kmajor_operand(m, 1, attr + 3 + attr[0])};
-    return tci_graph_node(o->a->g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
-                          n->n_attr, attr);
+    tci_contract_form f = tci_contract_form_of(o->n);
+    tci_kmajor_operand(m, 0, &f);
+    tci_kmajor_operand(m, 1, &f);
+    return tci_contract_make(o->a->s, o->a->g, &f, (tc_dtype)o->n->dtype, o->n->shape);
 }
 
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
@@ -12294,7 +12274,7 @@ static struct {
     tci_cuda_device devices[TCI_CUDA_DEVICES];
 } tci_cuda = {.lock = TCI_MUTEX_INIT};
 
-static _Thread_local char tci_cuda_error[256];
+static _Thread_local char tci_cuda_error[512];
 
 /* ---- failures ---- */
 

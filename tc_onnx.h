@@ -449,7 +449,9 @@ static bool tci_pb_next(tci_pb *p, tci_pb_field *f)
     f->id = key >> 3;
     f->wire = (int)(key & 7);
     f->bytes = *p;
-    if (f->wire == 0) {
+    if (f->id == 0) { /* protobuf has none: a stretch of zeros would be fields without end */
+        tci_pb_bad(p, "a field has the number 0");
+    } else if (f->wire == 0) {
         f->value = tci_pb_varint(p);
     } else if (f->wire == 1 || f->wire == 5) {
         f->value = tci_pb_fixed(p, f->wire == 1 ? 8 : 4);
@@ -8150,6 +8152,16 @@ static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *
     return tci_ox_to_dtype(g, y, d);
 }
 
+/* Of integers, 0 where the divisor is 0: engines are killed by that, also in a branch that a Where
+ * does not take. */
+static const char *tci_ox_divide_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const char *zero = tci_ox_float(g, d, 0), *none = TCI_OW(w, "Equal", x[1], zero);
+    const char *safe = TCI_OW(w, "Where", none, tci_ox_float(g, d, 1), x[1]);
+    return TCI_OW(w, "Where", none, zero, TCI_OW(w, "Div", x[0], safe));
+}
+
 TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
 {
     tci_ow *w = &g->w;
@@ -8158,7 +8170,7 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
     case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
     case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
-    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
+    case TCI_P_DIV: return floats ? TCI_OW(w, "Div", x[0], x[1]) : tci_ox_divide_out(g, d, x);
     case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
     case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
     case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);
@@ -8621,11 +8633,12 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
 static bool tci_ox_is_matmul(const tci_node *n)
 {
     int r = n->rank;
-    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *y = b + n->attr[1];
-    bool is = r >= 2 && n->attr[0] == r && n->attr[1] == r && a[r - 1] == b[r - 2] &&
-              a[r - 2] == y[r - 2] && b[r - 1] == y[r - 1] && a[r - 2] != b[r - 1];
+    bool is = r >= 2 && n->in[0]->rank == r && n->in[1]->rank == r &&
+              tci_contract_place(n, 0, r - 1, 1) == r - 2 &&
+              tci_contract_place(n, 2, r - 2, 0) == r - 2 &&
+              tci_contract_place(n, 2, r - 1, 1) == r - 1;
     for (int i = 0; i < r - 2 && is; i++) {
-        is = a[i] == y[i] && b[i] == y[i];
+        is = tci_contract_place(n, 2, i, 0) == i && tci_contract_place(n, 2, i, 1) == i;
     }
     return is;
 }

@@ -149,13 +149,16 @@ static const char *make_compiler(const char *work)
     return path;
 }
 
-/* conv-norm-relu of a network of the size of ResNet-18 */
+/* A convolution of a network of the size of ResNet-18, over weights in memory. */
 static tc_tensor conv(tc_tensor in, int64_t out, int kernel, int stride)
 {
-    int64_t channels = tc_size(in, 1);
-    tc_tensor w = tc_mul(
-        tc_randn(in.ctx, (uint64_t)(out + kernel), TC_F32, out, channels, kernel, kernel), 0.05);
-    return tc_conv2d(in, tc_stop_gradient(w), TC_NONE,
+    int64_t channels = tc_size(in, 1), n = out * channels * kernel * kernel;
+    float *weights = malloc((size_t)n * sizeof(*weights)); /* of the process */
+    for (int64_t i = 0; i < n && weights; i++) {
+        weights[i] = (float)(i * 37 % 101 - 50) * 0.001f;
+    }
+    tc_tensor w = tc_borrow(in.ctx, weights, TC_F32, out, channels, kernel, kernel);
+    return tc_conv2d(in, w, TC_NONE,
                      &(tc_conv){.stride = {stride, stride}, .padding = {kernel / 2, kernel / 2}});
 }
 
@@ -183,15 +186,17 @@ static void bench_first_result(void)
     need(tc_ctx_make(&ctx, &o), "tc_ctx_make");
     tc_tensor t = network(tc_input(ctx, "image", TC_F32, 1, 3, 64, 64));
     double begin = bench_now_ns();
+    clock_t processor = clock();
     need(tc_compile(t, &f), tc_error(ctx));
     double compiled = bench_now_ns();
     need(tc_run(f, TC_BUFS(TC_BUF(image, 3 * 64 * 64)), TC_BUFS(TC_BUF(result, 512))), tc_error(f));
-    double first = bench_now_ns();
+    double first = bench_now_ns(), used = (double)(clock() - processor) / CLOCKS_PER_SEC;
     need(tc_run(f, TC_BUFS(TC_BUF(image, 3 * 64 * 64)), TC_BUFS(TC_BUF(result, 512))), tc_error(f));
     double second = bench_now_ns();
     bench_row("ResNet-18 under LATER: tc_compile returns", (compiled - begin) / 1e6, "ms",
               BENCH_AT_MOST, 50);
     bench_row("its first result", (first - begin) / 1e6, "ms", BENCH_AT_MOST, 50);
+    bench_row("processor time of that", used * 1e3, "ms", BENCH_INFO, 0);
     bench_row("a second one, interpreted", (second - first) / 1e6, "ms", BENCH_INFO, 0);
     tc_program_cancel(f);
     tc_program_free(f);
@@ -219,7 +224,7 @@ static double p99(tc_program *f)
 
 static void bench_p99(void)
 {
-    enum { ROUNDS = 5 };
+    enum { ROUNDS = 8 };
     double ratios[ROUNDS];
     tc_options o = {.threads = 1, .no_disk_cache = true, .backend = "cpu"};
     tc_options later = o;
@@ -231,14 +236,20 @@ static void bench_p99(void)
     later.stance = TC_STANCE_LATER;
     later.cc = make_compiler("i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"); /* seconds */
     for (int i = 0; i < ROUNDS; i++) {
-        tc_program *slow;
-        double without = p99(f);
-        tc_tensor other = tc_input(ctx, "x", TC_F32, 5 + i, WIDTH);
-        need(tc_compile_fn(TC_TENSORS(other), TC_TENSORS(tc_sin(other)), &later, &slow),
-             tc_error(ctx));
-        ratios[i] = p99(f) / without;
-        tc_program_cancel(slow);
-        tc_program_free(slow);
+        double ns[2]; /* without a compiler, with one; in turns which comes first */
+        for (int side = 0; side < 2; side++) {
+            int works = (side + i) % 2;
+            tc_program *slow = NULL;
+            tc_tensor other = tc_input(ctx, "x", TC_F32, 5 + i, WIDTH);
+            need(works ? tc_compile_fn(TC_TENSORS(other), TC_TENSORS(tc_sin(other)), &later, &slow)
+                       : TC_OK,
+                 tc_error(ctx));
+            usleep(50000); /* a compiler begins, or the last one ends */
+            ns[works] = p99(f);
+            tc_program_cancel(slow);
+            tc_program_free(slow);
+        }
+        ratios[i] = ns[1] / ns[0];
     }
     bench_row("p99 of tc_run while a compiler works", bench_median(ratios, ROUNDS),
               "of that without", BENCH_AT_MOST, 1.2);

@@ -11,7 +11,6 @@
 #include "kernel_check.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,16 +98,34 @@ static double tci_checker_element(const char *data, int8_t dtype, int64_t i)
     return tci_dtype_is_float((tc_dtype)dtype) ? v.f : dtype == TC_U64 ? (double)v.u : (double)v.i;
 }
 
+/* True if no exponent of the elements is all ones, so that none is NaN or infinite: a look at eight
+ * bytes at once, where a carry out of the exponent reaches the sign. */
+static bool tci_checker_all_finite(const char *data, int64_t bytes, int8_t dtype)
+{
+    uint64_t ones = dtype == TC_F64    ? UINT64_C(0x7ff0000000000000)
+                    : dtype == TC_F32  ? UINT64_C(0x7f8000007f800000)
+                    : dtype == TC_BF16 ? UINT64_C(0x7f807f807f807f80)
+                    : dtype == TC_F16  ? UINT64_C(0x7c007c007c007c00)
+                                       : 0;
+    uint64_t least = ones & ~(ones << 1), signs = (ones << 1) & ~ones, seen = 0, word = 0;
+    for (int64_t at = 0; at < bytes && ones; at += (int64_t)sizeof(word)) {
+        int64_t n = TCI_MIN(bytes - at, (int64_t)sizeof(word));
+        word = n < (int64_t)sizeof(word) ? 0 : word;
+        memcpy(&word, data + at, (size_t)n);
+        seen |= ((word & ones) + least) & signs;
+    }
+    return ones && !seen;
+}
+
 /* The first element that is no number, or infinite where that counts; -1: none. */
 static int64_t tci_checker_find_odd(const char *data, int64_t bytes, int8_t dtype, bool infinite)
 {
-    if (!tci_dtype_is_float((tc_dtype)dtype)) {
+    if (!tci_dtype_is_float((tc_dtype)dtype) || tci_checker_all_finite(data, bytes, dtype)) {
         return -1;
     }
     int64_t n = bytes / tci_dtype_get((tc_dtype)dtype)->bytes;
     for (int64_t i = 0; i < n; i++) {
-        double x = dtype == TC_F32 ? (double)((const float *)(const void *)data)[i]
-                                   : tci_checker_element(data, dtype, i);
+        double x = tci_checker_element(data, dtype, i);
         if (x != x || (infinite && (x - x) != 0)) {
             return i;
         }
@@ -152,8 +169,8 @@ typedef struct tci_checked {
     int step;
     const tci_code_kernel *k;
     int n;
-    void **copies; /* of the operands before the launch: the interpreter's */
-    char **after;  /* host memory of the operands after it */
+    void **copies; /* of operands as they are before the launch: the interpreter's. NULL: none */
+    char **after;  /* the outputs after it: copies of a device's, else the memory itself */
     tci_checker_found *found;
     tci_checker_launch_step launch;
 } tci_checked;
@@ -164,11 +181,29 @@ static const tc_backend *tci_checker_device(const tci_checked *t)
     return device && device->alloc ? device : NULL;
 }
 
+static char *tci_checker_memory(const tci_checked *t, int o)
+{
+    return t->c->slots[t->c->program->steps[t->step].first_slot + o];
+}
+
+/* True if the launch writes memory that it reads as operand o. */
+static bool tci_checker_is_overwritten(const tci_checked *t, int o)
+{
+    uintptr_t begin = (uintptr_t)tci_checker_memory(t, o);
+    bool meets = false;
+    for (int w = 0; w < t->n; w++) {
+        uintptr_t at = (uintptr_t)tci_checker_memory(t, w);
+        meets = meets || (t->k->writes[w] && at < begin + (uintptr_t)t->k->check->bytes[o] &&
+                          begin < at + (uintptr_t)t->k->check->bytes[w]);
+    }
+    return meets;
+}
+
 static void *tci_checker_copy(const tci_checked *t, int o)
 {
     const tc_backend *device = tci_checker_device(t);
     size_t bytes = (size_t)t->k->check->bytes[o];
-    const void *from = t->c->slots[t->c->program->steps[t->step].first_slot + o];
+    const void *from = tci_checker_memory(t, o);
     char *copy = tci_heap_get_aligned(bytes + 64);
     if (copy && bytes && from) {
         if (!device) {
@@ -227,13 +262,17 @@ static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t eleme
     snprintf(found->what + n, sizeof(found->what) - (size_t)n, format, a, b);
 }
 
-/* Whether an operand that was read had what is not wanted in an output, or a number of the program
- * is. */
-static bool tci_checker_had_odd(const tci_checked *t, bool infinite)
+/* True if an operand that was read had what is not wanted in an output, or a number of the program
+ * is. What has no copy is as it was before the launch. */
+static bool tci_checker_had_odd(const tci_checked *t, bool infinite, tc_status *status)
 {
     const tci_run_step *step = &t->c->program->steps[t->step];
     const tci_code *code = t->c->program->code;
     for (int o = 0; o < t->n; o++) {
+        if (!t->k->writes[o] && !t->copies[o]) {
+            t->copies[o] = tci_checker_copy(t, o);
+            *status = t->copies[o] ? *status : TC_ERR_MEMORY;
+        }
         if (!t->k->writes[o] && t->copies[o] &&
             tci_checker_find_odd(t->copies[o], t->k->check->bytes[o], t->k->check->dtypes[o],
                                  infinite) >= 0) {
@@ -250,9 +289,10 @@ static bool tci_checker_had_odd(const tci_checked *t, bool infinite)
     return infinite && t->k->check->infinite;
 }
 
-static void tci_checker_numbers(const tci_checked *t, int check)
+static tc_status tci_checker_numbers(const tci_checked *t, int check)
 {
     bool infinite = check & TC_CHECK_INF;
+    tc_status status = TC_OK;
     for (int o = 0; o < t->n && !t->found->kind; o++) {
         int8_t dtype = t->k->check->dtypes[o];
         int64_t bytes = t->k->check->bytes[o];
@@ -261,12 +301,13 @@ static void tci_checker_numbers(const tci_checked *t, int check)
         if (at >= 0) {
             double x = tci_checker_element(t->after[o], dtype, at);
             bool is_nan = x != x;
-            if (!tci_checker_had_odd(t, !is_nan)) {
+            if (!tci_checker_had_odd(t, !is_nan, &status)) {
                 tci_checker_say(t, is_nan ? TC_CHECK_NAN : TC_CHECK_INF, o, at,
                                 "%g, made of finite numbers", x, 0);
             }
         }
     }
+    return status;
 }
 
 /* A difference says more than a NaN, so it is told instead of one. */
@@ -301,7 +342,8 @@ static tc_status tci_checker_in(tci_checked *t, int check)
     bool crash = check & TC_CHECK_CRASH && !t->c->program->code->device &&
                  t->c->program->steps[t->step].fn;
     for (int o = 0; o < t->n; o++) {
-        bool wanted = check & TC_CHECK_BITS || !t->k->writes[o];
+        bool numbers = check & (TC_CHECK_NAN | TC_CHECK_INF) && !t->k->writes[o];
+        bool wanted = check & TC_CHECK_BITS || (numbers && tci_checker_is_overwritten(t, o));
         t->copies[o] = wanted ? tci_checker_copy(t, o) : NULL;
         if (wanted && !t->copies[o]) {
             return TC_ERR_MEMORY;
@@ -323,11 +365,15 @@ static tc_status tci_checker_in(tci_checked *t, int check)
     }
     tc_status status = tci_checker_launch(t);
     for (int o = 0; o < t->n && !status; o++) {
-        t->after[o] = t->k->writes[o] ? tci_checker_copy(t, o) : NULL;
-        status = t->k->writes[o] && !t->after[o] ? TC_ERR_MEMORY : TC_OK;
+        if (t->k->writes[o] && tci_checker_device(t)) {
+            t->after[o] = tci_checker_copy(t, o);
+            status = t->after[o] ? TC_OK : TC_ERR_MEMORY;
+        } else {
+            t->after[o] = t->k->writes[o] ? tci_checker_memory(t, o) : NULL;
+        }
     }
     if (!status && check & (TC_CHECK_NAN | TC_CHECK_INF)) {
-        tci_checker_numbers(t, check); /* before the interpreter works on the copies */
+        status = tci_checker_numbers(t, check); /* before the interpreter works on the copies */
     }
     if (!status && check & TC_CHECK_BITS && t->k->interp && (t->k->fn || t->k->function)) {
         tci_checker_outputs(t);
@@ -354,23 +400,11 @@ static tc_status tci_checker_step(tc_call *c, int step, tci_checker_launch_step 
                                            : TC_ERR_MEMORY;
     for (int o = 0; o < t.n; o++) {
         tci_heap_free_aligned(t.copies ? t.copies[o] : NULL);
-        tci_heap_free_aligned(t.after ? t.after[o] : NULL);
+        tci_heap_free_aligned(t.after && tci_checker_device(&t) ? t.after[o] : NULL);
     }
     tci_heap_free(t.copies);
     tci_heap_free(t.after);
     return status;
-}
-
-/* As tci_call_refuse, which is of a room above. */
-TCI_PRINTF(3, 4)
-static tc_status tci_checker_refuse(tc_call *c, tc_status why, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(c->last.text, sizeof(c->last.text), format, args);
-    va_end(args);
-    c->last.status = why;
-    return why;
 }
 
 static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
@@ -382,9 +416,9 @@ static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
     tci_origin_text(&from, f, found->step);
     c->check_kind = found->kind;
     c->check_step = found->step;
-    tc_status status = tci_checker_refuse(c, TC_ERR_CHECK, "check: %s, kernel %d %s (%s): %s",
-                                          tci_program_name(f, hex), found->step + 1,
-                                          symbol ? symbol : "", tci_str_text(&from), found->what);
+    tc_status status = tci_call_refuse(c, TC_ERR_CHECK, "check: %s, kernel %d %s (%s): %s",
+                                       tci_program_name(f, hex), found->step + 1,
+                                       symbol ? symbol : "", tci_str_text(&from), found->what);
     tci_str_free(&from);
     return status;
 }
@@ -433,12 +467,11 @@ static tc_status tci_checker_buffers(tc_call *c, const tci_run *r)
         int64_t bytes = tci_dim_hint((out ? f->code->outputs : f->code->inputs)[at].bytes);
         int number = b->data && bytes ? tci_checker_touch(b->data, bytes, out) : 0;
         if (number) {
-            return tci_checker_refuse(c, TC_ERR_CHECK,
-                                      "check: %s: %s %d: %s its %lld bytes at %p ends with signal "
-                                      "%d; expected memory that lives until the run is done",
-                                      tci_program_name(f, hex), out ? "output" : "input", at,
-                                      out ? "writing" : "reading", (long long)bytes, b->data,
-                                      number);
+            return tci_call_refuse(c, TC_ERR_CHECK,
+                                   "check: %s: %s %d: %s its %lld bytes at %p ends with signal "
+                                   "%d; expected memory that lives until the run is done",
+                                   tci_program_name(f, hex), out ? "output" : "input", at,
+                                   out ? "writing" : "reading", (long long)bytes, b->data, number);
         }
     }
     return TC_OK;
@@ -450,6 +483,9 @@ TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r)
     tci_checker_end(c);
     c->check_kind = 0;
     tc_status status = f->options.check & TC_CHECK_CRASH ? tci_checker_buffers(c, r) : TC_OK;
+    if (!status && f->options.check & TC_CHECK_NO_FILE) {
+        return TC_OK; /* nothing is written of them */
+    }
     c->check_inputs = status ? NULL : tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
     for (int i = 0; c->check_inputs && i < f->n_inputs; i++) {
         size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
@@ -475,7 +511,7 @@ TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_l
         tc_status status = tci_checker_step(c, i, launch, &found);
         if (status) {
             return status == TC_ERR_MEMORY
-                       ? tci_checker_refuse(c, status, "no memory to copy a kernel's operands")
+                       ? tci_call_refuse(c, status, "no memory to copy a kernel's operands")
                        : status;
         }
         if (found.kind) {

@@ -16,7 +16,7 @@ enum {
 };
 
 /* Points of a stage's axes. */
-static int64_t tci_pack_points(const tci_interp *p, const tci_interp_stage *stage)
+static int64_t tci_prep_panel_points(const tci_interp *p, const tci_interp_stage *stage)
 {
     int64_t points = 1;
     for (int i = 0; i < stage->n_axes; i++) {
@@ -28,8 +28,8 @@ static int64_t tci_pack_points(const tci_interp *p, const tci_interp_stage *stag
 
 /* True if a load's address moves with the lanes and axes of the stage alone, and each lane is in a
  * cache line of its own. */
-static bool tci_pack_fits(const tci_interp *p, const tci_interp_stage *stage,
-                          const tci_interp_step *st)
+static bool tci_prep_panel_fits(const tci_interp *p, const tci_interp_stage *stage,
+                                const tci_interp_step *st)
 {
     const int64_t line = TCI_INTERP_GROUP / TCI_MAX((int)st->bytes, 1);
     const int lanes = p->walk[p->n_outer - 1];
@@ -49,33 +49,35 @@ static bool tci_pack_fits(const tci_interp *p, const tci_interp_stage *stage,
 }
 
 /* The section whose loads may have panels; NULL: the stage has none. */
-static tci_interp_section *tci_pack_section(const tci_interp *p, const tci_interp_stage *stage)
+static tci_interp_section *tci_prep_panel_section(const tci_interp *p,
+                                                  const tci_interp_stage *stage)
 {
-    bool loops = stage->n_axes > 0 && !stage->from && tci_pack_points(p, stage) > 0;
+    bool loops = stage->n_axes > 0 && !stage->from && tci_prep_panel_points(p, stage) > 0;
     return loops ? &stage->sections[stage->n_axes] : NULL;
 }
 
 /* Bytes of the panels of the kernel for one lane. */
-static int64_t tci_pack_lane_bytes(const tci_interp *p)
+static int64_t tci_prep_panel_lane_bytes(const tci_interp *p)
 {
     int64_t bytes = 0;
     for (int s = 0; s < p->n_stages; s++) {
-        const tci_interp_section *section = tci_pack_section(p, &p->stages[s]);
+        const tci_interp_section *section = tci_prep_panel_section(p, &p->stages[s]);
         for (int i = 0; section && i < section->n; i++) {
-            bool fits = tci_pack_fits(p, &p->stages[s], &section->steps[i]);
-            bytes += fits ? tci_pack_points(p, &p->stages[s]) * section->steps[i].bytes : 0;
+            bool fits = tci_prep_panel_fits(p, &p->stages[s], &section->steps[i]);
+            bytes += fits ? tci_prep_panel_points(p, &p->stages[s]) * section->steps[i].bytes : 0;
         }
     }
     return bytes;
 }
 
-static const tci_interp_panel *tci_pack_make(tci_prep *b, const tci_interp_step *st, int stage)
+static const tci_interp_panel *tci_prep_panel_make(tci_prep *b, const tci_interp_step *st,
+                                                   int stage)
 {
     tci_interp *p = b->p;
     const tci_interp_stage *of = &p->stages[stage];
     tci_interp_panel *panel = TCI_NEW(b->s, tci_interp_panel);
     panel->stage = stage;
-    panel->points = tci_pack_points(p, of);
+    panel->points = tci_prep_panel_points(p, of);
     panel->offset = p->workspace_bytes;
     panel->at.terms = TCI_NEW_ARRAY(b->s, tci_interp_term, of->n_axes);
     panel->at.n_terms = of->n_axes;
@@ -98,7 +100,7 @@ TCI_FN void tci_prep_panels(tci_prep *b)
     p->chunk = TCI_MAX(size, 1);
     bool reuses = axis >= 0 && !p->inner && p->most > 1 && size > 0 &&
                   p->points / size >= TCI_PANEL_USES;
-    int64_t lane_bytes = reuses ? tci_pack_lane_bytes(p) : 0;
+    int64_t lane_bytes = reuses ? tci_prep_panel_lane_bytes(p) : 0;
     if (lane_bytes == 0 || lane_bytes * TCI_VLANES > TCI_PANEL_BYTES) {
         return;
     }
@@ -108,11 +110,11 @@ TCI_FN void tci_prep_panels(tci_prep *b)
     }
     p->workspace_bytes = (p->workspace_bytes + 63) / 64 * 64;
     for (int s = 0; s < p->n_stages; s++) {
-        const tci_interp_section *section = tci_pack_section(p, &p->stages[s]);
+        const tci_interp_section *section = tci_prep_panel_section(p, &p->stages[s]);
         for (int i = 0; section && i < section->n; i++) {
             tci_interp_step *st = &section->steps[i];
-            if (tci_pack_fits(p, &p->stages[s], st)) {
-                st->panel = tci_pack_make(b, st, s);
+            if (tci_prep_panel_fits(p, &p->stages[s], st)) {
+                st->panel = tci_prep_panel_make(b, st, s);
                 p->has_panels = true;
             }
         }

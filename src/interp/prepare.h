@@ -139,8 +139,8 @@ TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
 TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept */
 
-/* interp/pack_operands.c: panels, and the chunk of lanes that they serve; and the points of a task
- * of a kernel with panels. */
+/* interp/pack_operands.c: makes panels, and the chunk of lanes that they are for; the points of a
+ * task of a kernel that has panels. */
 TCI_FN void tci_prep_panels(tci_prep *b);
 TCI_FN int64_t tci_prep_panel_grain(const tci_interp *p);
 

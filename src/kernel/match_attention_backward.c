@@ -449,7 +449,7 @@ TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
                 machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
     return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
            s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(s, x.n_in * (double)(s->k + g->k));
+           tci_attention_is_work(s, (double)(s->k + g->k));
 }
 
 TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)

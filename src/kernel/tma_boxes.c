@@ -95,6 +95,27 @@ static void tci_boxes_sort(tci_matrix_side *side)
     }
 }
 
+/* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
+ * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
+ * place and each element of a window. False: there are none. */
+static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
+{
+    for (int i = side->n_dims - 2; i > 0; i--) {
+        tci_matrix_dim *low = &side->dims[i], *high = low + 1;
+        if (!low->is_guarded && !high->is_guarded && high->stride == low->size * low->stride &&
+            low->base == 0 && high->base == 0 && low->size <= INT32_MAX / high->size) {
+            for (int a = 0; a < k->n_axes; a++) {
+                low->coef[a] += high->coef[a] * (int32_t)low->size;
+            }
+            low->size *= high->size;
+            memmove(high, high + 1, sizeof(*high) * (size_t)(side->n_dims - i - 2));
+            side->n_dims--;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The array behind load `inst`; false where it is none that a box can be cut from. */
 static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
 {
@@ -121,6 +142,9 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
         }
     }
     tci_boxes_sort(side);
+    if (side->n_dims > TCI_MATRIX_DIMS && !tci_boxes_join(k, side)) {
+        return false;
+    }
     side->operand = tci_kinst_number(in);
     const int align = tci_matrix_align(k->operands[side->operand].dtype);
     side->offset = offset;

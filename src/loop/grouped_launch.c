@@ -31,13 +31,18 @@ static void tci_grouped_launch(const tci_loop *l, const tci_launch *launches, tc
     launch->task_ns = ns / (double)TCI_MAX(tci_dim_known(l->n_tasks), 1);
 }
 
-static const char *tci_grouped_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches)
+/* The time of all members first, then what each is. */
+static const char *tci_grouped_why(tci_scratch *s, const tci_loop *l, const tci_launch *launches,
+                                   const tci_launch *all)
 {
     tci_str why = {.s = s};
+    tci_str_add(&why, "joint in ");
+    tci_sched_time(&why, all->call_ns + (double)tci_dim_known(all->n_tasks) * all->task_ns);
+    tci_str_add(&why, " by the model, of");
     for (int i = 0; i < l->n_members; i++) {
         if (l->members[i].first_same == i) {
-            tci_str_printf(&why, "%s%s: %s, %s", why.n ? "\n  " : "", l->members[i].kernel->name,
-                           launches[i].note, launches[i].why);
+            tci_str_printf(&why, "\n  %s: %s, %s", l->members[i].kernel->name, launches[i].note,
+                           launches[i].why);
         }
     }
     return tci_str_text(&why);
@@ -77,7 +82,7 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
     tci_grouped_launch(l, launches, launch);
     snprintf(launch->note, sizeof(launch->note), "%d kernels side by side", k->n_members);
     l->note = tci_scratch_printf(s, "%s", launch->note);
-    launch->why = tci_grouped_why(s, l, launches);
+    launch->why = tci_grouped_why(s, l, launches, launch);
     return l;
 }
 

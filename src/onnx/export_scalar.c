@@ -285,6 +285,16 @@ static const char *tci_ox_powi_out(tci_ox_out_graph *g, tc_dtype d, const char *
     return tci_ox_to_dtype(g, y, d);
 }
 
+/* Of integers, 0 where the divisor is 0: engines are killed by that, also in a branch that a Where
+ * does not take. */
+static const char *tci_ox_divide_out(tci_ox_out_graph *g, tc_dtype d, const char *const *x)
+{
+    tci_ow *w = &g->w;
+    const char *zero = tci_ox_float(g, d, 0), *none = TCI_OW(w, "Equal", x[1], zero);
+    const char *safe = TCI_OW(w, "Where", none, tci_ox_float(g, d, 1), x[1]);
+    return TCI_OW(w, "Where", none, zero, TCI_OW(w, "Div", x[0], safe));
+}
+
 TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
 {
     tci_ow *w = &g->w;
@@ -293,7 +303,7 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     case TCI_P_ADD: return TCI_OW(w, is_bool ? "Or" : "Add", x[0], x[1]);
     case TCI_P_SUB: return TCI_OW(w, is_bool ? "Xor" : "Sub", x[0], x[1]);
     case TCI_P_MUL: return TCI_OW(w, is_bool ? "And" : "Mul", x[0], x[1]);
-    case TCI_P_DIV: return TCI_OW(w, "Div", x[0], x[1]);
+    case TCI_P_DIV: return floats ? TCI_OW(w, "Div", x[0], x[1]) : tci_ox_divide_out(g, d, x);
     case TCI_P_FMA: return TCI_OW(w, "Add", TCI_OW(w, "Mul", x[0], x[1]), x[2]);
     case TCI_P_NEG: return TCI_OW(w, "Neg", x[0]);
     case TCI_P_ABS: return TCI_OW(w, "Abs", x[0]);

@@ -72,7 +72,9 @@ static bool tci_pb_next(tci_pb *p, tci_pb_field *f)
     f->id = key >> 3;
     f->wire = (int)(key & 7);
     f->bytes = *p;
-    if (f->wire == 0) {
+    if (f->id == 0) { /* protobuf has none: a stretch of zeros would be fields without end */
+        tci_pb_bad(p, "a field has the number 0");
+    } else if (f->wire == 0) {
         f->value = tci_pb_varint(p);
     } else if (f->wire == 1 || f->wire == 5) {
         f->value = tci_pb_fixed(p, f->wire == 1 ? 8 : 4);

@@ -13,7 +13,10 @@
 #include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 
-enum { TCI_CONV_LAYOUT_LEAST = 32 /* elements of the axis that is contiguous */ };
+enum {
+    TCI_CONV_LAYOUT_LEAST = 32, /* elements of the axis that is contiguous, */
+    TCI_CONV_LAYOUT_GROUP = 24  /* or of the channels of a group: 24 of the 64 of a step exist */
+};
 
 typedef struct tci_conv_layout {
     const tci_algo *a;
@@ -82,13 +85,43 @@ TCI_FN int tci_plan_image_axis(const tci_node *x, const tci_node *source, int a)
     return a;
 }
 
+/* The axis of RESHAPE n's operand whose inner part is axis a of n; -1: there is none. */
+static int tci_conv_layout_split(const tci_node *n, int a)
+{
+    const tci_node *from = n->in[0];
+    tci_dim behind = 1, there = 1;
+    int i = from->rank;
+    for (int k = a + 1; k < n->rank; k++) {
+        behind = tci_dim_mul(behind, n->shape[k]);
+    }
+    while (i > 0 && there != behind) {
+        there = tci_dim_mul(there, from->shape[--i]);
+    }
+    bool inner = i > 0 && there == behind && tci_dim_divides(n->shape[a], from->shape[i - 1]);
+    return inner ? i - 1 : -1;
+}
+
+/* The axis of `source` that is axis a of x, or whose inner part that is, as the channels of a group
+ * are of all channels: contiguous with it. -1: none. */
+static int tci_conv_layout_axis(const tci_node *x, const tci_node *source, int a)
+{
+    for (; x != source && a >= 0; x = x->in[0]) {
+        int axis = tci_plan_image_axis(x, x->in[0], a);
+        a = axis < 0 && x->op == TCI_OP_RESHAPE ? tci_conv_layout_split(x, a) : axis;
+    }
+    return a;
+}
+
 /* ---- which axes are contiguous ---- */
 
-static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a)
+/* summed: it is contracted, so it may be the channels of a group. */
+static bool tci_conv_layout_suits(const tci_conv_layout *m, int which, int a, bool summed)
 {
-    int64_t size = tci_dim_known(m->n->in[which]->shape[a]);
-    return size >= TCI_CONV_LAYOUT_LEAST && size % tci_matrix_align(m->source[which]->dtype) == 0 &&
-           tci_plan_image_axis(m->n->in[which], m->source[which], a) >= 0;
+    const tci_node *x = m->n->in[which], *source = m->source[which];
+    int64_t size = tci_dim_known(x->shape[a]);
+    bool whole = size >= TCI_CONV_LAYOUT_LEAST && tci_plan_image_axis(x, source, a) >= 0;
+    bool group = summed && size >= TCI_CONV_LAYOUT_GROUP && tci_conv_layout_axis(x, source, a) >= 0;
+    return (whole || group) && size % tci_matrix_align(source->dtype) == 0;
 }
 
 /* True if the result has elements of windows. */
@@ -116,8 +149,8 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
     m->last = -1;
     for (int i = 0; i < m->c->n_axes && !kept; i++) {
         const tci_contract_axis_of *axis = &m->c->axes[i];
-        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0]) &&
-            tci_conv_layout_suits(m, 1, axis->at[1]) &&
+        if (axis->group == TCI_AXES_K && tci_conv_layout_suits(m, 0, axis->at[0], true) &&
+            tci_conv_layout_suits(m, 1, axis->at[1], true) &&
             (m->axes[0] < 0 || tci_dim_lt(m->n->in[0]->shape[m->axes[0]], axis->size))) {
             m->axes[0] = axis->at[0];
             m->axes[1] = axis->at[1];
@@ -129,7 +162,7 @@ static bool tci_conv_layout_choose(tci_conv_layout *m)
             int64_t label = m->c->in[which].labels[i], best = m->axes[which];
             bool own = !tci_contract_sums(m->n, label) && !tci_contract_has(m->n, 1 - which, label);
             bool longer = best < 0 || tci_dim_lt(x->shape[best], x->shape[i]);
-            if (own && longer && tci_conv_layout_suits(m, which, i)) {
+            if (own && longer && tci_conv_layout_suits(m, which, i, false)) {
                 m->axes[which] = i;
                 m->last = m->has_window[which] ? label : m->last;
             }
@@ -189,7 +222,7 @@ static tci_node *tci_conv_layout_build(const tci_offer *o)
     tci_node *in[2];
     int64_t *back = TCI_NEW_ARRAY(m->s, int64_t, n->rank);
     for (int i = 0; i < 2; i++) {
-        int axis = tci_plan_image_axis(n->in[i], m->source[i], m->axes[i]);
+        int axis = tci_conv_layout_axis(n->in[i], m->source[i], m->axes[i]);
         int64_t *order = TCI_NEW_ARRAY(m->s, int64_t, m->source[i]->rank);
         tci_relayout_last(m->source[i], axis, order);
         tci_node *copy = tci_relayout(m->a, m->source[i], (tci_relayout_to){.order = order});

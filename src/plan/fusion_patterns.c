@@ -625,7 +625,7 @@ static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
     if (!tci_pattern_join_pairs(f, machine, kernel, groups, n, &j)) {
         return false;
     }
-    for (int g = 0; g < f->n_groups && !f->apart; g++) {
+    for (int g = 0; g < f->n_groups && !f->apart && !kernel->alone; g++) {
         groups[n] = g;
         if (tci_pattern_follows(f, g, groups, n) &&
             tci_pattern_join_pairs(f, machine, kernel, groups, n + 1, &more)) {

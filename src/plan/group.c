@@ -368,6 +368,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_APART;
         return false;
     }
+    if (kernel != g->kernel && tci_group_is_alone(f, g->kernel)) {
+        *why = TCI_WHY_PAIRS;
+        return false;
+    }
     if (f->late && tci_table_has(f->late, r->node) != tci_table_has(f->late, first)) {
         *why = TCI_WHY_LATE;
         return false;
@@ -529,7 +533,8 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     for (int i = 0; i < r->n_domain; i++) {
         count *= tci_dim_hint(r->domain[i]);
     }
-    if (tci_store_is_large(r) || tci_pnode_of(f, r->node)->kernel != g->kernel) {
+    bool alone = first->kind == TCI_ROOT_CONTRACT && tci_pnode_of(f, first->node)->apart;
+    if (alone || tci_store_is_large(r) || tci_pnode_of(f, r->node)->kernel != g->kernel) {
         return false;
     }
     for (int i = 0; i < r->n_reads; i++) { /* what reads a member is no sibling */

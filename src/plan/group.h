@@ -39,6 +39,8 @@
  *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
  *    memory and in another group
  *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)
+ *  - the kernel of a group with a CONTRACT has the order of a matrix unit if the CONTRACT by itself
+ *    has it (tci_plan_unit_of)
  *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
  *    SCATTER, or a SCAN of linked parts, no other root
  *  - a group stays below the limits of plan/cost.h, unless one of its roots alone exceeds them
@@ -161,6 +163,7 @@ typedef struct tci_scores_kernel {
     tci_node *product;   /* a contraction of them, */
     const tci_node *set; /* the first pair of the graph before, */
     uint64_t summed;     /* and the axes of pairs that the kernel sums */
+    bool alone;          /* the kernel takes no other nodes, and its operands are in memory */
 } tci_scores_kernel;
 typedef struct tci_scores_kernels {
     tci_table of; /* int32_t: the number of a node's kernel, from 1 on; 0: it has none */
@@ -255,6 +258,12 @@ TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
     return (tci_pnode *)tci_table_item(&f->known, n);
 }
 
+/* True if kernel number `kernel` of pairs, 0: none, takes no other nodes. */
+static inline bool tci_group_is_alone(const tci_fusion *f, int kernel)
+{
+    return kernel > 0 && f->pairs->items[kernel - 1].alone;
+}
+
 /* True if the node has its own memory under every plan. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
@@ -319,10 +328,10 @@ TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
 /* plan/decompose.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
-/* Sets of pairs, each by its first one, for whose kernels there was no form: with takers as they
- * are, and at all. */
+/* Sets of pairs, each by its first one, for whose kernels there was no form: with other nodes in
+ * them, with takers as they are, and at all. */
 typedef struct tci_scores_refused {
-    tci_table lines, whole;
+    tci_table alone, lines, whole;
 } tci_scores_refused;
 /* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
  * whole are left as they are. */
@@ -562,6 +571,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
  * decides. */
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
+/* True unless kernel k of group g gives its contraction another order than that. */
+TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k);
 /* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
  * lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,

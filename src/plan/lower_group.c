@@ -1113,6 +1113,18 @@ static int tci_pk_unit_of_group(const tci_fusion *f, const tci_group *g, tci_mac
     return TCI_CLASS_ANY;
 }
 
+TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k)
+{
+    bool has = true;
+    for (int i = 0; i < g->n_roots && f->units && g->has_contract && !g->keeps; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        const int32_t *order = tci_table_find(&f->units->of, r->node);
+        bool unit = r->kind == TCI_ROOT_CONTRACT && order && *order - 1 > TCI_ORDER_CHAIN;
+        has = has && (!unit || k->reds[0].order == *order - 1);
+    }
+    return has;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan, tci_machine machine)
 {

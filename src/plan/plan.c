@@ -185,8 +185,8 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
 }
 
 /* A group whose contraction has an order of a unit that has no form for the kernel: operands are
- * forced into memory, or, where they are, no reader shares a kernel with the contraction. True when
- * it is one that may be changed. */
+ * forced into memory, or, where they are, the contraction is cut from its readers and siblings, as
+ * it is the whole kernel then. True when it is one that may be changed. */
 static bool tci_plan_part_unit(const tci_fusion *f, const tci_group *g, const tci_lowered *low,
                                tci_table *forced, tci_table *cuts)
 {
@@ -376,6 +376,21 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     }
 }
 
+/* A line on each contraction that no matrix unit takes, though one does by itself. */
+static void tci_plan_report_units(tci_plan *p)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        const tci_step *step = &p->steps[i];
+        const tci_kernel *k = p->kernels[step->kernel];
+        if (step->group >= 0 && k->n_reds > 0 &&
+            !tci_plan_has_unit(p->fusion, &p->fusion->groups[step->group], k)) {
+            tci_str_printf(&p->orders, "%s: ", k->name);
+            tci_kernel_print_order(&p->orders, &k->reds[0]);
+            tci_str_add(&p->orders, ", though a matrix unit takes its contraction by itself\n");
+        }
+    }
+}
+
 /* The same, with the order of its steps and their memory. */
 static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
 {
@@ -393,6 +408,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
                              m->machine, &p->orders);
         }
     }
+    tci_plan_report_units(p);
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_str_add(&p->why, tci_str_text(j->cut));
     tci_plan_once(m->s, p, j->inputs, j->n_inputs);
@@ -418,8 +434,9 @@ static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
     return copy;
 }
 
-/* Refuses the sets of pairs of whose kernels one was not joined; false: all were. A kernel that
- * sums several axes may have a form by lines. */
+/* Refuses the sets of pairs of whose kernels one was not joined; false: all were. On a machine of
+ * blocks, where these kernels have a class of their own, that must not follow from what else is in
+ * them: first they are alone. A kernel that sums several axes may have a form by lines. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
                                   tci_scores_refused *refused)
 {
@@ -431,7 +448,9 @@ static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
             continue;
         }
         any = true;
-        if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
+        if (j->maker.machine.block_threads > 0 && !k->alone) {
+            tci_table_add(&refused->alone, k->set);
+        } else if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
             tci_table_add(&refused->lines, k->set);
         } else if (i < j->pairs->n && (!several || tci_table_has(&refused->lines, k->set))) {
             tci_table_add(&refused->whole, k->set);
@@ -447,7 +466,8 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
 {
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
-    tci_scores_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool))};
+    tci_scores_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool)),
+                                  tci_table_in(s, sizeof(bool))};
     const tci_table *forced = j->forced;
     for (bool whole = false; !whole;) {
         tci_plan q;
@@ -585,12 +605,18 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
         if (!kept) {
             continue;
         }
-        *j = tci_plan_cut(s, j, list, n, -1);
-        j->like = p->fusion;
+        tci_plan_job cut = tci_plan_cut(s, j, list, n, -1);
+        const size_t n_cut = j->cut->n;
+        cut.like = p->fusion;
         tci_plan_report_cuts(j, list, n);
         tci_plan *q = TCI_NEW(s, tci_plan);
         tci_plan_restart(s, q, start, p);
-        tci_plan_fill(j, q);
+        tci_plan_fill(&cut, q);
+        if (!tci_plan_is_joined(j, q->fusion)) { /* by each cut, not by all */
+            j->cut->n = n_cut;
+            break;
+        }
+        *j = cut;
         p = q;
     }
     return p;
@@ -615,6 +641,9 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     tci_plan *q = TCI_NEW(s, tci_plan);
     tci_plan_restart(s, q, start, p);
     tci_plan_fill(&j, q);
+    if (!tci_plan_is_joined(&j, q->fusion)) {
+        return NULL;
+    }
     tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
                    r.n, r.bytes / 1e6, (double)q->arena_bytes / 1e6, (double)p->arena_bytes / 1e6);
     return q;

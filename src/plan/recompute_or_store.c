@@ -326,6 +326,53 @@ static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
     return folds;
 }
 
+/* True if n is of no kernel of pairs, nor what such kernels make of folds, and may be stored. */
+static bool tci_store_is_apart(const tci_fusion *f, const tci_node *n)
+{
+    return tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) &&
+           tci_pnode_of(f, n)->kernel == 0 && !tci_store_is_of_folds(f, n);
+}
+
+/* Stores what a kernel of pairs that is alone reads of others through its node n. */
+static void tci_store_read(tci_fusion *f, tci_node *n)
+{
+    for (int i = 0; i < tci_plan_n_evaluated(n); i++) {
+        tci_node *in = n->in[i];
+        if (tci_store_is_apart(f, in)) {
+            tci_store_force(f, in, TCI_WHY_PAIRS);
+        } else if (tci_pnode_of(f, in)->kernel == 0 && !tci_plan_is_leaf(in)) {
+            tci_store_read(f, in);
+        }
+    }
+}
+
+/* True if the elements of x are in memory, or will be, in the order of its axes. */
+static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
+{
+    while (x->op == TCI_OP_RESHAPE && !tci_pnode_of(f, x)->forced) {
+        x = x->in[0];
+    }
+    return tci_plan_is_leaf(x) ? !x->strides
+                               : tci_pnode_of(f, x)->forced || tci_op_is(x->op, TCI_IS_STORABLE);
+}
+
+/* The same of a contraction: an operand whose axes RESHAPEs make of others is copied unless these
+ * are in memory in their order, as each must be one axis there. */
+static void tci_store_operands(tci_fusion *f, tci_node *n)
+{
+    for (int i = 0; i < n->n_in && n->op == TCI_OP_CONTRACT; i++) {
+        tci_node *x = n->in[i];
+        while ((x->op == TCI_OP_PERMUTE || x->op == TCI_OP_EXPAND) && !tci_pnode_of(f, x)->forced) {
+            x = x->in[0];
+        }
+        if (x->op == TCI_OP_RESHAPE && tci_pnode_of(f, x)->kernel == 0 &&
+            !tci_store_is_line(f, x) && !tci_pnode_of(f, x)->forced) {
+            tci_store_force(f, x, TCI_WHY_PAIRS);
+        }
+    }
+    tci_store_read(f, n);
+}
+
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
@@ -335,10 +382,11 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         p->drawn = tci_store_is_drawn(f, n);
         p->index = tci_store_index(f, n);
         p->guards = tci_store_is_guard(f, n);
-        bool fused = p->kernel > 0 || tci_store_is_of_folds(f, n); /* attention is one kernel */
-        if (f->apart && tci_op_is(n->op, TCI_IS_STORABLE) && !tci_plan_is_leaf(n) && !p->forced &&
-            !fused) {
+        if (f->apart && !p->forced && tci_store_is_apart(f, n)) { /* attention is one kernel */
             tci_store_force(f, n, TCI_WHY_APART);
+        }
+        if (tci_group_is_alone(f, p->kernel)) {
+            tci_store_operands(f, n);
         }
     }
 }

@@ -65,13 +65,23 @@ static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
     return same;
 }
 
-static bool tci_scores_is_made(const tci_scores *p, const tci_node *n)
+/* Sets fact->is_made and has_powers of n. On a machine of blocks a contraction that takes powers is
+ * no pair, so that what is attention follows from what a taker is made of: no set's taker is a pair
+ * of another set. */
+static void tci_scores_find_made(const tci_scores *p, const tci_node *n, tci_scores_fact *fact)
 {
-    bool made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
-    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE); i++) {
-        made = made || (tci_scores_same_shape(n, n->in[i]) && tci_scores_of(p, n->in[i])->is_made);
+    const bool blocks = !p->bands && p->a->machine.block_threads > 0;
+    fact->is_made = n->op == TCI_OP_CONTRACT && n->rank >= 2;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_scores_fact *in = tci_scores_of(p, n->in[i]);
+        if (tci_op_is(n->op, TCI_IS_POINTWISE) && tci_scores_same_shape(n, n->in[i])) {
+            fact->is_made = fact->is_made || in->is_made;
+            fact->has_powers = fact->has_powers || in->has_powers ||
+                               (n->op == TCI_OP_EXP && in->is_made);
+        } else if (n->op == TCI_OP_CONTRACT) {
+            fact->is_made = fact->is_made && !(blocks && in->has_powers);
+        }
     }
-    return made;
 }
 
 static void tci_scores_read_graph(tci_scores *p, tci_node *const *roots, int n_roots)
@@ -84,7 +94,7 @@ static void tci_scores_read_graph(tci_scores *p, tci_node *const *roots, int n_r
         const tci_node *n = p->list.items[i];
         tci_scores_fact *fact = tci_table_at(&p->facts, n);
         fact->at = i;
-        fact->is_made = tci_scores_is_made(p, n);
+        tci_scores_find_made(p, n, fact);
         for (int j = 0; j < n->n_in; j++) {
             p->first_user[tci_scores_of(p, n->in[j])->at + 2]++;
         }
@@ -195,6 +205,13 @@ static void tci_scores_use(tci_scores *p, tci_scores_set *set, tci_node *n, tci_
     }
     set->fits = set->fits && end.summed != 0;
     TCI_PUSH(p->a->s, set->ends, set->n_ends, set->cap_ends, end);
+}
+
+/* The node that n was before the rules were applied. */
+static const tci_node *tci_scores_origin(const tci_scores *p, const tci_node *n)
+{
+    const tci_node *const *found = p->origins ? tci_table_find(p->origins, n) : NULL;
+    return found && *found ? *found : n;
 }
 
 /* Everything that hangs together with `first`, a value that a contraction takes. */
@@ -391,7 +408,7 @@ static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
 
 /* Two contractions of pairs, or two kernels: a kernel with one of each needs no help. On a GPU
  * exponentials too: fused attention has a class of its own, so its form follows from the graph, not
- * from the other members of its groups. */
+ * from the other members of its groups. There are no forms for anything else. */
 static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
 {
     int products = 0;
@@ -400,8 +417,8 @@ static bool tci_scores_is_worth(const tci_scores *p, const tci_scores_set *set)
         products += set->pairs[i]->op == TCI_OP_CONTRACT;
         powers = powers || set->pairs[i]->op == TCI_OP_EXP;
     }
-    return set->n_kernels > 1 || products > 1 ||
-           (powers && !p->bands && p->a->machine.block_threads > 0);
+    return p->bands || p->a->machine.block_threads == 0 ? set->n_kernels > 1 || products > 1
+                                                        : powers;
 }
 
 TCI_FN const tci_scores_end *tci_scores_end_of(const tci_scores *p, const tci_node *n,
@@ -447,7 +464,8 @@ static void tci_scores_find(tci_scores *p)
         tci_scores_set set = {.number = p->n_sets + 1, .fits = true};
         tci_scores_flood(p, &set, pair);
         tci_scores_order(p, &set);
-        set.fits = set.fits && !tci_table_has(&p->refused->whole, set.pairs[0]) &&
+        set.fits = set.fits &&
+                   !tci_table_has(&p->refused->whole, tci_scores_origin(p, set.pairs[0])) &&
                    tci_scores_is_alone(p, &set);
         if (set.fits) {
             tci_scores_levels(p, &set, level);
@@ -621,8 +639,8 @@ static tci_node *tci_scores_by_line(const tci_scores *p, const tci_scores_set *s
 {
     tci_graph *g = p->a->g;
     const tci_node *n = end->node;
-    tci_scores_lines l = tci_scores_lines_of(p, set, end,
-                                             tci_table_has(&p->refused->lines, set->pairs[0]));
+    tci_scores_lines l = tci_scores_lines_of(
+        p, set, end, tci_table_has(&p->refused->lines, tci_scores_origin(p, set->pairs[0])));
     int *order = TCI_NEW_ARRAY(p->a->s, int, n->rank), left = 0;
     if (!l.is_other) {
         return NULL;
@@ -667,7 +685,7 @@ static tci_node *tci_scores_of_lines(const tci_scores *p, const tci_node *n, con
     const tci_scores_end *end = tci_scores_end_of(p, n, &set);
     bool takes = end && !end->folds &&
                  (p->a->machine.block_threads > 0 ||
-                  tci_table_has(&p->refused->lines, set->pairs[0]));
+                  tci_table_has(&p->refused->lines, tci_scores_origin(p, set->pairs[0])));
     return takes ? tci_scores_by_line(p, set, end, now) : NULL;
 }
 
@@ -681,6 +699,9 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
         tci_table_put(&now, n, made == n ? n : tci_scores_like(p, n, made));
+        if (made != n && p->origins && tci_scores_origin(p, made) == made) {
+            *(const tci_node **)tci_table_at(p->origins, made) = tci_scores_origin(p, n);
+        }
     }
     for (int i = 0; i < n_roots && any; i++) {
         roots[i] = tci_table_get(&now, roots[i]);
@@ -882,7 +903,9 @@ static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
 {
     set->first_kernel = p->out->n;
     for (int k = 0; k < set->n_kernels; k++) {
-        tci_scores_kernel kernel = {NULL, set->pairs[0], set->kernels[k].summed};
+        const tci_node *first = tci_scores_origin(p, set->pairs[0]);
+        tci_scores_kernel kernel = {NULL, first, set->kernels[k].summed,
+                                    tci_table_has(&p->refused->alone, first)};
         TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
     }
 }
@@ -956,10 +979,27 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* True if the set is attention or part of its gradient: exponentials of scores, and a taker of them
- * with an operand other than those of the first scores. There must also be enough rows to keep a
- * GPU busy. */
-static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machine)
+/* True if scores are normalized by their own folds, as the weights of a softmax are. A hidden
+ * layer behind gelu or silu has exponentials and sums (its bias's gradient), but reads none of the
+ * sums. */
+static bool tci_scores_are_normalized(const tci_scores *p, const tci_scores_set *set)
+{
+    bool reads = false;
+    for (int i = 0; i < set->n_pairs; i++) {
+        const tci_node *pair = set->pairs[i];
+        for (int j = 0; j < pair->n_in && pair->op != TCI_OP_CONTRACT && !reads; j++) {
+            bool own = tci_scores_of(p, pair->in[j])->set == set->number;
+            reads = !own && tci_scores_is_row(p, pair->in[j], 0);
+        }
+    }
+    return reads;
+}
+
+/* True if the set is attention or part of its gradient: exponentials of scores, which are
+ * normalized, and a taker of them with an operand other than those of the first scores. There must
+ * also be enough rows to keep a GPU busy. */
+static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *set,
+                                    tci_machine machine)
 {
     const tci_node *first = set->pairs[0];
     bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
@@ -974,7 +1014,7 @@ static bool tci_scores_is_attention(const tci_scores_set *set, tci_machine machi
         busy = tci_scores_rows(pair, set->ends[e].summed) >=
                (double)TCI_SCORES_BUSY * machine.facts.processors;
     }
-    return powers && other && busy;
+    return powers && other && busy && tci_scores_are_normalized(p, set);
 }
 
 /* Attention alone in short heads: by threads it takes no longer than products of halves do, which
@@ -1000,7 +1040,8 @@ static bool tci_scores_is_short(const tci_scores_set *set)
 
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
 {
-    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool))};
+    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool)),
+                               tci_table_in(a->s, sizeof(bool))};
     if (a->machine.block_threads == 0 || !tci_scores_taken(a->machine)) {
         return;
     }
@@ -1010,7 +1051,7 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
     for (int i = 0; i < p.n_sets; i++) {
         const tci_scores_set *set = &p.sets[i];
         bool by_halves = machine.is_fast && machine.matrix_units > 0;
-        bool whole = set->fits && tci_scores_is_attention(set, machine) &&
+        bool whole = set->fits && tci_scores_is_attention(&p, set, machine) &&
                      (!by_halves || tci_scores_is_short(set));
         for (int e = 0; e < set->n_ends && whole; e++) {
             if (!set->ends[e].folds) {
@@ -1042,10 +1083,12 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
         return;
     }
     tci_scores p = {.a = a, .refused = refused, .out = out};
+    tci_table origins = tci_table_in(a->s, sizeof(const tci_node *));
     tci_scores_look(&p, roots, n_roots);
     if (a->machine.block_threads > 0) {
         tci_scores_part(&p, roots, n_roots);
     }
+    p.origins = &origins;
     for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {
         if (tci_scores_rewrite(&p, rules[i], roots, n_roots)) {
             tci_scores_look(&p, roots, n_roots);

@@ -12,10 +12,11 @@ enum {
 
 /* Data of a node of the list. */
 typedef struct tci_scores_fact {
-    int32_t at;    /* in the list */
-    int32_t set;   /* number of the set that has it as a pair, from 1 on; 0: none */
-    int32_t index; /* among the pairs of that set */
-    bool is_made;  /* a contraction, or pointwise over such a value of its shape */
+    int32_t at;      /* in the list */
+    int32_t set;     /* number of the set that has it as a pair, from 1 on; 0: none */
+    int32_t index;   /* among the pairs of that set */
+    bool is_made;    /* a contraction, or pointwise over such a value of its shape; */
+    bool has_powers; /* so of an exponential of such a value */
     bool is_output;
 } tci_scores_fact;
 
@@ -54,6 +55,7 @@ typedef struct tci_scores {
     tci_scores_set *sets;
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
+    tci_table *origins;      /* of a node the one that it was before (const tci_node *), or NULL */
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */

@@ -277,6 +277,8 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
     TCI_ASSERT(s, step->kernel >= 0 && step->kernel < p->n_kernels);
     const tci_kernel *k = p->kernels[step->kernel];
     tci_kernel_verify(s, k);
+    TCI_ASSERT(s, step->group < 0 || k->n_members > 0 ||
+                      tci_plan_has_unit(p->fusion, &p->fusion->groups[step->group], k));
     for (int o = 0; o < k->n_operands; o++) {
         int b = step->operands[o];
         TCI_ASSERT(s, b >= 0 && b < p->n_buffers);

@@ -175,13 +175,13 @@ static void tci_call_watch_part(void *arg, int worker, int64_t begin, int64_t en
     tci_profile_add(TCI_RECORD_PART, f, (int32_t)(part->step - f->steps), from, tci_os_now_ns());
 }
 
-static void tci_walk_watch_step(tc_call *c, int i, int watch)
+/* The host's time at its end. */
+static int64_t tci_walk_watch_step(tc_call *c, int i, int watch, int64_t begin)
 {
     const tc_program *f = c->program;
     const tci_run_step *step = &f->steps[i];
     bool records = watch & TCI_PROFILE_RECORDS;
     tci_call_part part = {c, step};
-    int64_t begin = tci_os_now_ns();
     if (step->threads <= 1 || !records) {
         tci_call_launch_step(c, step);
     } else {
@@ -195,18 +195,21 @@ static void tci_walk_watch_step(tc_call *c, int i, int watch)
     if (watch & TCI_PROFILE_LOGS) {
         tci_profile_log(f, i, end - begin);
     }
+    return end;
 }
 
+/* A run lasts from the begin of its first kernel to the end of its last: reading the clock costs
+ * more than a record. */
 static void tci_walk_watch_here(tc_call *c, int begin, int end)
 {
     int watch = tci_profile_watch();
-    int64_t begin_ns = tci_os_now_ns();
+    int64_t begin_ns = tci_os_now_ns(), end_ns = begin_ns;
     for (int i = begin; i < end && !c->broke; i++) {
-        tci_walk_watch_step(c, i, watch);
+        end_ns = tci_walk_watch_step(c, i, watch, i == begin ? begin_ns : tci_os_now_ns());
     }
     if (watch & TCI_PROFILE_RECORDS) {
         tci_profile_add(TCI_RECORD_RUN, c->program, begin < c->program->code->n_init, begin_ns,
-                        tci_os_now_ns());
+                        end_ns);
     }
 }
 
@@ -819,7 +822,7 @@ static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int en
     void **sequence = begin == c->program->commit ? &c->device->updates : &c->device->sequence;
     tc_status status = *sequence ? TC_OK : tci_walk_record(c, begin, end, sequence);
     if (status) {
-        return status;
+        return status == TC_ERR_COMM ? tci_collectives_refuse(c) : status;
     }
     if (TCI_UNLIKELY(tci_device_spans_wanted())) {
         return tci_walk_watch_replay(c, *sequence, queue, begin, !r->splits);

@@ -74,6 +74,69 @@ static const char *checked(const char *cc, int check, const char *dump_dir, tc_s
     return text;
 }
 
+/* ---- NaN and infinity ---- */
+
+static tc_ctx *interpreted(int check)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = "interp",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .check = check | TC_CHECK_NO_FILE};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+/* Wherever in an array of any float dtype it is, also behind the last whole word of eight bytes. */
+TEST(each_nan_and_infinity_made_of_finite_numbers_is_found)
+{
+    enum { MOST = 9 };
+    static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_BF16, TC_F16};
+    tc_ctx *ctx = interpreted(TC_CHECK_NAN | TC_CHECK_INF);
+    for (int n = 1; n <= MOST; n += 4) {
+        for (size_t d = 0; d < sizeof(dtypes) / sizeof(*dtypes); d++) {
+            tc_program *f;
+            float x[MOST] = {0}, y[MOST];
+            char want[40];
+            tc_tensor wide = tc_input(ctx, "x", TC_F32, n), small = tc_cast(wide, dtypes[d]);
+            tc_tensor made = tc_div(tc_sub(small, 1), small); /* of 0: infinite */
+            REQUIRE(tc_compile(tc_cast(tc_materialize(made), TC_F32), &f) == TC_OK);
+            tc_bufs in = TC_BUFS(TC_BUF(x, n)), out = TC_BUFS(TC_BUF(y, n));
+            for (int i = 0; i < n; i++) {
+                x[i] = (float)i + 1;
+            }
+            CHECK_MSG(tc_run(f, in, out) == TC_OK, "%s", tc_error(f));
+            for (int i = 0; i < n; i++) {
+                x[i] = 0;
+                snprintf(want, sizeof(want), "element %d of operand ", i);
+                CHECK_EQ_INT(tc_run(f, in, out), TC_ERR_CHECK);
+                CHECK_HAS(tc_error(f), want);
+                CHECK_HAS(tc_error(f), "inf, made of finite numbers");
+                x[i] = NAN; /* had been there */
+                CHECK_MSG(tc_run(f, in, out) == TC_OK, "%s", tc_error(f));
+                x[i] = (float)i + 1;
+            }
+            tc_program_free(f);
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+/* A kernel that overwrites what it reads: what it read is looked at as it was. */
+TEST(a_nan_in_place_of_a_finite_number_is_found)
+{
+    float start[3] = {1, -4, 9};
+    tc_ctx *ctx = interpreted(TC_CHECK_NAN);
+    tc_program *f;
+    tc_tensor p = tc_param_from(tc_copy_in(ctx, start, TC_F32, 3));
+    tc_tensor step = tc_assign(p, tc_sqrt(p));
+    REQUIRE(tc_compile_fn(((tc_tensors){0}), TC_TENSORS(step), NULL, &f) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, ((tc_bufs){0}), ((tc_bufs){0})), TC_ERR_CHECK);
+    CHECK_HAS(tc_error(f), "element 1 of operand ");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 static tc_status decay(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
                        tc_tensor *y)
 {

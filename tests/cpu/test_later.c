@@ -134,6 +134,40 @@ TEST(runs_are_interpreted_until_native_code_is_there_with_the_same_bits)
     tc_ctx_free(ctx);
 }
 
+/* What tc_program_info says while f = a b in that dtype is interpreted. */
+static bool may_differ(tc_dtype dtype, const tc_options *o)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_program_info info = {0};
+    tc_options later = *o;
+    later.backend = "cpu";
+    later.stance = TC_STANCE_LATER;
+    later.no_disk_cache = true;
+    later.cc = make_compiler("0", "false");
+    REQUIRE_OK(tc_ctx_make(&ctx, &later));
+    tc_tensor a = tc_input(ctx, "a", dtype, 64, 64), b = tc_input(ctx, "b", dtype, 64, 64);
+    REQUIRE_OK(tc_compile(tc_matmul(a, b), &f));
+    REQUIRE_OK(tc_program_get_info(f, &info));
+    tc_program_cancel(f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return info.may_differ;
+}
+
+TEST(a_swap_that_may_change_bits_is_announced)
+{
+    const tc_options exact = {0}, fast = {.math = TC_MATH_FAST}, no_unit = {.matrix = -1};
+    tc_options amx = {.machine = "x86-64-amx"}, same = amx;
+    same.reproducible = true;
+    CHECK(!may_differ(TC_F32, &exact));
+    CHECK(may_differ(TC_F32, &fast));
+    CHECK(!may_differ(TC_BF16, &no_unit));
+    CHECK(may_differ(TC_BF16, &amx));
+    CHECK(!may_differ(TC_F32, &amx));
+    CHECK(!may_differ(TC_BF16, &same));
+}
+
 /* 240 nodes, so that a quick build comes first. */
 static tc_tensor make_large_graph(tc_ctx *ctx)
 {

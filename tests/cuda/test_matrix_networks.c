@@ -96,7 +96,14 @@ static const image_case image_cases[] = {
     {17, 32, 6, 6, 64, 1, {.padding = {0, 0}}, 0, false, false},
     {2, 48, 13, 11, 64, 2, {.padding = {0, 1}}, 3, true, true},
     {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
+    {2, 72, 9, 16, 72, 3, {.padding = {1, 1}, .groups = 3}, 2, false, false}, /* 24 of 64 */
+    {3, 32, 16, 24, 48, 2, {.stride = {2, 2}}, 2, false, false},              /* no overlap */
 };
+
+static int64_t image_channels(const image_case *c)
+{
+    return c->channels / (c->how.groups ? c->how.groups : 1);
+}
 
 /* All values of the convolution and of its gradients, one behind the other; heap. */
 static float *convolve(const char *backend, const image_case *c, const uint16_t *const in[3],
@@ -106,7 +113,7 @@ static float *convolve(const char *backend, const image_case *c, const uint16_t 
     tc_dtype t = c->half ? TC_F16 : TC_BF16;
     int64_t high = 0, wide = 0;
     tc_tensor x = tc_input(ctx, "x", t, c->images, c->channels, c->height, c->width);
-    tc_tensor w = tc_input(ctx, "w", t, c->filters, c->channels, c->kernel, c->kernel);
+    tc_tensor w = tc_input(ctx, "w", t, c->filters, image_channels(c), c->kernel, c->kernel);
     tc_tensor a = c->wide ? tc_cast(x, TC_F32) : x, b = c->wide ? tc_cast(w, TC_F32) : w;
     tc_tensor y = tc_conv2d(a, b, TC_NONE, &c->how), grads[2];
     high = tc_size(y, 2);
@@ -144,7 +151,7 @@ static void check_image_case(int number)
     const image_case *c = &image_cases[number];
     char text[20000] = "", ignored[20000];
     int64_t n[3] = {c->images * c->channels * c->height * c->width,
-                    c->filters * c->channels * c->kernel * c->kernel, 0};
+                    c->filters * image_channels(c) * c->kernel * c->kernel, 0};
     n[2] = c->images * c->filters * (c->height + 8) * (c->width + 8);
     uint16_t *in[3];
     for (int i = 0; i < 3; i++) {
@@ -339,6 +346,35 @@ static void alone_network(tc_ctx *ctx, network *m)
     }
 }
 
+/* Linear layers over the channels of an image of 14 x 14, whose rows are not aligned, as in a
+ * ConvNeXt block; and all gradients. And one over channels-last images, flattened as if the
+ * channels came first. */
+static void channel_mlp_network(tc_ctx *ctx, network *m)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2, 64, 14, 14), gradients[NETWORK_INPUTS];
+    tc_tensor up = tc_input(ctx, "up", TC_BF16, 64, 136);
+    tc_tensor down = tc_input(ctx, "down", TC_BF16, 136, 64);
+    tc_tensor scale = tc_input(ctx, "scale", TC_BF16, 64, 1, 1);
+    m->inputs[m->n_inputs++] = x;
+    m->inputs[m->n_inputs++] = up;
+    m->inputs[m->n_inputs++] = down;
+    m->inputs[m->n_inputs++] = scale;
+    tc_tensor y = tc_matmul(tc_gelu(tc_matmul(tc_permute(x, 0, 2, 3, 1), up)), down);
+    y = tc_add(tc_mul(tc_permute(y, 0, 3, 1, 2), scale), x);
+    y = tc_mean(tc_square(tc_cast(y, TC_F32)), TC_ALL, false);
+    m->outputs[m->n_outputs++] = y;
+    CHECK(tc_grad(y, m->inputs, m->n_inputs, gradients) == TC_OK);
+    for (int i = 0; i < m->n_inputs; i++) {
+        m->outputs[m->n_outputs++] = tc_cast(gradients[i], TC_F32);
+    }
+    tc_tensor last = tc_input(ctx, "last", TC_BF16, 64, 7, 7, 24);
+    tc_tensor w = tc_input(ctx, "w", TC_BF16, 24 * 7 * 7, 64);
+    m->inputs[m->n_inputs++] = last;
+    m->inputs[m->n_inputs++] = w;
+    y = tc_matmul(tc_reshape(tc_permute(last, 0, 3, 1, 2), 64, 24 * 7 * 7), w);
+    m->outputs[m->n_outputs++] = tc_cast(y, TC_F32);
+}
+
 typedef void make_network(tc_ctx *, network *);
 
 /* bf16 numbers about 0, of a filter so small that its sums are about 1; heap. */
@@ -471,6 +507,16 @@ TEST(channels_stay_last_where_filters_of_one_channel_learn)
         SKIP("there is no C++ compiler");
     }
     check_network(alone_network, 56, 1, 2);
+}
+
+/* Two products and their four gradients, and the one of flattened images, over copies of images as
+ * matrices. */
+TEST(images_with_odd_rows_are_copied_as_matrices)
+{
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    check_network(channel_mlp_network, 15, 0, 7);
 }
 
 TEST(rows_are_places_of_lines_images_and_cubes)

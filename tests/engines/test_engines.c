@@ -14,7 +14,9 @@
 #include "tc_test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- engines ---- */
@@ -357,6 +359,63 @@ TEST(a_graph_that_xla_refuses_is_split)
     run_split("openxla");
 }
 
+/* Loss and gradients of two layers with a rounding between them, whose derivative is 1: both passes
+ * meet the user's function, and values of the forward part are inputs of the backward one. */
+static void run_split_step(const char *backend)
+{
+    static const tc_custom_op eighths = {.name = "eighths", .run = round_run};
+    static float x[40], w[128], y[2][1 + 128];
+    NEED(backend);
+    tc_ctx_free(ctx);
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.threads = 2}) == TC_OK);
+    for (int i = 0; i < 128; i++) {
+        w[i] = (float)cos(i) / 4;
+        x[i % 40] = (float)(i % 7) / 4;
+    }
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 5, 8), p[2], g[2];
+    for (int i = 0; i < 2; i++) {
+        p[i] = tc_param(ctx, w + 64 * i, TC_F32, 8, 8);
+    }
+    tc_tensor h = tc_tanh(tc_matmul(in, p[0]));
+    tc_tensor r = tc_add(h, tc_stop_gradient(tc_sub(tc_custom(&eighths, TC_TENSORS(h)), h)));
+    tc_tensor loss = tc_mean(tc_square(tc_matmul(r, p[1])), TC_ALL, false);
+    REQUIRE(tc_grad(loss, p, 2, g) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        tc_options o = {.backend = i ? "interp" : backend, .fallback = TC_FALLBACK_ALLOW};
+        tc_program *f = NULL;
+        CHECK_MSG(tc_compile_fn(TC_TENSORS(in), TC_TENSORS(loss, g[0], g[1]), &o, &f) == TC_OK,
+                  "%s", tc_error(ctx));
+        REQUIRE(f != NULL);
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 40)),
+                         TC_BUFS(TC_BUF(y[i], 1), TC_BUF(y[i] + 1, 64), TC_BUF(y[i] + 65, 64))) ==
+                      TC_OK,
+                  "%s", tc_program_error(f));
+        if (!i) {
+            explain_has(f, "part 2 of 2: ");
+        }
+        tc_program_free(f);
+    }
+    for (int i = 0; i < 129; i++) {
+        CHECK_CLOSE(y[0][i], y[1][i], 1e-5);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(gradients_are_split_as_any_nodes_by_onnxruntime)
+{
+    run_split_step("onnxrt");
+}
+
+TEST(gradients_are_split_as_any_nodes_by_openvino)
+{
+    run_split_step("openvino");
+}
+
+TEST(gradients_are_split_as_any_nodes_by_xla)
+{
+    run_split_step("openxla");
+}
+
 /* ---- runs ---- */
 
 /* softmax(x w + p) of 3 rows by the engine against the interpreter, twice in each of 4 threads. */
@@ -437,6 +496,77 @@ TEST(threads_run_one_program_of_xla)
 TEST(threads_run_one_program_of_tvm)
 {
     run_rows("tvm");
+}
+
+/* What a compile, a run and a refusal by each engine print, from its first load on. */
+TEST(engines_print_nothing)
+{
+    static const char *const engines[] = {"onnxrt", "openvino", "openxla"};
+    int there = 0;
+    look_in_venv();
+    io_spill(io_path("printed"), "", 0);
+    for (int i = 0; i < 3; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            int to = open(io_path("printed"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+            dup2(to, 1);
+            dup2(to, 2);
+            tc_ctx *ctx = context(engines[i]);
+            float p[5] = {0}, w[60] = {0}, x[36] = {0}, y[15];
+            tc_program *f = ctx ? compile_rows(ctx, w, p) : NULL;
+            if (f) {
+                tc_run(f, TC_BUFS(TC_BUF(x, 36)), TC_BUFS(TC_BUF(y, 15)));
+                tc_run(f, TC_BUFS(TC_BUF(x, 35)), TC_BUFS(TC_BUF(y, 15)));
+            }
+            _exit(!ctx ? 77 : !f);
+        }
+        int status = -1;
+        REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+        there += status == 0;
+        CHECK_MSG(status == 0 || WEXITSTATUS(status) == 77, "%s ends with %d", engines[i], status);
+        io_bytes text = io_slurp(io_path("printed"));
+        CHECK_MSG(text.n == 0, "%s prints: %.*s", engines[i], (int)(text.n < 300 ? text.n : 300),
+                  text.at);
+        free(text.at);
+    }
+    io_clean();
+    if (!there) {
+        SKIP("no engine is there");
+    }
+}
+
+static int threads_of_process(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+    while (d && readdir(d)) {
+        n++;
+    }
+    if (d) {
+        closedir(d);
+    }
+    return n - 2;
+}
+
+/* A session of onnxruntime has the caller's thread and options.threads - 1 more. */
+TEST(threads_of_onnxruntime_follow_the_option)
+{
+    NEED("onnxrt");
+    float p[5] = {0}, w[60] = {0};
+    tc_ctx_free(ctx);
+    if (threads_of_process() <= 0) {
+        SKIP("no /proc");
+    }
+    for (int i = 0; i < 3; i++) { /* the first session starts one for all */
+        int threads = i < 2 ? 1 : 3, before = threads_of_process();
+        tc_options o = {.backend = "onnxrt", .fallback = TC_FALLBACK_REFUSE, .threads = threads};
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_program *f = compile_rows(ctx, w, p);
+        CHECK(i == 0 || threads_of_process() - before == threads - 1);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
 }
 
 TEST(the_fastest_backend_is_measured)

@@ -12,7 +12,6 @@ typedef struct program {
     uint64_t seed, state;
     bool large; /* sizes that blocks of threads share out, and halves */
     bool fast;  /* to be computed by TC_MATH_FAST */
-    bool whole; /* no gradients: whether those of attention are fused depends on other groups */
     tc_ctx *ctx;
     tc_tensor values[MOST_VALUES], inputs[MOST_INPUTS], outputs[MOST_OUTPUTS];
     void *data[MOST_INPUTS], *want[MOST_OUTPUTS], *got[MOST_OUTPUTS];
@@ -316,31 +315,46 @@ static void keep(program *p, tc_tensor x, const char *name)
     }
 }
 
-/* The gradient of a value by an input of floats. */
-static tc_tensor gradient(program *p, tc_tensor y)
+/* The gradients of a value by up to n inputs of floats, or the value where there are none: how
+ * many. */
+static int gradients(program *p, tc_tensor y, int n, tc_tensor *g)
 {
-    for (int i = 0; i < p->n_inputs; i++) {
+    tc_tensor by[MOST_OUTPUTS];
+    int n_by = 0;
+    for (int i = 0; i < p->n_inputs && n_by < n; i++) {
         tc_dtype t = tc_dtype_of(p->inputs[i]);
-        tc_tensor g;
         bool learns = t == TC_F32 || (p->large && (t == TC_BF16 || t == TC_F16));
         if (learns && below(p, 2)) {
-            tc_grad(tc_sum(tc_square(tc_tanh(y)), TC_ALL, false), &p->inputs[i], 1, &g);
-            return g;
+            by[n_by++] = p->inputs[i];
         }
     }
-    return y;
+    if (n_by == 0) {
+        *g = y;
+        return 1;
+    }
+    tc_grad(tc_sum(tc_square(tc_tanh(y)), TC_ALL, false), by, n_by, g);
+    return n_by;
 }
 
-static void choose_outputs(program *p)
+static void add_output(program *p, tc_tensor y)
+{
+    if (!tc_status_of(y)) {
+        p->want[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
+        p->got[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
+        p->outputs[p->n_outputs++] = y;
+    }
+}
+
+/* learns: of three values so many are given by their gradients, by up to `most` inputs at once. */
+static void choose_outputs(program *p, int learns, int most)
 {
     int n = 1 + below(p, 3);
-    for (int i = 0; i < n; i++) {
-        tc_tensor y = i == 0 ? p->values[p->n_values - 1] : any(p);
-        y = p->whole || below(p, 3) ? y : gradient(p, y);
-        if (!tc_status_of(y)) {
-            p->want[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
-            p->got[p->n_outputs] = malloc((size_t)tc_nbytes(y) + 1);
-            p->outputs[p->n_outputs++] = y;
+    for (int i = 0; i < n && p->n_outputs < MOST_OUTPUTS; i++) {
+        tc_tensor y = i == 0 ? p->values[p->n_values - 1] : any(p), g[MOST_OUTPUTS] = {y};
+        int left = MOST_OUTPUTS - p->n_outputs;
+        int n_g = below(p, 3) >= learns ? 1 : gradients(p, y, left < most ? left : most, g);
+        for (int k = 0; k < n_g; k++) {
+            add_output(p, g[k]);
         }
     }
 }
@@ -368,7 +382,7 @@ static void draw(program *p, tc_ctx *ctx, uint64_t seed, bool large)
             keep(p, x, name);
         }
     }
-    choose_outputs(p);
+    choose_outputs(p, 1, 1);
 }
 
 /* ---- contractions that matrix units take ---- */
@@ -477,7 +491,6 @@ static void draw_units(program *p, tc_ctx *ctx, uint64_t seed)
     for (int parts = 1 + below(p, 3); parts > 0 || p->n_values == 0; parts--) {
         int kind = below(p, 5);
         tc_tensor x = kind < 3 ? unit_product(p) : kind < 4 ? unit_convolved(p) : unit_attended(p);
-        p->whole = p->whole || kind == 4;
         keep(p, x, kind < 3 ? "product" : kind < 4 ? "conv" : "attention");
         for (int k = below(p, 4); k > 0 && p->n_values > 0; k--) {
             x = changed(p, p->values[p->n_values - 1], &name);
@@ -488,7 +501,7 @@ static void draw_units(program *p, tc_ctx *ctx, uint64_t seed)
             keep(p, x, name);
         }
     }
-    choose_outputs(p);
+    choose_outputs(p, 2, 3);
 }
 
 static void drop(program *p)

@@ -329,7 +329,7 @@ static double number_of(const json *c, const char *key)
     return v ? v->number : 0;
 }
 
-TEST(cases_of_the_onnx_project_give_their_outputs)
+static void judge_project(const char *backend)
 {
     static values ins, outs;
     char command[256], path[400];
@@ -337,7 +337,7 @@ TEST(cases_of_the_onnx_project_give_their_outputs)
     if (access("../shared/onnx/cases.tar.gz", R_OK)) {
         SKIP("../shared/onnx/cases.tar.gz is not there");
     }
-    begin("interp");
+    begin(backend);
     snprintf(command, sizeof(command), "tar -xzf ../shared/onnx/cases.tar.gz -C %s",
              (io_path("x"), io_dir));
     REQUIRE(system(command) == 0);
@@ -369,6 +369,19 @@ TEST(cases_of_the_onnx_project_give_their_outputs)
     free(text.at);
     end();
     io_clean();
+}
+
+TEST(cases_of_the_onnx_project_give_their_outputs)
+{
+    judge_project("interp");
+}
+
+TEST(cases_of_the_onnx_project_give_their_outputs_as_native_code)
+{
+    if (!tct_soak) {
+        SKIP("only in soak");
+    }
+    judge_project("cpu");
 }
 
 /* ---- models made here ---- */

@@ -1,0 +1,104 @@
+/* tests/engines/test_bad_engines.c - libraries in the places of engines that are too old, crash
+ * while they are loaded, or are none: said by their names, and loaded only when asked for. One
+ * library for each engine, since a process loads one of each. */
+#include "inside.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "io.h"
+#include "tc_engines.h"
+#include "tc_test.h"
+
+/* Makes a shared library of that source in the folder that TC_ENGINES names; false: no compiler. */
+static bool plant(const char *name, const char *source)
+{
+    char command[1200];
+    setenv("TC_ENGINES", (io_path("x"), io_dir), 1);
+    io_spill(io_path("library.c"), source, strlen(source));
+    snprintf(command, sizeof(command), "%s -shared -fPIC %s -o %s 2>/dev/null",
+             getenv("TC_TEST_CC") ? getenv("TC_TEST_CC") : "cc", io_path("library.c"),
+             io_path(name));
+    return system(command) == 0;
+}
+
+/* A graph for the backend; what it says of itself where it is compiled by tc instead. */
+static tc_status compile(const char *backend, tc_fallback fallback, char text[600])
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    float x[3] = {1, 4, 9}, y[3] = {0};
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.backend = backend, .fallback = fallback}) == TC_OK);
+    tc_tensor t = tc_sqrt(tc_input(ctx, "x", TC_F32, 3));
+    tc_status status = tc_compile(t, &f);
+    snprintf(text, 600, "%s", status ? tc_error(t) : "");
+    if (!status) {
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 3)), TC_BUFS(TC_BUF(y, 3))) == TC_OK);
+        CHECK(y[0] == 1 && y[1] == 2 && y[2] == 3);
+        FILE *out = fmemopen(text, 599, "w");
+        CHECK(out && tc_explain(f, out) == TC_OK);
+        fclose(out);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return status;
+}
+
+/* Refused with the text where only the engine will do, else compiled by tc, which says why. */
+static void is_refused(const char *backend, const char *why)
+{
+    char text[600];
+    CHECK_EQ_INT(compile(backend, TC_FALLBACK_REFUSE, text), TC_ERR_BACKEND);
+    CHECK_HAS(text, why);
+    CHECK_EQ_INT(compile(backend, TC_FALLBACK_ALLOW, text), TC_OK);
+    CHECK_HAS(text, why);
+}
+
+TEST(an_engine_that_is_too_old_is_refused_by_its_version)
+{
+    static const char source[] =
+        "typedef struct { const void *(*get)(unsigned); const char *(*version)(void); } base;\n"
+        "static const void *get(unsigned v) { (void)v; return 0; }\n"
+        "static const char *version(void) { return \"1.2.0\"; }\n"
+        "static const base b = {get, version};\n"
+        "const base *OrtGetApiBase(void) { return &b; }\n";
+    if (!plant("libonnxruntime.so.1.2.0", source)) {
+        SKIP("no C compiler");
+    }
+    is_refused("onnxrt", "onnxruntime 1.2.0 is too old: expected 1.18 or later");
+    io_clean();
+}
+
+TEST(an_engine_that_crashes_while_it_is_loaded_is_refused)
+{
+    if (!plant("libopenvino_c.so.2500", "#include <stdlib.h>\n__attribute__((constructor)) static "
+                                        "void f(void) { *(volatile int *)0 = 1; }\n")) {
+        SKIP("no C compiler");
+    }
+    is_refused("openvino", "crashes while it is loaded (signal 11)");
+    io_clean();
+}
+
+TEST(a_library_is_loaded_only_when_its_name_is_asked_for)
+{
+    char source[600], text[600], mark[200];
+    snprintf(mark, sizeof(mark), "%s", io_path("loaded"));
+    snprintf(source, sizeof(source),
+             "#include <stdio.h>\n__attribute__((constructor)) static void f(void)\n"
+             "{ FILE *f = fopen(\"%s\", \"w\"); fclose(f); puts(\"hello from an engine\"); }\n",
+             mark);
+    if (!plant("pjrt_c_api_cpu_plugin.so", source)) {
+        SKIP("no C compiler");
+    }
+    for (int i = 0; tc_backend_at(i); i++) {
+    }
+    CHECK_EQ_INT(compile("interp", TC_FALLBACK_ALLOW, text), TC_OK);
+    CHECK(access(mark, F_OK) != 0);
+    snprintf(source, sizeof(source), "openxla:%s", io_path("pjrt_c_api_cpu_plugin.so"));
+    CHECK_EQ_INT(compile(source, TC_FALLBACK_REFUSE, text), TC_ERR_BACKEND);
+    CHECK_HAS(text, "lacks GetPjrtApi");
+    CHECK(access(mark, F_OK) == 0);
+    io_clean();
+}
+
+TEST_MAIN
