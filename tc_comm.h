@@ -486,6 +486,7 @@ typedef struct tci_shm_slot { /* of a rank */
 
 typedef struct tci_shm_packet {
     int64_t bytes; /* of the whole message */
+    int32_t dtype;
     char text[TCI_SHM_WHAT];
     char data[TCI_SHM_PACKET];
 } tci_shm_packet;
@@ -505,11 +506,11 @@ typedef struct tci_shm_head {
 
 struct tci_shm {
     int rank, size, fd;
-    int64_t process; /* that joined */
     int64_t timeout_ms;
     char *base;
     size_t bytes;
     uint64_t posted, chunks, sequence; /* counters of this rank */
+    uint64_t sends, receives;          /* ranks (bits) to and from which channels have memory */
     tci_shm_head *head;
     uint32_t stopped;      /* atomic: abort was called here */
     char why[TC_COMM_WHY]; /* ... for this reason */
@@ -608,13 +609,13 @@ static bool tci_shm_lives(const tci_shm *s, int rank)
 
 typedef struct tci_shm_waiter {
     int64_t begin_ns, limit_ms, look_ns;
-    int looks;
+    int looks, turn; /* turn: looks whether others live */
 } tci_shm_waiter;
 
 static tci_shm_waiter tci_shm_wait_begin(int64_t limit_ms)
 {
     int64_t now = tci_os_now_ns();
-    return (tci_shm_waiter){now, limit_ms, now + TCI_SHM_LOOK_NS, 0};
+    return (tci_shm_waiter){now, limit_ms, now + TCI_SHM_LOOK_NS, 0, 0};
 }
 
 static void tci_shm_pause(tci_shm_waiter *w)
@@ -650,6 +651,7 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
         return TC_OK;
     }
     w->look_ns = now + TCI_SHM_LOOK_NS;
+    w->turn++;
     if (!tci_shm_lives(s, rank)) {
         snprintf(why, TC_COMM_WHY,
                  "rank %d ended (its process exited or was killed); it was last "
@@ -657,7 +659,7 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
                  rank, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
     }
-    if (now - w->begin_ns > w->limit_ms * 1000000) {
+    if (now - w->begin_ns > tci_comm_limit_ns(w->limit_ms)) {
         snprintf(why, TC_COMM_WHY, "rank %d did not come within %lld ms; it was last in %s", rank,
                  (long long)w->limit_ms, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
@@ -840,6 +842,54 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
+/* Allocates a range of the file: a full file system is an error here, not a SIGBUS later. */
+static int tci_shm_reserve(int fd, size_t at, size_t bytes)
+{
+    int code = 0;
+#ifdef __linux__
+    do {
+        code = posix_fallocate(fd, (off_t)at, (off_t)bytes);
+    } while (code == EINTR);
+#else
+    (void)fd, (void)at, (void)bytes;
+#endif
+    return code;
+}
+
+/* Channels get memory when they are used first, as few are. */
+static bool tci_shm_need_channel(tci_shm *s, const tc_comm_job *j, const tci_shm_channel *c,
+                                 char *why)
+{
+    uint64_t *had = j->verb == TC_COMM_SEND ? &s->sends : &s->receives;
+    const uint64_t peer = (uint64_t)1 << j->peer;
+    const size_t at = (size_t)((const char *)c - s->base);
+    int code = *had & peer ? 0 : tci_shm_reserve(s->fd, at, sizeof(*c));
+    if (code) {
+        snprintf(why, TC_COMM_WHY, "%zu bytes of shared memory for messages of ranks %d and %d: %s",
+                 sizeof(*c), s->rank, j->peer, strerror(code));
+    }
+    *had |= code ? 0 : peer;
+    return code == 0;
+}
+
+static bool tci_shm_fits(const tci_shm *s, const tc_comm_job *j, const tci_shm_packet *p, char *why)
+{
+    const int64_t bytes = j->n * tc_dtype_size(j->dtype);
+    bool fits = p->bytes == bytes && p->dtype == (int32_t)j->dtype;
+    if (!fits) {
+        snprintf(why, TC_COMM_WHY, "rank %d sends %s, rank %d receives %lld bytes (%s)", j->peer,
+                 p->text, s->rank, (long long)bytes, tc_dtype_name(j->dtype));
+    }
+    return fits;
+}
+
+static void tci_shm_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0) { /* else there may be no memory */
+        memcpy(to, from, (size_t)bytes);
+    }
+}
+
 /* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
  * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
@@ -848,34 +898,51 @@ static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, cha
     tci_shm_channel *c = sends ? tci_shm_channel_of(s, s->rank, j->peer)
                                : tci_shm_channel_of(s, j->peer, s->rank);
     int64_t bytes = j->n * tc_dtype_size(j->dtype), at = (int64_t)(intptr_t)j->engine_data;
+    if (!tci_shm_need_channel(s, j, c, why)) {
+        *status = tci_shm_break(s, why);
+        return false;
+    }
     uint64_t written = __atomic_load_n(&c->written, __ATOMIC_ACQUIRE);
     uint64_t read = __atomic_load_n(&c->read, __ATOMIC_ACQUIRE);
     if (sends ? written - read == 2 : written == read) {
         return false;
     }
     tci_shm_packet *p = &c->packets[(sends ? written : read) % 2];
-    size_t n = (size_t)TCI_MIN((int64_t)TCI_SHM_PACKET, bytes - at);
+    int64_t n = TCI_MIN((int64_t)TCI_SHM_PACKET, bytes - at);
     if (sends) {
         p->bytes = bytes;
+        p->dtype = (int32_t)j->dtype;
         snprintf(p->text, sizeof(p->text), "%lld bytes (%s) at %s:%d", (long long)bytes,
                  tc_dtype_name(j->dtype), j->site.file ? j->site.file : "?", j->site.line);
-        memcpy(p->data, (const char *)j->in + at, n);
+        tci_shm_copy(p->data, (const char *)j->in + at, n);
         __atomic_store_n(&c->written, written + 1, __ATOMIC_RELEASE);
-    } else if (p->bytes != bytes) {
-        snprintf(why, TC_COMM_WHY, "rank %d sends %s, rank %d receives %lld bytes (%s)", j->peer,
-                 p->text, s->rank, (long long)bytes, tc_dtype_name(j->dtype));
+    } else if (!tci_shm_fits(s, j, p, why)) {
         *status = tci_shm_break(s, why);
         return false;
     } else {
-        memcpy((char *)j->out + at, p->data, n);
+        tci_shm_copy((char *)j->out + at, p->data, n);
         __atomic_store_n(&c->read, read + 1, __ATOMIC_RELEASE);
     }
-    j->engine_data = (void *)(intptr_t)(at + (int64_t)n);
-    j->done = at + (int64_t)n == bytes;
+    j->engine_data = (void *)(intptr_t)(at + n);
+    j->done = at + n == bytes;
     if (j->done && sends) {
-        memcpy(j->out, j->in, (size_t)bytes);
+        tci_shm_copy(j->out, j->in, bytes);
     }
     return true;
+}
+
+/* Takes a job off the list: its memory is the caller's again. The lock is held. */
+static void tci_shm_drop(tci_shm *s, const tc_comm_job *job)
+{
+    int at = 0;
+    while (at < s->n_jobs && s->jobs[at] != job) {
+        at++;
+    }
+    if (at < s->n_jobs) {
+        s->n_jobs--;
+        memmove(s->jobs + at, s->jobs + at + 1, sizeof(*s->jobs) * (size_t)(s->n_jobs - at));
+    }
+    pthread_cond_broadcast(&s->changed);
 }
 
 /* The sends and receives that were begun before any other operation: more may come at any time. */
@@ -891,56 +958,65 @@ static int tci_shm_take_pairs(tci_shm *s, tc_comm_job **jobs)
     return n;
 }
 
-/* These side by side until the first of them is done. */
+/* True if none of the jobs before i is of the same channel: messages keep their order. */
+static bool tci_shm_is_next(tc_comm_job *const *jobs, int i)
+{
+    for (int k = 0; k < i; k++) {
+        if (jobs[k]->verb == jobs[i]->verb && jobs[k]->peer == jobs[i]->peer) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* These side by side until one of them is done, in any order: a rank may wait for a send while a
+ * receive that was begun before it is not due. */
 static tc_status tci_shm_pairs(tci_shm *s, char *why)
 {
     tci_shm_waiter w = tci_shm_wait_begin(s->timeout_ms);
-    tc_comm_job *jobs[2 * TCI_SHM_RANKS];
+    tc_comm_job *jobs[2 * TCI_SHM_RANKS], *done = NULL;
     tc_status status = TC_OK, last = TC_OK;
-    int n = tci_shm_take_pairs(s, jobs);
-    for (; !jobs[0]->done && !status; n = tci_shm_take_pairs(s, jobs)) {
+    while (!done && !status) {
+        const int n = tci_shm_take_pairs(s, jobs);
         bool moved = false;
-        for (int i = 0; i < n && !status; i++) {
-            bool first = true; /* of its channel: messages keep their order */
-            for (int k = 0; k < i; k++) {
-                first = first && (jobs[k]->done || jobs[k]->verb != jobs[i]->verb ||
-                                  jobs[k]->peer != jobs[i]->peer);
-            }
-            moved |= first && !jobs[i]->done && tci_shm_pair_step(s, jobs[i], &status, why);
+        for (int i = 0; i < n && !status && !done; i++) {
+            moved |= tci_shm_is_next(jobs, i) && tci_shm_pair_step(s, jobs[i], &status, why);
+            done = jobs[i]->done ? jobs[i] : NULL;
         }
         if (moved) {
             w = tci_shm_wait_begin(s->timeout_ms);
         } else if (last) {
             status = tci_shm_break(s, why);
         } else if (!status) {
-            last = tci_shm_look(s, &w, jobs[0]->peer, why);
+            last = tci_shm_look(s, &w, jobs[w.turn % n]->peer, why);
             tci_shm_pause(&w);
         }
         last = moved ? TC_OK : last;
     }
+    pthread_mutex_lock(&s->lock);
+    tci_shm_drop(s, done);
+    pthread_mutex_unlock(&s->lock);
     return status;
 }
 
 /* ---- jobs ---- */
 
-/* Executes the first job and drops it. The lock is held except during the execution, in which no
- * other thread touches the job. */
+/* Executes the first job, or one of the sends and receives at the front, and drops it. The lock is
+ * held except during the execution, in which no other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];
+    const bool pair = tci_comm_verb_is_pair(job->verb);
     char why[TC_COMM_WHY] = "";
     s->works = true;
     pthread_mutex_unlock(&s->lock);
-    tc_status status = TC_OK;
-    if (!job->done) {
-        status = tci_comm_verb_is_pair(job->verb) ? tci_shm_pairs(s, why)
-                                                  : tci_shm_all(s, job, s->timeout_ms, why);
-    }
+    tc_status status = pair ? tci_shm_pairs(s, why) : tci_shm_all(s, job, s->timeout_ms, why);
     pthread_mutex_lock(&s->lock);
     s->works = false;
-    job->done = true;
-    s->n_jobs--;
-    memmove(s->jobs, s->jobs + 1, sizeof(*s->jobs) * (size_t)s->n_jobs);
+    if (!pair) {
+        job->done = true;
+        tci_shm_drop(s, job);
+    }
     if (status && !s->status) {
         s->status = status;
         snprintf(s->failed, sizeof(s->failed), "%s", why);
@@ -981,7 +1057,6 @@ static void tci_shm_need_thread(tci_shm *s)
 static tc_status tci_shm_start(void *state, tc_comm_job *job, char *why)
 {
     tci_shm *s = state;
-    job->done = tci_comm_verb_is_pair(job->verb) && job->n == 0;
     pthread_mutex_lock(&s->lock);
     tci_shm_need_thread(s);
     while (s->n_jobs == (int)TCI_COUNT(s->jobs) && !s->status && s->has_thread) {
@@ -1048,8 +1123,12 @@ static void tci_shm_abort(void *state, const char *why)
     snprintf(s->why, sizeof(s->why), "%.250s", why);
     __atomic_store_n(&s->stopped, 1, __ATOMIC_RELEASE);
     pthread_mutex_lock(&s->lock);
-    s->status = s->status ? s->status : TC_ERR_COMM;
-    while (s->works) { /* until the memory of its job is left alone */
+    if (!s->status) {
+        s->status = TC_ERR_COMM;
+        snprintf(s->failed, sizeof(s->failed), "%s", s->why);
+    }
+    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }
     s->n_jobs = 0;
@@ -1070,11 +1149,10 @@ static tc_status tci_shm_look_around(void *state, char *why)
     return tci_shm_is_broken(s, why) ? TC_ERR_COMM : TC_OK;
 }
 
-/* A child made by fork has neither the thread nor the locks: it only lets go of the memory. */
 static void tci_shm_free(void *state)
 {
     tci_shm *s = state;
-    if (s->has_thread && s->process == (int64_t)getpid()) {
+    if (s->has_thread) {
         pthread_mutex_lock(&s->lock);
         s->ends = true;
         pthread_cond_broadcast(&s->changed);
@@ -1115,11 +1193,16 @@ static const char *tci_shm_folder(void)
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : other && other[0] == '/' ? other : "/tmp";
 }
 
-static void tci_shm_name(char path[TCI_SHM_PATH], const char *group)
+/* False: the folder's name is too long. */
+static bool tci_shm_name(char path[TCI_SHM_PATH], const char *group, char *why)
 {
     tci_hash h = tci_hash_bytes(group, strlen(group));
-    snprintf(path, TCI_SHM_PATH, "%s/tc-comm-%ld-%016llx", tci_shm_folder(), (long)getuid(),
-             (unsigned long long)h.lo);
+    int n = snprintf(path, TCI_SHM_PATH, "%s/tc-comm-%ld-%016llx", tci_shm_folder(),
+                     (long)geteuid(), (unsigned long long)h.lo);
+    if (n >= TCI_SHM_PATH) {
+        snprintf(why, TC_COMM_WHY, "TMPDIR is longer than %d bytes", TCI_SHM_PATH - 64);
+    }
+    return n < TCI_SHM_PATH;
 }
 
 /* Rank 0's: a new file, complete and locked before others can see it. */
@@ -1129,11 +1212,7 @@ static bool tci_shm_make(tci_shm *s, const char *path, char *why)
     snprintf(own, sizeof(own), "%s.%016llx", path, (unsigned long long)tci_os_random());
     s->fd = open(own, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int code = s->fd < 0 || ftruncate(s->fd, (off_t)s->bytes) ? errno : 0;
-#ifdef __linux__
-    if (!code) { /* channels take memory when they are used first, and few are */
-        code = posix_fallocate(s->fd, 0, (off_t)tci_shm_channels_at(s->size));
-    }
-#endif
+    code = code ? code : tci_shm_reserve(s->fd, 0, tci_shm_channels_at(s->size));
     bool made = s->fd >= 0 && !code && tci_shm_map(s) && tci_shm_lock(s);
     if (made) {
         s->head->nonce = tci_os_random();
@@ -1173,8 +1252,8 @@ static bool tci_shm_open(tci_shm *s, const char *path)
     if (s->fd < 0) {
         return false;
     }
-    bool fits = fstat(s->fd, &st) == 0 && st.st_uid == getuid() && (size_t)st.st_size == s->bytes &&
-                tci_shm_map(s) &&
+    bool fits = fstat(s->fd, &st) == 0 && st.st_uid == geteuid() &&
+                (size_t)st.st_size == s->bytes && tci_shm_map(s) &&
                 __atomic_load_n(&s->head->magic, __ATOMIC_ACQUIRE) == TCI_SHM_MAGIC &&
                 s->head->size == s->size && tci_shm_lives(s, 0) && tci_shm_lock(s);
     uint32_t free = 0;
@@ -1204,7 +1283,7 @@ static bool tci_shm_gather(tci_shm *s, const char *path, int64_t limit_ms, char 
 {
     tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
     while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) < (uint32_t)s->size) {
-        if (tci_os_now_ns() - w.begin_ns > limit_ms * 1000000) {
+        if (tci_os_now_ns() - w.begin_ns > tci_comm_limit_ns(limit_ms)) {
             tci_shm_missing(s, limit_ms, why);
             return false;
         }
@@ -1222,11 +1301,7 @@ static tci_shm *tci_shm_new(const tci_shm_group *g)
 {
     tci_shm *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_shm){.rank = g->rank,
-                       .size = g->size,
-                       .fd = -1,
-                       .timeout_ms = g->timeout_ms,
-                       .process = (int64_t)getpid()};
+        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms};
         s->bytes = tci_shm_bytes(g->size);
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->changed, NULL);
@@ -1259,13 +1334,15 @@ TCI_FN tci_shm *tci_shm_join(const tci_shm_group *g, char *why)
         snprintf(why, TC_COMM_WHY, "out of memory");
         return NULL;
     }
-    tci_shm_name(path, g->group);
-    bool joined = s->size == 1   ? tci_shm_alone(s, why)
-                  : s->rank == 0 ? tci_shm_make(s, path, why)
-                                 : true;
-    joined = joined && (s->size == 1 || tci_shm_gather(s, path, g->join_ms, why));
-    if (s->rank == 0 && s->size > 1) {
-        unlink(path);
+    bool joined = s->size == 1                         ? tci_shm_alone(s, why)
+                  : !tci_shm_name(path, g->group, why) ? false
+                  : s->rank == 0                       ? tci_shm_make(s, path, why)
+                                                       : true;
+    if (joined && s->size > 1) {
+        joined = tci_shm_gather(s, path, g->join_ms, why);
+        if (s->rank == 0) {
+            unlink(path);
+        }
     }
     if (!joined) {
         tci_shm_free(s);
@@ -1342,6 +1419,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why);
 
 #endif
 
+
 /* ---- src/comm/launcher_env.c, continued ---- */
 #include <errno.h>
 #include <stdio.h>
@@ -1376,6 +1454,21 @@ static const tci_launcher tci_launchers[] = {
      false},
 };
 
+/* A launcher that says how many ranks there are, but not which one this is: only one may be. */
+static bool tci_launch_is_alone(char *why)
+{
+    for (size_t i = 0; i < TCI_COUNT(tci_launchers); i++) {
+        const char *size = tci_os_getenv(tci_launchers[i].size);
+        if (size && strcmp(size, "1") != 0) {
+            snprintf(why, TC_COMM_WHY,
+                     "%s is '%.60s', but %s is not set: expected both, or neither",
+                     tci_launchers[i].size, size, tci_launchers[i].rank);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* fallback < 0: the variable must be set. */
 static bool tci_launch_number(const char *name, int fallback, int *to, char *why)
 {
@@ -1397,12 +1490,16 @@ static bool tci_launch_number(const char *name, int fallback, int *to, char *why
 static void tci_launch_name(tci_launch_group *g, const tci_launcher *l)
 {
     size_t n = 0;
+    bool has_name = false;
     for (int i = 0; i < 3; i++) {
         const char *text = l->job[i] ? tci_os_getenv(l->job[i]) : NULL;
-        int more = snprintf(g->group + n, sizeof(g->group) - n, "%.70s|", text ? text : "");
+        const tci_hash h = tci_hash_bytes(text ? text : "", text ? strlen(text) : 0);
+        int more = snprintf(g->group + n, sizeof(g->group) - n, "%016llx|",
+                            (unsigned long long)h.lo);
         n += (size_t)TCI_MAX(more, 0);
+        has_name = has_name || text;
     }
-    if (n <= 3 && l->is_mpi) {
+    if (!has_name && l->is_mpi) {
         snprintf(g->group, sizeof(g->group), "parent %ld", (long)getppid());
     }
 }
@@ -1423,7 +1520,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
     }
     *g = (tci_launch_group){.size = 1, .local_size = 1, .is_local = true, .group = "alone"};
     if (i == TCI_COUNT(tci_launchers)) {
-        return true;
+        return tci_launch_is_alone(why);
     }
     const tci_launcher *l = &tci_launchers[i];
     if (!tci_launch_number(l->rank, -1, &g->rank, why) ||
@@ -1435,6 +1532,13 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
     if (g->size < 1 || g->rank >= g->size) {
         snprintf(why, TC_COMM_WHY, "%s is %d and %s is %d, expected a rank below the size", l->rank,
                  g->rank, l->size, g->size);
+        return false;
+    }
+    if (g->local_size > g->size) {
+        snprintf(why, TC_COMM_WHY,
+                 "%s is %d and %s is %d, expected no more ranks on this host than "
+                 "there are",
+                 l->local_size, g->local_size, l->size, g->size);
         return false;
     }
     g->is_mpi = l->is_mpi;
@@ -1456,7 +1560,10 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
  * all others the order of a sum is MPI's.
  *
  * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
- * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that. */
+ * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that.
+ *
+ * MPI cannot take a collective back. After a time limit its operands belong to others again, so
+ * from then on MPI is not called for any communicator, as the operation could move in each call. */
 /* ---- src/comm/mpi.h ---- */
 /* comm/mpi.h - the engine over MPI, opened at run time. */
 #ifndef TCI_COMM_MPI_H
@@ -1535,6 +1642,8 @@ typedef enum tci_mpi_named {
 typedef struct tci_mpi_api {
     bool is_open, is_ours; /* this process's MPI was initialized here */
     int users;             /* communicators */
+    bool is_stuck;         /* atomic: an operation was given up that MPI still has */
+    void *left;            /* memory of an exchange that was given up */
     tci_mpi_kind kind;
     tci_mpi_handle named[TCI_MPI_NAMED];
 #define TCI_ROW(name, arguments) int (*name) arguments;
@@ -1548,6 +1657,7 @@ static tci_mutex tci_mpi_lock = TCI_MUTEX_INIT;
 typedef struct tci_mpi_state {
     tci_mpi_handle comm;
     int rank, size;
+    int n_pending; /* operations that were started and not waited for */
     int64_t timeout_ms;
 } tci_mpi_state;
 
@@ -1644,6 +1754,23 @@ static tc_status tci_mpi_judge(int code, const char *what, char *why)
     return TC_ERR_COMM;
 }
 
+static void tci_mpi_give_up(void)
+{
+    __atomic_store_n(&tci_mpi.is_stuck, true, __ATOMIC_RELEASE);
+}
+
+/* May MPI be called? */
+static tc_status tci_mpi_may_go(char *why)
+{
+    if (!__atomic_load_n(&tci_mpi.is_stuck, __ATOMIC_ACQUIRE)) {
+        return TC_OK;
+    }
+    snprintf(why, TC_COMM_WHY,
+             "MPI still has an operation that failed before, which it cannot "
+             "take back: expected that this process ends");
+    return TC_ERR_COMM;
+}
+
 /* ---- operations ---- */
 
 static tci_mpi_handle tci_mpi_dtype(tc_dtype t)
@@ -1725,6 +1852,10 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     int64_t bytes = job->n * tc_dtype_size(job->dtype);
     bool sums = tci_comm_verb_reduces(job->verb) && tci_dtype_is_half(job->dtype);
     int64_t parts = job->verb == TC_COMM_ALL_REDUCE ? bytes * s->size : bytes;
+    tc_status status = tci_mpi_may_go(why);
+    if (status) {
+        return status;
+    }
     if (bytes > INT32_MAX) {
         snprintf(why, TC_COMM_WHY,
                  "%lld bytes in one operation, expected less than 2 GiB: MPI "
@@ -1741,8 +1872,15 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
         snprintf(why, TC_COMM_WHY, "out of memory");
         return TC_ERR_COMM;
     }
+    status = tci_mpi_judge(tci_mpi_call(s, job, r), "MPI refused the operation", why);
+    if (status) {
+        tci_heap_free(r->parts);
+        tci_heap_free(r);
+        return status;
+    }
     job->engine_data = r;
-    return tci_mpi_judge(tci_mpi_call(s, job, r), "MPI refused the operation", why);
+    s->n_pending++;
+    return TC_OK;
 }
 
 /* The sums of halves. */
@@ -1767,7 +1905,7 @@ static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
         if (status) {
             return status;
         }
-        if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
+        if (!done && tci_os_now_ns() - begin > tci_comm_limit_ns(limit_ms)) {
             snprintf(why, TC_COMM_WHY,
                      "another rank did not come within %lld ms (MPI does not "
                      "tell which)",
@@ -1788,6 +1926,7 @@ static tc_status tci_mpi_wait(void *state, tc_comm_job *job, char *why)
     tci_mpi_request *r = job->engine_data;
     tc_status status = tci_mpi_until(r, s->timeout_ms, why);
     if (!status) { /* else MPI may still write there */
+        s->n_pending--;
         tci_mpi_finish(s, job, r);
         tci_heap_free(r->parts);
         tci_heap_free(r);
@@ -1796,16 +1935,38 @@ static tc_status tci_mpi_wait(void *state, tc_comm_job *job, char *why)
     return status;
 }
 
+/* In memory of its own, which MPI keeps if the time is over. */
 static tc_status tci_mpi_exchange(void *state, const void *mine, void *all, int64_t bytes,
                                   int64_t limit_ms, const char *what, char *why)
 {
     tci_mpi_state *s = state;
     const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
+    const size_t whole = (size_t)bytes * (size_t)s->size;
     tci_mpi_request r = {NULL, NULL};
-    tc_status status = tci_mpi_judge(tci_mpi.Iallgather(mine, (int)bytes, byte, all, (int)bytes,
-                                                        byte, s->comm, &r.handle),
-                                     what, why);
-    return status ? status : tci_mpi_until(&r, limit_ms, why);
+    tc_status status = tci_mpi_may_go(why);
+    if (status) {
+        return status;
+    }
+    char *copy = bytes > INT32_MAX ? NULL : tci_heap_get(whole + (size_t)bytes + 1);
+    if (!copy) {
+        snprintf(why, TC_COMM_WHY, "no memory for %lld bytes of each of %d ranks, or above 2 GiB",
+                 (long long)bytes, s->size);
+        return TC_ERR_COMM;
+    }
+    memcpy(copy + whole, mine, (size_t)bytes);
+    status = tci_mpi_judge(tci_mpi.Iallgather(copy + whole, (int)bytes, byte, copy, (int)bytes,
+                                              byte, s->comm, &r.handle),
+                           what, why);
+    if (!status && tci_mpi_until(&r, limit_ms, why)) {
+        tci_mpi.left = copy;
+        tci_mpi_give_up();
+        return TC_ERR_COMM;
+    }
+    if (!status) {
+        memcpy(all, copy, whole);
+    }
+    tci_heap_free(copy);
+    return status;
 }
 
 /* ---- communicators ---- */
@@ -1833,8 +1994,11 @@ static tc_status tci_mpi_split(void *state, int color, int key, void **out, int 
 {
     tci_mpi_state *s = state, *made;
     tci_mpi_handle comm = NULL;
-    tc_status status = tci_mpi_judge(
-        tci_mpi.Comm_split(s->comm, color < 0 ? -32766 : color, key, &comm), "MPI_Comm_split", why);
+    tc_status status = tci_mpi_may_go(why);
+    status = status ? status
+                    : tci_mpi_judge(tci_mpi.Comm_split(s->comm, color < 0 ? -32766 : color, key,
+                                                       &comm),
+                                    "MPI_Comm_split", why);
     *out = NULL;
     if (status || color < 0) {
         return status;
@@ -1854,15 +2018,20 @@ static void tci_mpi_abort(void *state, const char *why)
 {
     tci_mpi_state *s = state;
     (void)why;
-    s->timeout_ms = 0; /* requests stay: MPI has no way to take collectives back */
+    if (s->n_pending) {
+        tci_mpi_give_up();
+    }
+    s->timeout_ms = 0;
 }
 
 /* The last communicator of an MPI that was initialized here ends it. */
 static void tci_mpi_free(void *state)
 {
     tci_mpi_state *s = state;
+    char why[TC_COMM_WHY];
     int over = 0;
     tci_mpi.Finalized(&over);
+    over = over || tci_mpi_may_go(why);
     pthread_mutex_lock(&tci_mpi_lock);
     bool last = --tci_mpi.users == 0 && tci_mpi.is_ours;
     pthread_mutex_unlock(&tci_mpi_lock);
@@ -1885,7 +2054,8 @@ static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options,
 {
     tci_mpi_handle comm = NULL;
     int64_t limit = options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS;
-    tc_status status = tci_mpi_judge(tci_mpi.Comm_dup(of, &comm), "MPI_Comm_dup", why);
+    tc_status status = tci_mpi_may_go(why);
+    status = status ? status : tci_mpi_judge(tci_mpi.Comm_dup(of, &comm), "MPI_Comm_dup", why);
     if (status) {
         return status;
     }
@@ -1917,17 +2087,19 @@ static bool tci_mpi_is_up(char *why)
 TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, char *why)
 {
     int up = 0, given = 0;
+    tc_status status = TC_OK;
     if (!tci_mpi_open(why)) {
         return TC_ERR_COMM;
     }
+    pthread_mutex_lock(&tci_mpi_lock);
     tci_mpi.Initialized(&up);
     if (!up) {
-        tc_status status = tci_mpi_judge(tci_mpi.Init_thread(NULL, NULL, 3, &given),
-                                         "MPI_Init_thread", why);
-        if (status) {
-            return status;
-        }
-        tci_mpi.is_ours = true;
+        status = tci_mpi_judge(tci_mpi.Init_thread(NULL, NULL, 3, &given), "MPI_Init_thread", why);
+        tci_mpi.is_ours = !status;
+    }
+    pthread_mutex_unlock(&tci_mpi_lock);
+    if (status) {
+        return status;
     }
     return tci_mpi_is_up(why) ? tci_mpi_make(tci_mpi.named[TCI_MPI_WORLD], options, out, why)
                               : TC_ERR_COMM;
@@ -1966,7 +2138,11 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
  * program's graph; what waits for it is an empty node.
  *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
- * side. The base communicator carries what the host exchanges. */
+ * side. The base communicator carries what the host exchanges.
+ *
+ * Communicators that are made here are nonblocking: NCCL connects ranks in a thread of its own, at
+ * creation and at the first operation of each kind, and a call that returns "in progress" is polled
+ * until it is done. So a rank that dies while others connect to it is noticed by the base. */
 /* ---- src/comm/nccl.h ---- */
 /* comm/nccl.h - NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28. */
 #ifndef TCI_COMM_NCCL_H
@@ -2235,7 +2411,7 @@ static int tci_nccl_call_one(const tci_nccl *s, const tc_comm_job *j)
     return s->api->all_reduce(j->out, j->out, 1, TCI_NCCL_BYTE, 2, s->comm, s->stream);
 }
 
-/* The operation and those that begin with it, as one group. */
+/* The operation and those that begin with it, as one group. Returns NCCL's code. */
 static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
 {
     int code = job->with ? s->api->group_start() : 0;
@@ -2244,6 +2420,57 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
     }
     int end = job->with ? s->api->group_end() : 0;
     return code ? code : end;
+}
+
+static void tci_nccl_nap(void)
+{
+    struct timespec t = {0, 20000};
+    nanosleep(&t, NULL);
+}
+
+/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
+static tc_status tci_nccl_explain(const tci_nccl *s, int code, const char *what, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    const int64_t begin = tci_os_now_ns();
+    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        if (base->look(s->base->state, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+    }
+    return tci_nccl_check(s, code, what, why);
+}
+
+/* True, with the reason: a rank is gone, or the time from begin_ns on is over. */
+static bool tci_nccl_is_over(const tci_nccl *s, int64_t begin_ns, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    if (base->look && base->look(s->base->state, why)) {
+        return true;
+    }
+    bool over = tci_os_now_ns() - begin_ns > tci_comm_limit_ns(s->timeout_ms);
+    if (over) {
+        snprintf(why, TC_COMM_WHY,
+                 "another rank did not come within %lld ms (NCCL does not tell which)",
+                 (long long)s->timeout_ms);
+    }
+    return over;
+}
+
+/* A call of NCCL returned `code`: waits until it is no longer in progress. */
+static tc_status tci_nccl_settle(const tci_nccl *s, int code, const char *what, char *why)
+{
+    const int64_t begin = tci_os_now_ns();
+    while (code == TCI_NCCL_IN_PROGRESS) {
+        if (tci_nccl_is_over(s, begin, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+        int failed = s->api->async_error(s->comm, &code);
+        code = failed ? failed : code;
+    }
+    return code ? tci_nccl_explain(s, code, what, why) : TC_OK;
 }
 
 /* Kernels before it come first. */
@@ -2266,7 +2493,7 @@ static tc_status tci_nccl_give_pairs(tci_nccl *s, char *why)
     }
     int end = s->api->group_end();
     s->n_pairs = 0;
-    return tci_nccl_check(s, code ? code : end, "ncclSend and ncclRecv", why);
+    return tci_nccl_settle(s, code ? code : end, "ncclSend and ncclRecv", why);
 }
 
 static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
@@ -2287,7 +2514,7 @@ static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
     if (!status && pair) {
         s->pairs[s->n_pairs++] = job;
     } else if (!status) {
-        status = tci_nccl_check(s, tci_nccl_call(s, job), "NCCL refused the operation", why);
+        status = tci_nccl_settle(s, tci_nccl_call(s, job), "NCCL refused the operation", why);
     }
     return status;
 }
@@ -2324,10 +2551,18 @@ static tc_status tci_nccl_capture(tci_nccl *s, const tc_comm_job *j, void **grap
     if (code) {
         return tci_cuda_check(code, "cuStreamBeginCapture");
     }
-    int refused = tci_nccl_call(s, j);
+    char why[TC_COMM_WHY] = "";
+    tc_status status = tci_nccl_settle(s, tci_nccl_call(s, j), "NCCL refused to be captured", why);
     code = s->api->capture_end(s->stream, graph);
-    return refused ? tci_cuda_say("NCCL refused to be captured", s->api->error(refused))
-                   : tci_cuda_check(code, "cuStreamEndCapture");
+    if (status) {
+        char text[2 * TC_COMM_WHY];
+        snprintf(text, sizeof(text), "%s at %s:%d on rank %d of %d: %s", j->name,
+                 j->site.file ? j->site.file : "?", j->site.line, s->base->rank, s->base->size,
+                 why);
+        tci_cuda_say(text, "");
+        return TC_ERR_COMM;
+    }
+    return tci_cuda_check(code, "cuStreamEndCapture");
 }
 
 static tc_status tci_nccl_add_child(tci_nccl *s, const tc_comm_job *j, void *graph,
@@ -2361,41 +2596,36 @@ static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void 
                                 "cuGraphAddEmptyNode");
 }
 
-static void tci_nccl_nap(void)
-{
-    struct timespec t = {0, 20000};
-    nanosleep(&t, NULL);
-}
-
-/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
-static tc_status tci_nccl_explain(tci_nccl *s, int code, char *why)
-{
-    const tc_comm_engine *base = s->base->engine;
-    const int64_t begin = tci_os_now_ns();
-    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
-        if (base->look(s->base->state, why)) {
-            return TC_ERR_COMM;
-        }
-        tci_nccl_nap();
-    }
-    return tci_nccl_check(s, code, "NCCL failed", why);
-}
-
 /* One look at the device's own queue, which waits for all that was started. TC_OK with *done
  * false: it goes on. */
-static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
+static tc_status tci_nccl_look(const tci_nccl *s, bool *done, char *why)
 {
-    const tc_comm_engine *base = s->base->engine;
     int code = 0, query = s->api->stream_query(s->device->stream);
     *done = query == 0;
     if (query != 0 && query != TCI_CU_NOT_READY) {
         snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
         return TC_ERR_COMM;
     }
-    tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
-    status = status ? status : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    if (__atomic_load_n(&s->aborted, __ATOMIC_ACQUIRE)) {
+        snprintf(why, TC_COMM_WHY, "the communicator was aborted");
+        return TC_ERR_COMM;
+    }
+    tc_status status = tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
     bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
-    return failed ? tci_nccl_explain(s, code, why) : status;
+    return failed ? tci_nccl_explain(s, code, "NCCL failed", why) : status;
+}
+
+/* A rank is gone, but it may have ended after the last operation while kernels still run here. */
+static bool tci_nccl_ends_soon(const tci_nccl *s)
+{
+    const int64_t begin = tci_os_now_ns();
+    int query = TCI_CU_NOT_READY;
+    while (query == TCI_CU_NOT_READY &&
+           tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        tci_nccl_nap();
+        query = s->api->stream_query(s->device->stream);
+    }
+    return query == 0;
 }
 
 static tc_status tci_nccl_finish(void *state, char *why)
@@ -2407,15 +2637,11 @@ static tc_status tci_nccl_finish(void *state, char *why)
     tc_status status = tci_nccl_device(in.status, why);
     while (!done && !status) {
         status = tci_nccl_look(s, &done, why);
-        const int64_t ns = tci_os_now_ns() - begin;
-        if (!status && !done && ns > s->timeout_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY,
-                     "another rank did not come within %lld ms (NCCL does not "
-                     "tell which)",
-                     (long long)s->timeout_ms);
-            status = TC_ERR_COMM;
+        if (!status && !done && tci_nccl_is_over(s, begin, why)) {
+            done = tci_nccl_ends_soon(s);
+            status = done ? TC_OK : TC_ERR_COMM;
         }
-        if (!done && ns > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
+        if (!done && tci_os_now_ns() - begin > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
             tci_nccl_nap();
         }
     }
@@ -2427,7 +2653,15 @@ static tc_status tci_nccl_exchange(void *state, const void *mine, void *all, int
                                    int64_t limit_ms, const char *what, char *why)
 {
     tci_nccl *s = state;
-    return s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
+    char text[512];
+    tc_status status = tci_comm_claim_engine(s->base, text);
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "%.250s", text);
+        return status;
+    }
+    status = s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
+    tci_comm_unclaim(s->base);
+    return status;
 }
 
 static void *tci_nccl_cancel(void *state)
@@ -2457,14 +2691,14 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_nccl *s = state;
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
-    if (!in.status && s->is_ours && !s->aborted) {
+    const bool first = !__atomic_exchange_n(&s->aborted, true, __ATOMIC_ACQ_REL);
+    if (!in.status && s->is_ours && first) {
         s->has_canceller = pthread_create(&s->canceller, NULL, tci_nccl_cancel, s) == 0;
         if (!s->has_canceller) {
             s->api->cancel(s->comm);
         }
         tci_nccl_drain(s);
     }
-    s->aborted = true;
     s->n_pairs = 0;
     tci_cuda_leave(&in, TC_OK);
 }
@@ -2481,14 +2715,31 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+static void tci_nccl_end(tci_nccl *s)
+{
+    const tc_comm_engine *base = s->base->engine;
+    char why[TC_COMM_WHY];
+    if (base->look && base->look(s->base->state, why)) {
+        s->api->cancel(s->comm);
+    } else {
+        s->api->destroy(s->comm);
+    }
+}
+
 static void tci_nccl_free(void *state)
 {
     tci_nccl *s = state;
     const tc_backend_queues *q = tci_cuda_queues();
+    if (!s->device) {
+        tci_comm_release(s->base);
+        tci_heap_free(s);
+        return;
+    }
     tci_cuda_stay in = tci_cuda_enter(s->device);
     tci_nccl_free_children(s, !in.status); /* graphs before the communicator that they are of */
     if (!in.status && s->comm && s->is_ours && !s->aborted) {
-        s->api->destroy(s->comm);
+        tci_nccl_end(s);
     }
     tci_cuda_leave(&in, TC_OK);
     if (s->has_canceller && s->is_stuck) { /* it and its stream are given up */
@@ -2529,37 +2780,56 @@ static const tc_comm_engine tci_nccl_engine = {"nccl",
 
 /* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
  * several neighbouring processors are free. */
-static int tci_nccl_call_init(tci_nccl *s, const tci_nccl_id *ids)
+static int tci_nccl_call_init(tci_nccl *s, tci_nccl_id id)
 {
     const tci_nccl_config config = {.size = sizeof(config),
                                     .magic = TCI_NCCL_MAGIC,
                                     .version = TCI_NCCL_CONFIG_VERSION,
-                                    .blocking = TCI_NCCL_UNDEFINED,
+                                    .blocking = 0,
                                     .cluster = 0,
                                     .min_blocks = TCI_NCCL_UNDEFINED,
                                     .max_blocks = s->processors};
     const tc_comm *base = s->base;
-    return s->api->init_config
-               ? s->api->init_config(&s->comm, base->size, ids[0], base->rank, &config)
-               : s->api->init(&s->comm, base->size, ids[0], base->rank);
+    return s->api->init_config ? s->api->init_config(&s->comm, base->size, id, base->rank, &config)
+                               : s->api->init(&s->comm, base->size, id, base->rank);
 }
 
-/* NCCL's communicator of the ranks of base. Rank 0 chooses the id. */
-static tc_status tci_nccl_init(tci_nccl *s, char *why)
+/* A rank, as the others are told of it. */
+typedef struct tci_nccl_hello {
+    tci_nccl_id id; /* rank 0's counts */
+    tc_status status;
+    char why[108]; /* where it cannot take part */
+} tci_nccl_hello;
+
+/* All ranks tell whether they can take part, so that one without a GPU or NCCL is no hang. */
+static tc_status tci_nccl_meet(tc_comm *base, tci_nccl_hello *mine, char *why)
 {
-    tci_nccl_id mine = {{0}};
-    tc_comm *base = s->base;
-    tci_nccl_id *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
-    tc_status status = all ? TC_OK : TC_ERR_MEMORY;
-    if (!status && base->rank == 0) {
-        status = tci_nccl_check(s, s->api->get_id(&mine), "ncclGetUniqueId", why);
+    tci_nccl_hello *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
+    tc_status status = all ? base->engine->exchange(base->state, mine, all, sizeof(*mine),
+                                                    base->options.timeout_ms, "tc_comm_nccl", why)
+                           : TC_ERR_MEMORY;
+    if (status) { /* ranks are out of step */
+        tci_comm_fail(base, all ? why : "out of memory");
     }
-    status = status ? status
-                    : tci_nccl_exchange(s, &mine, all, sizeof(mine), base->options.timeout_ms,
-                                        "tc_comm_nccl", why);
-    status = status ? status
-                    : tci_nccl_check(s, tci_nccl_call_init(s, all), "ncclCommInitRank", why);
+    for (int r = 0; r < base->size && !status; r++) {
+        status = all[r].status;
+        if (status) {
+            snprintf(why, TC_COMM_WHY, "rank %d: %.100s", r, all[r].why);
+        }
+    }
+    mine->id = all ? all[0].id : mine->id;
     tci_heap_free(all);
+    return status;
+}
+
+/* NCCL's communicator of the ranks of base. */
+static tc_status tci_nccl_init(tci_nccl *s, tci_nccl_id id, char *why)
+{
+    tc_status status = tci_nccl_settle(s, tci_nccl_call_init(s, id), "ncclCommInitRank", why);
+    if (status && s->comm) {
+        s->aborted = true;
+        s->api->cancel(s->comm);
+    }
     return status;
 }
 
@@ -2568,7 +2838,11 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     tc_backend_target target;
     const tc_backend_queues *q = tci_cuda_queues();
     s->device = tci_cuda_get(device);
-    tc_status status = s->device ? tci_cuda_target(s->device, 0, &target) : TC_ERR_BACKEND;
+    if (!s->device) {
+        snprintf(why, TC_COMM_WHY, "there is no GPU %d", device);
+        return TC_ERR_COMM;
+    }
+    tc_status status = tci_cuda_target(s->device, 0, &target);
     tci_cuda_stay in = tci_cuda_enter(s->device); /* the driver takes the highest for a lower one */
     status = tci_cuda_leave(&in, status || in.status
                                      ? status
@@ -2580,17 +2854,32 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     return tci_nccl_device(status, why);
 }
 
-static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
+/* NULL: no NCCL, or no memory. */
+static tci_nccl *tci_nccl_new(tc_comm *base, const tc_comm_options *o, char *why)
+{
+    const tci_nccl_api *api = tci_nccl_open(why);
+    tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
+    if (s) {
+        *s = (tci_nccl){.api = api,
+                        .base = tci_comm_retain(base->number),
+                        .timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : TCI_COMM_TIMEOUT_MS,
+                        .processors = o->processors};
+    } else if (api) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+    }
+    return s;
+}
+
+/* This rank's part before it meets the others; comm NULL: NCCL's communicator is made here. */
+static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, tci_nccl_hello *mine,
+                                 char *why)
 {
     tc_status status = tci_nccl_open_device(s, device, why);
-    if (status) {
-        return status;
-    }
-    tci_cuda_stay in = tci_cuda_enter(s->device);
     s->is_ours = !comm;
     s->comm = comm;
-    status = comm ? TC_OK : tci_nccl_init(s, why);
-    tci_cuda_leave(&in, TC_OK);
+    if (!status && !comm && s->base->rank == 0) {
+        status = tci_nccl_check(s, s->api->get_id(&mine->id), "ncclGetUniqueId", why);
+    }
     return status;
 }
 
@@ -2599,20 +2888,20 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
 {
     tc_comm_options o = options ? *options : (tc_comm_options){.timeout_ms = 0};
     o.processors = o.processors > 0 ? o.processors : TCI_NCCL_PROCESSORS;
-    const tci_nccl_api *api = tci_nccl_open(why);
-    tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
-    if (!s) {
-        return api ? TC_ERR_MEMORY : TC_ERR_COMM;
+    tci_nccl_hello mine = {.status = TC_ERR_COMM};
+    tci_nccl *s = tci_nccl_new(base, &o, why);
+    mine.status = s ? tci_nccl_set_up(s, comm, device, &mine, why) : TC_ERR_COMM;
+    snprintf(mine.why, sizeof(mine.why), "%.100s", why);
+    tc_status status = tci_nccl_meet(base, &mine, why);
+    if (!status && !comm) {
+        tci_cuda_stay in = tci_cuda_enter(s->device);
+        status = in.status ? in.status : tci_nccl_init(s, mine.id, why);
+        tci_cuda_leave(&in, TC_OK);
     }
-    *s = (tci_nccl){.api = api,
-                    .base = tci_comm_retain(base->number),
-                    .timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TCI_COMM_TIMEOUT_MS,
-                    .processors = o.processors};
-    tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
         status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, &o, out);
     }
-    if (status) {
+    if (status && s) {
         tci_nccl_free(s);
     }
     return status;

@@ -2,6 +2,8 @@
  * set counts. */
 #include "launcher_env.h"
 
+#include "../base/hash.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,21 @@ static const tci_launcher tci_launchers[] = {
      false},
 };
 
+/* A launcher that says how many ranks there are, but not which one this is: only one may be. */
+static bool tci_launch_is_alone(char *why)
+{
+    for (size_t i = 0; i < TCI_COUNT(tci_launchers); i++) {
+        const char *size = tci_os_getenv(tci_launchers[i].size);
+        if (size && strcmp(size, "1") != 0) {
+            snprintf(why, TC_COMM_WHY,
+                     "%s is '%.60s', but %s is not set: expected both, or neither",
+                     tci_launchers[i].size, size, tci_launchers[i].rank);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* fallback < 0: the variable must be set. */
 static bool tci_launch_number(const char *name, int fallback, int *to, char *why)
 {
@@ -56,12 +73,16 @@ static bool tci_launch_number(const char *name, int fallback, int *to, char *why
 static void tci_launch_name(tci_launch_group *g, const tci_launcher *l)
 {
     size_t n = 0;
+    bool has_name = false;
     for (int i = 0; i < 3; i++) {
         const char *text = l->job[i] ? tci_os_getenv(l->job[i]) : NULL;
-        int more = snprintf(g->group + n, sizeof(g->group) - n, "%.70s|", text ? text : "");
+        const tci_hash h = tci_hash_bytes(text ? text : "", text ? strlen(text) : 0);
+        int more = snprintf(g->group + n, sizeof(g->group) - n, "%016llx|",
+                            (unsigned long long)h.lo);
         n += (size_t)TCI_MAX(more, 0);
+        has_name = has_name || text;
     }
-    if (n <= 3 && l->is_mpi) {
+    if (!has_name && l->is_mpi) {
         snprintf(g->group, sizeof(g->group), "parent %ld", (long)getppid());
     }
 }
@@ -82,7 +103,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
     }
     *g = (tci_launch_group){.size = 1, .local_size = 1, .is_local = true, .group = "alone"};
     if (i == TCI_COUNT(tci_launchers)) {
-        return true;
+        return tci_launch_is_alone(why);
     }
     const tci_launcher *l = &tci_launchers[i];
     if (!tci_launch_number(l->rank, -1, &g->rank, why) ||
@@ -94,6 +115,13 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
     if (g->size < 1 || g->rank >= g->size) {
         snprintf(why, TC_COMM_WHY, "%s is %d and %s is %d, expected a rank below the size", l->rank,
                  g->rank, l->size, g->size);
+        return false;
+    }
+    if (g->local_size > g->size) {
+        snprintf(why, TC_COMM_WHY,
+                 "%s is %d and %s is %d, expected no more ranks on this host than "
+                 "there are",
+                 l->local_size, g->local_size, l->size, g->size);
         return false;
     }
     g->is_mpi = l->is_mpi;

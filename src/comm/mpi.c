@@ -10,7 +10,10 @@
  * all others the order of a sum is MPI's.
  *
  * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
- * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that. */
+ * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that.
+ *
+ * MPI cannot take a collective back. After a time limit its operands belong to others again, so
+ * from then on MPI is not called for any communicator, as the operation could move in each call. */
 #include "mpi.h"
 
 #include <dlfcn.h>
@@ -82,6 +85,8 @@ typedef enum tci_mpi_named {
 typedef struct tci_mpi_api {
     bool is_open, is_ours; /* this process's MPI was initialized here */
     int users;             /* communicators */
+    bool is_stuck;         /* atomic: an operation was given up that MPI still has */
+    void *left;            /* memory of an exchange that was given up */
     tci_mpi_kind kind;
     tci_mpi_handle named[TCI_MPI_NAMED];
 #define TCI_ROW(name, arguments) int (*name) arguments;
@@ -95,6 +100,7 @@ static tci_mutex tci_mpi_lock = TCI_MUTEX_INIT;
 typedef struct tci_mpi_state {
     tci_mpi_handle comm;
     int rank, size;
+    int n_pending; /* operations that were started and not waited for */
     int64_t timeout_ms;
 } tci_mpi_state;
 
@@ -191,6 +197,23 @@ static tc_status tci_mpi_judge(int code, const char *what, char *why)
     return TC_ERR_COMM;
 }
 
+static void tci_mpi_give_up(void)
+{
+    __atomic_store_n(&tci_mpi.is_stuck, true, __ATOMIC_RELEASE);
+}
+
+/* May MPI be called? */
+static tc_status tci_mpi_may_go(char *why)
+{
+    if (!__atomic_load_n(&tci_mpi.is_stuck, __ATOMIC_ACQUIRE)) {
+        return TC_OK;
+    }
+    snprintf(why, TC_COMM_WHY,
+             "MPI still has an operation that failed before, which it cannot "
+             "take back: expected that this process ends");
+    return TC_ERR_COMM;
+}
+
 /* ---- operations ---- */
 
 static tci_mpi_handle tci_mpi_dtype(tc_dtype t)
@@ -272,6 +295,10 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     int64_t bytes = job->n * tc_dtype_size(job->dtype);
     bool sums = tci_comm_verb_reduces(job->verb) && tci_dtype_is_half(job->dtype);
     int64_t parts = job->verb == TC_COMM_ALL_REDUCE ? bytes * s->size : bytes;
+    tc_status status = tci_mpi_may_go(why);
+    if (status) {
+        return status;
+    }
     if (bytes > INT32_MAX) {
         snprintf(why, TC_COMM_WHY,
                  "%lld bytes in one operation, expected less than 2 GiB: MPI "
@@ -288,8 +315,15 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
         snprintf(why, TC_COMM_WHY, "out of memory");
         return TC_ERR_COMM;
     }
+    status = tci_mpi_judge(tci_mpi_call(s, job, r), "MPI refused the operation", why);
+    if (status) {
+        tci_heap_free(r->parts);
+        tci_heap_free(r);
+        return status;
+    }
     job->engine_data = r;
-    return tci_mpi_judge(tci_mpi_call(s, job, r), "MPI refused the operation", why);
+    s->n_pending++;
+    return TC_OK;
 }
 
 /* The sums of halves. */
@@ -314,7 +348,7 @@ static tc_status tci_mpi_until(tci_mpi_request *r, int64_t limit_ms, char *why)
         if (status) {
             return status;
         }
-        if (!done && tci_os_now_ns() - begin > limit_ms * 1000000) {
+        if (!done && tci_os_now_ns() - begin > tci_comm_limit_ns(limit_ms)) {
             snprintf(why, TC_COMM_WHY,
                      "another rank did not come within %lld ms (MPI does not "
                      "tell which)",
@@ -335,6 +369,7 @@ static tc_status tci_mpi_wait(void *state, tc_comm_job *job, char *why)
     tci_mpi_request *r = job->engine_data;
     tc_status status = tci_mpi_until(r, s->timeout_ms, why);
     if (!status) { /* else MPI may still write there */
+        s->n_pending--;
         tci_mpi_finish(s, job, r);
         tci_heap_free(r->parts);
         tci_heap_free(r);
@@ -343,16 +378,38 @@ static tc_status tci_mpi_wait(void *state, tc_comm_job *job, char *why)
     return status;
 }
 
+/* In memory of its own, which MPI keeps if the time is over. */
 static tc_status tci_mpi_exchange(void *state, const void *mine, void *all, int64_t bytes,
                                   int64_t limit_ms, const char *what, char *why)
 {
     tci_mpi_state *s = state;
     const tci_mpi_handle byte = tci_mpi.named[TCI_MPI_BYTE];
+    const size_t whole = (size_t)bytes * (size_t)s->size;
     tci_mpi_request r = {NULL, NULL};
-    tc_status status = tci_mpi_judge(tci_mpi.Iallgather(mine, (int)bytes, byte, all, (int)bytes,
-                                                        byte, s->comm, &r.handle),
-                                     what, why);
-    return status ? status : tci_mpi_until(&r, limit_ms, why);
+    tc_status status = tci_mpi_may_go(why);
+    if (status) {
+        return status;
+    }
+    char *copy = bytes > INT32_MAX ? NULL : tci_heap_get(whole + (size_t)bytes + 1);
+    if (!copy) {
+        snprintf(why, TC_COMM_WHY, "no memory for %lld bytes of each of %d ranks, or above 2 GiB",
+                 (long long)bytes, s->size);
+        return TC_ERR_COMM;
+    }
+    memcpy(copy + whole, mine, (size_t)bytes);
+    status = tci_mpi_judge(tci_mpi.Iallgather(copy + whole, (int)bytes, byte, copy, (int)bytes,
+                                              byte, s->comm, &r.handle),
+                           what, why);
+    if (!status && tci_mpi_until(&r, limit_ms, why)) {
+        tci_mpi.left = copy;
+        tci_mpi_give_up();
+        return TC_ERR_COMM;
+    }
+    if (!status) {
+        memcpy(all, copy, whole);
+    }
+    tci_heap_free(copy);
+    return status;
 }
 
 /* ---- communicators ---- */
@@ -380,8 +437,11 @@ static tc_status tci_mpi_split(void *state, int color, int key, void **out, int 
 {
     tci_mpi_state *s = state, *made;
     tci_mpi_handle comm = NULL;
-    tc_status status = tci_mpi_judge(
-        tci_mpi.Comm_split(s->comm, color < 0 ? -32766 : color, key, &comm), "MPI_Comm_split", why);
+    tc_status status = tci_mpi_may_go(why);
+    status = status ? status
+                    : tci_mpi_judge(tci_mpi.Comm_split(s->comm, color < 0 ? -32766 : color, key,
+                                                       &comm),
+                                    "MPI_Comm_split", why);
     *out = NULL;
     if (status || color < 0) {
         return status;
@@ -401,15 +461,20 @@ static void tci_mpi_abort(void *state, const char *why)
 {
     tci_mpi_state *s = state;
     (void)why;
-    s->timeout_ms = 0; /* requests stay: MPI has no way to take collectives back */
+    if (s->n_pending) {
+        tci_mpi_give_up();
+    }
+    s->timeout_ms = 0;
 }
 
 /* The last communicator of an MPI that was initialized here ends it. */
 static void tci_mpi_free(void *state)
 {
     tci_mpi_state *s = state;
+    char why[TC_COMM_WHY];
     int over = 0;
     tci_mpi.Finalized(&over);
+    over = over || tci_mpi_may_go(why);
     pthread_mutex_lock(&tci_mpi_lock);
     bool last = --tci_mpi.users == 0 && tci_mpi.is_ours;
     pthread_mutex_unlock(&tci_mpi_lock);
@@ -432,7 +497,8 @@ static tc_status tci_mpi_make(tci_mpi_handle of, const tc_comm_options *options,
 {
     tci_mpi_handle comm = NULL;
     int64_t limit = options && options->timeout_ms > 0 ? options->timeout_ms : TCI_COMM_TIMEOUT_MS;
-    tc_status status = tci_mpi_judge(tci_mpi.Comm_dup(of, &comm), "MPI_Comm_dup", why);
+    tc_status status = tci_mpi_may_go(why);
+    status = status ? status : tci_mpi_judge(tci_mpi.Comm_dup(of, &comm), "MPI_Comm_dup", why);
     if (status) {
         return status;
     }
@@ -464,17 +530,19 @@ static bool tci_mpi_is_up(char *why)
 TCI_FN tc_status tci_mpi_world(const tc_comm_options *options, tc_comm **out, char *why)
 {
     int up = 0, given = 0;
+    tc_status status = TC_OK;
     if (!tci_mpi_open(why)) {
         return TC_ERR_COMM;
     }
+    pthread_mutex_lock(&tci_mpi_lock);
     tci_mpi.Initialized(&up);
     if (!up) {
-        tc_status status = tci_mpi_judge(tci_mpi.Init_thread(NULL, NULL, 3, &given),
-                                         "MPI_Init_thread", why);
-        if (status) {
-            return status;
-        }
-        tci_mpi.is_ours = true;
+        status = tci_mpi_judge(tci_mpi.Init_thread(NULL, NULL, 3, &given), "MPI_Init_thread", why);
+        tci_mpi.is_ours = !status;
+    }
+    pthread_mutex_unlock(&tci_mpi_lock);
+    if (status) {
+        return status;
     }
     return tci_mpi_is_up(why) ? tci_mpi_make(tci_mpi.named[TCI_MPI_WORLD], options, out, why)
                               : TC_ERR_COMM;

@@ -14,7 +14,11 @@
  * program's graph; what waits for it is an empty node.
  *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
- * side. The base communicator carries what the host exchanges. */
+ * side. The base communicator carries what the host exchanges.
+ *
+ * Communicators that are made here are nonblocking: NCCL connects ranks in a thread of its own, at
+ * creation and at the first operation of each kind, and a call that returns "in progress" is polled
+ * until it is done. So a rank that dies while others connect to it is noticed by the base. */
 #include "nccl.h"
 
 #include <stdio.h>
@@ -222,7 +226,7 @@ static int tci_nccl_call_one(const tci_nccl *s, const tc_comm_job *j)
     return s->api->all_reduce(j->out, j->out, 1, TCI_NCCL_BYTE, 2, s->comm, s->stream);
 }
 
-/* The operation and those that begin with it, as one group. */
+/* The operation and those that begin with it, as one group. Returns NCCL's code. */
 static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
 {
     int code = job->with ? s->api->group_start() : 0;
@@ -231,6 +235,57 @@ static int tci_nccl_call(const tci_nccl *s, const tc_comm_job *job)
     }
     int end = job->with ? s->api->group_end() : 0;
     return code ? code : end;
+}
+
+static void tci_nccl_nap(void)
+{
+    struct timespec t = {0, 20000};
+    nanosleep(&t, NULL);
+}
+
+/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
+static tc_status tci_nccl_explain(const tci_nccl *s, int code, const char *what, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    const int64_t begin = tci_os_now_ns();
+    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        if (base->look(s->base->state, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+    }
+    return tci_nccl_check(s, code, what, why);
+}
+
+/* True, with the reason: a rank is gone, or the time from begin_ns on is over. */
+static bool tci_nccl_is_over(const tci_nccl *s, int64_t begin_ns, char *why)
+{
+    const tc_comm_engine *base = s->base->engine;
+    if (base->look && base->look(s->base->state, why)) {
+        return true;
+    }
+    bool over = tci_os_now_ns() - begin_ns > tci_comm_limit_ns(s->timeout_ms);
+    if (over) {
+        snprintf(why, TC_COMM_WHY,
+                 "another rank did not come within %lld ms (NCCL does not tell which)",
+                 (long long)s->timeout_ms);
+    }
+    return over;
+}
+
+/* A call of NCCL returned `code`: waits until it is no longer in progress. */
+static tc_status tci_nccl_settle(const tci_nccl *s, int code, const char *what, char *why)
+{
+    const int64_t begin = tci_os_now_ns();
+    while (code == TCI_NCCL_IN_PROGRESS) {
+        if (tci_nccl_is_over(s, begin, why)) {
+            return TC_ERR_COMM;
+        }
+        tci_nccl_nap();
+        int failed = s->api->async_error(s->comm, &code);
+        code = failed ? failed : code;
+    }
+    return code ? tci_nccl_explain(s, code, what, why) : TC_OK;
 }
 
 /* Kernels before it come first. */
@@ -253,7 +308,7 @@ static tc_status tci_nccl_give_pairs(tci_nccl *s, char *why)
     }
     int end = s->api->group_end();
     s->n_pairs = 0;
-    return tci_nccl_check(s, code ? code : end, "ncclSend and ncclRecv", why);
+    return tci_nccl_settle(s, code ? code : end, "ncclSend and ncclRecv", why);
 }
 
 static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
@@ -274,7 +329,7 @@ static tc_status tci_nccl_begin(tci_nccl *s, tc_comm_job *job, char *why)
     if (!status && pair) {
         s->pairs[s->n_pairs++] = job;
     } else if (!status) {
-        status = tci_nccl_check(s, tci_nccl_call(s, job), "NCCL refused the operation", why);
+        status = tci_nccl_settle(s, tci_nccl_call(s, job), "NCCL refused the operation", why);
     }
     return status;
 }
@@ -311,10 +366,18 @@ static tc_status tci_nccl_capture(tci_nccl *s, const tc_comm_job *j, void **grap
     if (code) {
         return tci_cuda_check(code, "cuStreamBeginCapture");
     }
-    int refused = tci_nccl_call(s, j);
+    char why[TC_COMM_WHY] = "";
+    tc_status status = tci_nccl_settle(s, tci_nccl_call(s, j), "NCCL refused to be captured", why);
     code = s->api->capture_end(s->stream, graph);
-    return refused ? tci_cuda_say("NCCL refused to be captured", s->api->error(refused))
-                   : tci_cuda_check(code, "cuStreamEndCapture");
+    if (status) {
+        char text[2 * TC_COMM_WHY];
+        snprintf(text, sizeof(text), "%s at %s:%d on rank %d of %d: %s", j->name,
+                 j->site.file ? j->site.file : "?", j->site.line, s->base->rank, s->base->size,
+                 why);
+        tci_cuda_say(text, "");
+        return TC_ERR_COMM;
+    }
+    return tci_cuda_check(code, "cuStreamEndCapture");
 }
 
 static tc_status tci_nccl_add_child(tci_nccl *s, const tc_comm_job *j, void *graph,
@@ -348,41 +411,36 @@ static tc_status tci_nccl_node(void *state, tc_comm_job *job, void *graph, void 
                                 "cuGraphAddEmptyNode");
 }
 
-static void tci_nccl_nap(void)
-{
-    struct timespec t = {0, 20000};
-    nanosleep(&t, NULL);
-}
-
-/* NCCL failed: the base's reason, which names a rank, if it comes soon; else NCCL's. */
-static tc_status tci_nccl_explain(tci_nccl *s, int code, char *why)
-{
-    const tc_comm_engine *base = s->base->engine;
-    const int64_t begin = tci_os_now_ns();
-    while (base->look && tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
-        if (base->look(s->base->state, why)) {
-            return TC_ERR_COMM;
-        }
-        tci_nccl_nap();
-    }
-    return tci_nccl_check(s, code, "NCCL failed", why);
-}
-
 /* One look at the device's own queue, which waits for all that was started. TC_OK with *done
  * false: it goes on. */
-static tc_status tci_nccl_look(tci_nccl *s, bool *done, char *why)
+static tc_status tci_nccl_look(const tci_nccl *s, bool *done, char *why)
 {
-    const tc_comm_engine *base = s->base->engine;
     int code = 0, query = s->api->stream_query(s->device->stream);
     *done = query == 0;
     if (query != 0 && query != TCI_CU_NOT_READY) {
         snprintf(why, TC_COMM_WHY, "the GPU failed: driver error %d", query);
         return TC_ERR_COMM;
     }
-    tc_status status = *done || !base->look ? TC_OK : base->look(s->base->state, why);
-    status = status ? status : tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
+    if (__atomic_load_n(&s->aborted, __ATOMIC_ACQUIRE)) {
+        snprintf(why, TC_COMM_WHY, "the communicator was aborted");
+        return TC_ERR_COMM;
+    }
+    tc_status status = tci_nccl_check(s, s->api->async_error(s->comm, &code), "NCCL", why);
     bool failed = !status && code != 0 && code != TCI_NCCL_IN_PROGRESS;
-    return failed ? tci_nccl_explain(s, code, why) : status;
+    return failed ? tci_nccl_explain(s, code, "NCCL failed", why) : status;
+}
+
+/* A rank is gone, but it may have ended after the last operation while kernels still run here. */
+static bool tci_nccl_ends_soon(const tci_nccl *s)
+{
+    const int64_t begin = tci_os_now_ns();
+    int query = TCI_CU_NOT_READY;
+    while (query == TCI_CU_NOT_READY &&
+           tci_os_now_ns() - begin < TCI_NCCL_LINGER_MS * (int64_t)1000000) {
+        tci_nccl_nap();
+        query = s->api->stream_query(s->device->stream);
+    }
+    return query == 0;
 }
 
 static tc_status tci_nccl_finish(void *state, char *why)
@@ -394,15 +452,11 @@ static tc_status tci_nccl_finish(void *state, char *why)
     tc_status status = tci_nccl_device(in.status, why);
     while (!done && !status) {
         status = tci_nccl_look(s, &done, why);
-        const int64_t ns = tci_os_now_ns() - begin;
-        if (!status && !done && ns > s->timeout_ms * 1000000) {
-            snprintf(why, TC_COMM_WHY,
-                     "another rank did not come within %lld ms (NCCL does not "
-                     "tell which)",
-                     (long long)s->timeout_ms);
-            status = TC_ERR_COMM;
+        if (!status && !done && tci_nccl_is_over(s, begin, why)) {
+            done = tci_nccl_ends_soon(s);
+            status = done ? TC_OK : TC_ERR_COMM;
         }
-        if (!done && ns > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
+        if (!done && tci_os_now_ns() - begin > TCI_NCCL_SPIN_MS * (int64_t)1000000) {
             tci_nccl_nap();
         }
     }
@@ -414,7 +468,15 @@ static tc_status tci_nccl_exchange(void *state, const void *mine, void *all, int
                                    int64_t limit_ms, const char *what, char *why)
 {
     tci_nccl *s = state;
-    return s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
+    char text[512];
+    tc_status status = tci_comm_claim_engine(s->base, text);
+    if (status) {
+        snprintf(why, TC_COMM_WHY, "%.250s", text);
+        return status;
+    }
+    status = s->base->engine->exchange(s->base->state, mine, all, bytes, limit_ms, what, why);
+    tci_comm_unclaim(s->base);
+    return status;
 }
 
 static void *tci_nccl_cancel(void *state)
@@ -444,14 +506,14 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_nccl *s = state;
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
-    if (!in.status && s->is_ours && !s->aborted) {
+    const bool first = !__atomic_exchange_n(&s->aborted, true, __ATOMIC_ACQ_REL);
+    if (!in.status && s->is_ours && first) {
         s->has_canceller = pthread_create(&s->canceller, NULL, tci_nccl_cancel, s) == 0;
         if (!s->has_canceller) {
             s->api->cancel(s->comm);
         }
         tci_nccl_drain(s);
     }
-    s->aborted = true;
     s->n_pairs = 0;
     tci_cuda_leave(&in, TC_OK);
 }
@@ -468,14 +530,31 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+static void tci_nccl_end(tci_nccl *s)
+{
+    const tc_comm_engine *base = s->base->engine;
+    char why[TC_COMM_WHY];
+    if (base->look && base->look(s->base->state, why)) {
+        s->api->cancel(s->comm);
+    } else {
+        s->api->destroy(s->comm);
+    }
+}
+
 static void tci_nccl_free(void *state)
 {
     tci_nccl *s = state;
     const tc_backend_queues *q = tci_cuda_queues();
+    if (!s->device) {
+        tci_comm_release(s->base);
+        tci_heap_free(s);
+        return;
+    }
     tci_cuda_stay in = tci_cuda_enter(s->device);
     tci_nccl_free_children(s, !in.status); /* graphs before the communicator that they are of */
     if (!in.status && s->comm && s->is_ours && !s->aborted) {
-        s->api->destroy(s->comm);
+        tci_nccl_end(s);
     }
     tci_cuda_leave(&in, TC_OK);
     if (s->has_canceller && s->is_stuck) { /* it and its stream are given up */
@@ -516,37 +595,56 @@ static const tc_comm_engine tci_nccl_engine = {"nccl",
 
 /* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
  * several neighbouring processors are free. */
-static int tci_nccl_call_init(tci_nccl *s, const tci_nccl_id *ids)
+static int tci_nccl_call_init(tci_nccl *s, tci_nccl_id id)
 {
     const tci_nccl_config config = {.size = sizeof(config),
                                     .magic = TCI_NCCL_MAGIC,
                                     .version = TCI_NCCL_CONFIG_VERSION,
-                                    .blocking = TCI_NCCL_UNDEFINED,
+                                    .blocking = 0,
                                     .cluster = 0,
                                     .min_blocks = TCI_NCCL_UNDEFINED,
                                     .max_blocks = s->processors};
     const tc_comm *base = s->base;
-    return s->api->init_config
-               ? s->api->init_config(&s->comm, base->size, ids[0], base->rank, &config)
-               : s->api->init(&s->comm, base->size, ids[0], base->rank);
+    return s->api->init_config ? s->api->init_config(&s->comm, base->size, id, base->rank, &config)
+                               : s->api->init(&s->comm, base->size, id, base->rank);
 }
 
-/* NCCL's communicator of the ranks of base. Rank 0 chooses the id. */
-static tc_status tci_nccl_init(tci_nccl *s, char *why)
+/* A rank, as the others are told of it. */
+typedef struct tci_nccl_hello {
+    tci_nccl_id id; /* rank 0's counts */
+    tc_status status;
+    char why[108]; /* where it cannot take part */
+} tci_nccl_hello;
+
+/* All ranks tell whether they can take part, so that one without a GPU or NCCL is no hang. */
+static tc_status tci_nccl_meet(tc_comm *base, tci_nccl_hello *mine, char *why)
 {
-    tci_nccl_id mine = {{0}};
-    tc_comm *base = s->base;
-    tci_nccl_id *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
-    tc_status status = all ? TC_OK : TC_ERR_MEMORY;
-    if (!status && base->rank == 0) {
-        status = tci_nccl_check(s, s->api->get_id(&mine), "ncclGetUniqueId", why);
+    tci_nccl_hello *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
+    tc_status status = all ? base->engine->exchange(base->state, mine, all, sizeof(*mine),
+                                                    base->options.timeout_ms, "tc_comm_nccl", why)
+                           : TC_ERR_MEMORY;
+    if (status) { /* ranks are out of step */
+        tci_comm_fail(base, all ? why : "out of memory");
     }
-    status = status ? status
-                    : tci_nccl_exchange(s, &mine, all, sizeof(mine), base->options.timeout_ms,
-                                        "tc_comm_nccl", why);
-    status = status ? status
-                    : tci_nccl_check(s, tci_nccl_call_init(s, all), "ncclCommInitRank", why);
+    for (int r = 0; r < base->size && !status; r++) {
+        status = all[r].status;
+        if (status) {
+            snprintf(why, TC_COMM_WHY, "rank %d: %.100s", r, all[r].why);
+        }
+    }
+    mine->id = all ? all[0].id : mine->id;
     tci_heap_free(all);
+    return status;
+}
+
+/* NCCL's communicator of the ranks of base. */
+static tc_status tci_nccl_init(tci_nccl *s, tci_nccl_id id, char *why)
+{
+    tc_status status = tci_nccl_settle(s, tci_nccl_call_init(s, id), "ncclCommInitRank", why);
+    if (status && s->comm) {
+        s->aborted = true;
+        s->api->cancel(s->comm);
+    }
     return status;
 }
 
@@ -555,7 +653,11 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     tc_backend_target target;
     const tc_backend_queues *q = tci_cuda_queues();
     s->device = tci_cuda_get(device);
-    tc_status status = s->device ? tci_cuda_target(s->device, 0, &target) : TC_ERR_BACKEND;
+    if (!s->device) {
+        snprintf(why, TC_COMM_WHY, "there is no GPU %d", device);
+        return TC_ERR_COMM;
+    }
+    tc_status status = tci_cuda_target(s->device, 0, &target);
     tci_cuda_stay in = tci_cuda_enter(s->device); /* the driver takes the highest for a lower one */
     status = tci_cuda_leave(&in, status || in.status
                                      ? status
@@ -567,17 +669,32 @@ static tc_status tci_nccl_open_device(tci_nccl *s, int device, char *why)
     return tci_nccl_device(status, why);
 }
 
-static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, char *why)
+/* NULL: no NCCL, or no memory. */
+static tci_nccl *tci_nccl_new(tc_comm *base, const tc_comm_options *o, char *why)
+{
+    const tci_nccl_api *api = tci_nccl_open(why);
+    tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
+    if (s) {
+        *s = (tci_nccl){.api = api,
+                        .base = tci_comm_retain(base->number),
+                        .timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : TCI_COMM_TIMEOUT_MS,
+                        .processors = o->processors};
+    } else if (api) {
+        snprintf(why, TC_COMM_WHY, "out of memory");
+    }
+    return s;
+}
+
+/* This rank's part before it meets the others; comm NULL: NCCL's communicator is made here. */
+static tc_status tci_nccl_set_up(tci_nccl *s, void *comm, int device, tci_nccl_hello *mine,
+                                 char *why)
 {
     tc_status status = tci_nccl_open_device(s, device, why);
-    if (status) {
-        return status;
-    }
-    tci_cuda_stay in = tci_cuda_enter(s->device);
     s->is_ours = !comm;
     s->comm = comm;
-    status = comm ? TC_OK : tci_nccl_init(s, why);
-    tci_cuda_leave(&in, TC_OK);
+    if (!status && !comm && s->base->rank == 0) {
+        status = tci_nccl_check(s, s->api->get_id(&mine->id), "ncclGetUniqueId", why);
+    }
     return status;
 }
 
@@ -586,20 +703,20 @@ static tc_status tci_nccl_make(tc_comm *base, void *comm, int device,
 {
     tc_comm_options o = options ? *options : (tc_comm_options){.timeout_ms = 0};
     o.processors = o.processors > 0 ? o.processors : TCI_NCCL_PROCESSORS;
-    const tci_nccl_api *api = tci_nccl_open(why);
-    tci_nccl *s = api ? tci_heap_get(sizeof(*s)) : NULL;
-    if (!s) {
-        return api ? TC_ERR_MEMORY : TC_ERR_COMM;
+    tci_nccl_hello mine = {.status = TC_ERR_COMM};
+    tci_nccl *s = tci_nccl_new(base, &o, why);
+    mine.status = s ? tci_nccl_set_up(s, comm, device, &mine, why) : TC_ERR_COMM;
+    snprintf(mine.why, sizeof(mine.why), "%.100s", why);
+    tc_status status = tci_nccl_meet(base, &mine, why);
+    if (!status && !comm) {
+        tci_cuda_stay in = tci_cuda_enter(s->device);
+        status = in.status ? in.status : tci_nccl_init(s, mine.id, why);
+        tci_cuda_leave(&in, TC_OK);
     }
-    *s = (tci_nccl){.api = api,
-                    .base = tci_comm_retain(base->number),
-                    .timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : TCI_COMM_TIMEOUT_MS,
-                    .processors = o.processors};
-    tc_status status = tci_nccl_set_up(s, comm, device, why);
     if (!status) {
         status = tc_comm_of_engine(&tci_nccl_engine, s, base->rank, base->size, &o, out);
     }
-    if (status) {
+    if (status && s) {
         tci_nccl_free(s);
     }
     return status;

@@ -65,6 +65,7 @@ typedef struct tci_shm_slot { /* of a rank */
 
 typedef struct tci_shm_packet {
     int64_t bytes; /* of the whole message */
+    int32_t dtype;
     char text[TCI_SHM_WHAT];
     char data[TCI_SHM_PACKET];
 } tci_shm_packet;
@@ -84,11 +85,11 @@ typedef struct tci_shm_head {
 
 struct tci_shm {
     int rank, size, fd;
-    int64_t process; /* that joined */
     int64_t timeout_ms;
     char *base;
     size_t bytes;
     uint64_t posted, chunks, sequence; /* counters of this rank */
+    uint64_t sends, receives;          /* ranks (bits) to and from which channels have memory */
     tci_shm_head *head;
     uint32_t stopped;      /* atomic: abort was called here */
     char why[TC_COMM_WHY]; /* ... for this reason */
@@ -187,13 +188,13 @@ static bool tci_shm_lives(const tci_shm *s, int rank)
 
 typedef struct tci_shm_waiter {
     int64_t begin_ns, limit_ms, look_ns;
-    int looks;
+    int looks, turn; /* turn: looks whether others live */
 } tci_shm_waiter;
 
 static tci_shm_waiter tci_shm_wait_begin(int64_t limit_ms)
 {
     int64_t now = tci_os_now_ns();
-    return (tci_shm_waiter){now, limit_ms, now + TCI_SHM_LOOK_NS, 0};
+    return (tci_shm_waiter){now, limit_ms, now + TCI_SHM_LOOK_NS, 0, 0};
 }
 
 static void tci_shm_pause(tci_shm_waiter *w)
@@ -229,6 +230,7 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
         return TC_OK;
     }
     w->look_ns = now + TCI_SHM_LOOK_NS;
+    w->turn++;
     if (!tci_shm_lives(s, rank)) {
         snprintf(why, TC_COMM_WHY,
                  "rank %d ended (its process exited or was killed); it was last "
@@ -236,7 +238,7 @@ static tc_status tci_shm_look(tci_shm *s, tci_shm_waiter *w, int rank, char *why
                  rank, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
     }
-    if (now - w->begin_ns > w->limit_ms * 1000000) {
+    if (now - w->begin_ns > tci_comm_limit_ns(w->limit_ms)) {
         snprintf(why, TC_COMM_WHY, "rank %d did not come within %lld ms; it was last in %s", rank,
                  (long long)w->limit_ms, tci_shm_doing(s, rank, doing));
         return TC_ERR_COMM;
@@ -419,6 +421,54 @@ static tc_status tci_shm_all(tci_shm *s, const tc_comm_job *j, int64_t limit_ms,
 
 /* ---- sends ---- */
 
+/* Allocates a range of the file: a full file system is an error here, not a SIGBUS later. */
+static int tci_shm_reserve(int fd, size_t at, size_t bytes)
+{
+    int code = 0;
+#ifdef __linux__
+    do {
+        code = posix_fallocate(fd, (off_t)at, (off_t)bytes);
+    } while (code == EINTR);
+#else
+    (void)fd, (void)at, (void)bytes;
+#endif
+    return code;
+}
+
+/* Channels get memory when they are used first, as few are. */
+static bool tci_shm_need_channel(tci_shm *s, const tc_comm_job *j, const tci_shm_channel *c,
+                                 char *why)
+{
+    uint64_t *had = j->verb == TC_COMM_SEND ? &s->sends : &s->receives;
+    const uint64_t peer = (uint64_t)1 << j->peer;
+    const size_t at = (size_t)((const char *)c - s->base);
+    int code = *had & peer ? 0 : tci_shm_reserve(s->fd, at, sizeof(*c));
+    if (code) {
+        snprintf(why, TC_COMM_WHY, "%zu bytes of shared memory for messages of ranks %d and %d: %s",
+                 sizeof(*c), s->rank, j->peer, strerror(code));
+    }
+    *had |= code ? 0 : peer;
+    return code == 0;
+}
+
+static bool tci_shm_fits(const tci_shm *s, const tc_comm_job *j, const tci_shm_packet *p, char *why)
+{
+    const int64_t bytes = j->n * tc_dtype_size(j->dtype);
+    bool fits = p->bytes == bytes && p->dtype == (int32_t)j->dtype;
+    if (!fits) {
+        snprintf(why, TC_COMM_WHY, "rank %d sends %s, rank %d receives %lld bytes (%s)", j->peer,
+                 p->text, s->rank, (long long)bytes, tc_dtype_name(j->dtype));
+    }
+    return fits;
+}
+
+static void tci_shm_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0) { /* else there may be no memory */
+        memcpy(to, from, (size_t)bytes);
+    }
+}
+
 /* Advances a send or receive, whose progress in bytes is in job->engine_data. Returns whether
  * anything was done. */
 static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, char *why)
@@ -427,34 +477,51 @@ static bool tci_shm_pair_step(tci_shm *s, tc_comm_job *j, tc_status *status, cha
     tci_shm_channel *c = sends ? tci_shm_channel_of(s, s->rank, j->peer)
                                : tci_shm_channel_of(s, j->peer, s->rank);
     int64_t bytes = j->n * tc_dtype_size(j->dtype), at = (int64_t)(intptr_t)j->engine_data;
+    if (!tci_shm_need_channel(s, j, c, why)) {
+        *status = tci_shm_break(s, why);
+        return false;
+    }
     uint64_t written = __atomic_load_n(&c->written, __ATOMIC_ACQUIRE);
     uint64_t read = __atomic_load_n(&c->read, __ATOMIC_ACQUIRE);
     if (sends ? written - read == 2 : written == read) {
         return false;
     }
     tci_shm_packet *p = &c->packets[(sends ? written : read) % 2];
-    size_t n = (size_t)TCI_MIN((int64_t)TCI_SHM_PACKET, bytes - at);
+    int64_t n = TCI_MIN((int64_t)TCI_SHM_PACKET, bytes - at);
     if (sends) {
         p->bytes = bytes;
+        p->dtype = (int32_t)j->dtype;
         snprintf(p->text, sizeof(p->text), "%lld bytes (%s) at %s:%d", (long long)bytes,
                  tc_dtype_name(j->dtype), j->site.file ? j->site.file : "?", j->site.line);
-        memcpy(p->data, (const char *)j->in + at, n);
+        tci_shm_copy(p->data, (const char *)j->in + at, n);
         __atomic_store_n(&c->written, written + 1, __ATOMIC_RELEASE);
-    } else if (p->bytes != bytes) {
-        snprintf(why, TC_COMM_WHY, "rank %d sends %s, rank %d receives %lld bytes (%s)", j->peer,
-                 p->text, s->rank, (long long)bytes, tc_dtype_name(j->dtype));
+    } else if (!tci_shm_fits(s, j, p, why)) {
         *status = tci_shm_break(s, why);
         return false;
     } else {
-        memcpy((char *)j->out + at, p->data, n);
+        tci_shm_copy((char *)j->out + at, p->data, n);
         __atomic_store_n(&c->read, read + 1, __ATOMIC_RELEASE);
     }
-    j->engine_data = (void *)(intptr_t)(at + (int64_t)n);
-    j->done = at + (int64_t)n == bytes;
+    j->engine_data = (void *)(intptr_t)(at + n);
+    j->done = at + n == bytes;
     if (j->done && sends) {
-        memcpy(j->out, j->in, (size_t)bytes);
+        tci_shm_copy(j->out, j->in, bytes);
     }
     return true;
+}
+
+/* Takes a job off the list: its memory is the caller's again. The lock is held. */
+static void tci_shm_drop(tci_shm *s, const tc_comm_job *job)
+{
+    int at = 0;
+    while (at < s->n_jobs && s->jobs[at] != job) {
+        at++;
+    }
+    if (at < s->n_jobs) {
+        s->n_jobs--;
+        memmove(s->jobs + at, s->jobs + at + 1, sizeof(*s->jobs) * (size_t)(s->n_jobs - at));
+    }
+    pthread_cond_broadcast(&s->changed);
 }
 
 /* The sends and receives that were begun before any other operation: more may come at any time. */
@@ -470,56 +537,65 @@ static int tci_shm_take_pairs(tci_shm *s, tc_comm_job **jobs)
     return n;
 }
 
-/* These side by side until the first of them is done. */
+/* True if none of the jobs before i is of the same channel: messages keep their order. */
+static bool tci_shm_is_next(tc_comm_job *const *jobs, int i)
+{
+    for (int k = 0; k < i; k++) {
+        if (jobs[k]->verb == jobs[i]->verb && jobs[k]->peer == jobs[i]->peer) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* These side by side until one of them is done, in any order: a rank may wait for a send while a
+ * receive that was begun before it is not due. */
 static tc_status tci_shm_pairs(tci_shm *s, char *why)
 {
     tci_shm_waiter w = tci_shm_wait_begin(s->timeout_ms);
-    tc_comm_job *jobs[2 * TCI_SHM_RANKS];
+    tc_comm_job *jobs[2 * TCI_SHM_RANKS], *done = NULL;
     tc_status status = TC_OK, last = TC_OK;
-    int n = tci_shm_take_pairs(s, jobs);
-    for (; !jobs[0]->done && !status; n = tci_shm_take_pairs(s, jobs)) {
+    while (!done && !status) {
+        const int n = tci_shm_take_pairs(s, jobs);
         bool moved = false;
-        for (int i = 0; i < n && !status; i++) {
-            bool first = true; /* of its channel: messages keep their order */
-            for (int k = 0; k < i; k++) {
-                first = first && (jobs[k]->done || jobs[k]->verb != jobs[i]->verb ||
-                                  jobs[k]->peer != jobs[i]->peer);
-            }
-            moved |= first && !jobs[i]->done && tci_shm_pair_step(s, jobs[i], &status, why);
+        for (int i = 0; i < n && !status && !done; i++) {
+            moved |= tci_shm_is_next(jobs, i) && tci_shm_pair_step(s, jobs[i], &status, why);
+            done = jobs[i]->done ? jobs[i] : NULL;
         }
         if (moved) {
             w = tci_shm_wait_begin(s->timeout_ms);
         } else if (last) {
             status = tci_shm_break(s, why);
         } else if (!status) {
-            last = tci_shm_look(s, &w, jobs[0]->peer, why);
+            last = tci_shm_look(s, &w, jobs[w.turn % n]->peer, why);
             tci_shm_pause(&w);
         }
         last = moved ? TC_OK : last;
     }
+    pthread_mutex_lock(&s->lock);
+    tci_shm_drop(s, done);
+    pthread_mutex_unlock(&s->lock);
     return status;
 }
 
 /* ---- jobs ---- */
 
-/* Executes the first job and drops it. The lock is held except during the execution, in which no
- * other thread touches the job. */
+/* Executes the first job, or one of the sends and receives at the front, and drops it. The lock is
+ * held except during the execution, in which no other thread touches the job. */
 static void tci_shm_do_first(tci_shm *s)
 {
     tc_comm_job *job = s->jobs[0];
+    const bool pair = tci_comm_verb_is_pair(job->verb);
     char why[TC_COMM_WHY] = "";
     s->works = true;
     pthread_mutex_unlock(&s->lock);
-    tc_status status = TC_OK;
-    if (!job->done) {
-        status = tci_comm_verb_is_pair(job->verb) ? tci_shm_pairs(s, why)
-                                                  : tci_shm_all(s, job, s->timeout_ms, why);
-    }
+    tc_status status = pair ? tci_shm_pairs(s, why) : tci_shm_all(s, job, s->timeout_ms, why);
     pthread_mutex_lock(&s->lock);
     s->works = false;
-    job->done = true;
-    s->n_jobs--;
-    memmove(s->jobs, s->jobs + 1, sizeof(*s->jobs) * (size_t)s->n_jobs);
+    if (!pair) {
+        job->done = true;
+        tci_shm_drop(s, job);
+    }
     if (status && !s->status) {
         s->status = status;
         snprintf(s->failed, sizeof(s->failed), "%s", why);
@@ -560,7 +636,6 @@ static void tci_shm_need_thread(tci_shm *s)
 static tc_status tci_shm_start(void *state, tc_comm_job *job, char *why)
 {
     tci_shm *s = state;
-    job->done = tci_comm_verb_is_pair(job->verb) && job->n == 0;
     pthread_mutex_lock(&s->lock);
     tci_shm_need_thread(s);
     while (s->n_jobs == (int)TCI_COUNT(s->jobs) && !s->status && s->has_thread) {
@@ -627,8 +702,12 @@ static void tci_shm_abort(void *state, const char *why)
     snprintf(s->why, sizeof(s->why), "%.250s", why);
     __atomic_store_n(&s->stopped, 1, __ATOMIC_RELEASE);
     pthread_mutex_lock(&s->lock);
-    s->status = s->status ? s->status : TC_ERR_COMM;
-    while (s->works) { /* until the memory of its job is left alone */
+    if (!s->status) {
+        s->status = TC_ERR_COMM;
+        snprintf(s->failed, sizeof(s->failed), "%s", s->why);
+    }
+    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }
     s->n_jobs = 0;
@@ -649,11 +728,10 @@ static tc_status tci_shm_look_around(void *state, char *why)
     return tci_shm_is_broken(s, why) ? TC_ERR_COMM : TC_OK;
 }
 
-/* A child made by fork has neither the thread nor the locks: it only lets go of the memory. */
 static void tci_shm_free(void *state)
 {
     tci_shm *s = state;
-    if (s->has_thread && s->process == (int64_t)getpid()) {
+    if (s->has_thread) {
         pthread_mutex_lock(&s->lock);
         s->ends = true;
         pthread_cond_broadcast(&s->changed);
@@ -694,11 +772,16 @@ static const char *tci_shm_folder(void)
     return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : other && other[0] == '/' ? other : "/tmp";
 }
 
-static void tci_shm_name(char path[TCI_SHM_PATH], const char *group)
+/* False: the folder's name is too long. */
+static bool tci_shm_name(char path[TCI_SHM_PATH], const char *group, char *why)
 {
     tci_hash h = tci_hash_bytes(group, strlen(group));
-    snprintf(path, TCI_SHM_PATH, "%s/tc-comm-%ld-%016llx", tci_shm_folder(), (long)getuid(),
-             (unsigned long long)h.lo);
+    int n = snprintf(path, TCI_SHM_PATH, "%s/tc-comm-%ld-%016llx", tci_shm_folder(),
+                     (long)geteuid(), (unsigned long long)h.lo);
+    if (n >= TCI_SHM_PATH) {
+        snprintf(why, TC_COMM_WHY, "TMPDIR is longer than %d bytes", TCI_SHM_PATH - 64);
+    }
+    return n < TCI_SHM_PATH;
 }
 
 /* Rank 0's: a new file, complete and locked before others can see it. */
@@ -708,11 +791,7 @@ static bool tci_shm_make(tci_shm *s, const char *path, char *why)
     snprintf(own, sizeof(own), "%s.%016llx", path, (unsigned long long)tci_os_random());
     s->fd = open(own, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int code = s->fd < 0 || ftruncate(s->fd, (off_t)s->bytes) ? errno : 0;
-#ifdef __linux__
-    if (!code) { /* channels take memory when they are used first, and few are */
-        code = posix_fallocate(s->fd, 0, (off_t)tci_shm_channels_at(s->size));
-    }
-#endif
+    code = code ? code : tci_shm_reserve(s->fd, 0, tci_shm_channels_at(s->size));
     bool made = s->fd >= 0 && !code && tci_shm_map(s) && tci_shm_lock(s);
     if (made) {
         s->head->nonce = tci_os_random();
@@ -752,8 +831,8 @@ static bool tci_shm_open(tci_shm *s, const char *path)
     if (s->fd < 0) {
         return false;
     }
-    bool fits = fstat(s->fd, &st) == 0 && st.st_uid == getuid() && (size_t)st.st_size == s->bytes &&
-                tci_shm_map(s) &&
+    bool fits = fstat(s->fd, &st) == 0 && st.st_uid == geteuid() &&
+                (size_t)st.st_size == s->bytes && tci_shm_map(s) &&
                 __atomic_load_n(&s->head->magic, __ATOMIC_ACQUIRE) == TCI_SHM_MAGIC &&
                 s->head->size == s->size && tci_shm_lives(s, 0) && tci_shm_lock(s);
     uint32_t free = 0;
@@ -783,7 +862,7 @@ static bool tci_shm_gather(tci_shm *s, const char *path, int64_t limit_ms, char 
 {
     tci_shm_waiter w = tci_shm_wait_begin(limit_ms);
     while (s->fd < 0 || __atomic_load_n(&s->head->joined, __ATOMIC_ACQUIRE) < (uint32_t)s->size) {
-        if (tci_os_now_ns() - w.begin_ns > limit_ms * 1000000) {
+        if (tci_os_now_ns() - w.begin_ns > tci_comm_limit_ns(limit_ms)) {
             tci_shm_missing(s, limit_ms, why);
             return false;
         }
@@ -801,11 +880,7 @@ static tci_shm *tci_shm_new(const tci_shm_group *g)
 {
     tci_shm *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_shm){.rank = g->rank,
-                       .size = g->size,
-                       .fd = -1,
-                       .timeout_ms = g->timeout_ms,
-                       .process = (int64_t)getpid()};
+        *s = (tci_shm){.rank = g->rank, .size = g->size, .fd = -1, .timeout_ms = g->timeout_ms};
         s->bytes = tci_shm_bytes(g->size);
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->changed, NULL);
@@ -838,13 +913,15 @@ TCI_FN tci_shm *tci_shm_join(const tci_shm_group *g, char *why)
         snprintf(why, TC_COMM_WHY, "out of memory");
         return NULL;
     }
-    tci_shm_name(path, g->group);
-    bool joined = s->size == 1   ? tci_shm_alone(s, why)
-                  : s->rank == 0 ? tci_shm_make(s, path, why)
-                                 : true;
-    joined = joined && (s->size == 1 || tci_shm_gather(s, path, g->join_ms, why));
-    if (s->rank == 0 && s->size > 1) {
-        unlink(path);
+    bool joined = s->size == 1                         ? tci_shm_alone(s, why)
+                  : !tci_shm_name(path, g->group, why) ? false
+                  : s->rank == 0                       ? tci_shm_make(s, path, why)
+                                                       : true;
+    if (joined && s->size > 1) {
+        joined = tci_shm_gather(s, path, g->join_ms, why);
+        if (s->rank == 0) {
+            unlink(path);
+        }
     }
     if (!joined) {
         tci_shm_free(s);

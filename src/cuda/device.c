@@ -22,7 +22,7 @@ static struct {
     tci_cuda_device devices[TCI_CUDA_DEVICES];
 } tci_cuda = {.lock = TCI_MUTEX_INIT};
 
-static _Thread_local char tci_cuda_error[256];
+static _Thread_local char tci_cuda_error[512];
 
 /* ---- failures ---- */
 

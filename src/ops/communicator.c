@@ -51,10 +51,15 @@ TCI_FN tc_comm *tci_comm_retain(int64_t number)
     return c;
 }
 
+/* In a child made by fork the communicator stays in the list: its engine's threads and libraries
+ * are the parent's. */
 TCI_FN void tci_comm_release(tc_comm *c)
 {
+    if (!c || c->process != (int64_t)getpid()) {
+        return;
+    }
     pthread_mutex_lock(&tci_comm_lock);
-    bool last = c && --c->refs == 0;
+    bool last = --c->refs == 0;
     for (tc_comm **at = &tci_comm_list; last && *at; at = &(*at)->next) {
         if (*at == c) {
             *at = c->next;
@@ -77,9 +82,21 @@ TCI_FN tc_comm *tci_comm_of(const tc_comm *handle)
     return c;
 }
 
+TCI_FN tc_comm *tci_comm_hold(const tc_comm *handle)
+{
+    pthread_mutex_lock(&tci_comm_lock);
+    tc_comm *c = handle ? tci_comm_find(handle, 0) : NULL;
+    c = c && c->is_open ? c : NULL;
+    if (c) {
+        c->refs++;
+    }
+    pthread_mutex_unlock(&tci_comm_lock);
+    return c;
+}
+
 /* ---- one run at a time ---- */
 
-TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512])
+TCI_FN tc_status tci_comm_claim_engine(tc_comm *c, char why[512])
 {
     int32_t free = 0;
     if (c->process != (int64_t)getpid()) {
@@ -97,16 +114,23 @@ TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512])
                  (int)c->number);
         return TC_ERR_BUSY;
     }
-    bool failed = __atomic_load_n(&c->failed, __ATOMIC_ACQUIRE), open = tci_comm_of(c) != NULL;
-    if (failed || !open) {
-        snprintf(why, 512,
-                 failed ? "communicator %d failed before: %s"
-                        : "communicator %d was freed by tc_comm_free%s",
-                 (int)c->number, failed ? c->error : "");
+    if (__atomic_load_n(&c->failed, __ATOMIC_ACQUIRE)) {
+        snprintf(why, 512, "communicator %d failed before: %.440s", (int)c->number, c->error);
         tci_comm_unclaim(c);
         return TC_ERR_COMM;
     }
     return TC_OK;
+}
+
+TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512])
+{
+    tc_status status = tci_comm_claim_engine(c, why);
+    if (!status && !tci_comm_of(c)) {
+        snprintf(why, 512, "communicator %d was freed by tc_comm_free", (int)c->number);
+        tci_comm_unclaim(c);
+        status = TC_ERR_COMM;
+    }
+    return status;
 }
 
 TCI_FN void tci_comm_unclaim(tc_comm *c)
@@ -163,10 +187,11 @@ TC_API const char *tc_comm_error(const tc_comm *comm)
 
 TC_API void tc_comm_abort(tc_comm *comm)
 {
-    tc_comm *c = tci_comm_of(comm);
+    tc_comm *c = tci_comm_hold(comm);
     if (c) {
         tci_comm_fail(c, "tc_comm_abort was called");
     }
+    tci_comm_release(c);
 }
 
 TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, int rank, int size,
@@ -192,7 +217,7 @@ TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, in
     if (c->options.timeout_ms <= 0) {
         c->options.timeout_ms = TCI_COMM_TIMEOUT_MS;
     }
-    c->link = engine->device ? (tc_link){10, 150, 0.5} : (tc_link){5, 5, 0};
+    c->link = engine->device ? (tc_link){3, 200, 0.55} : (tc_link){5, 5, 0};
     if (c->options.first_timeout_ms <= 0) {
         c->options.first_timeout_ms = TCI_COMM_FIRST_MS;
     }

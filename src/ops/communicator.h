@@ -59,6 +59,10 @@ static inline bool tci_comm_verb_is_pair(int verb)
 }
 
 enum { TCI_COMM_TIMEOUT_MS = 5 * 60 * 1000, TCI_COMM_FIRST_MS = 60 * 60 * 1000 }; /* defaults */
+static inline int64_t tci_comm_limit_ns(int64_t ms)
+{
+    return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
+}
 /* Sets the text of tc_comm_error(NULL) on this thread: why no communicator was made. */
 TCI_FN void tci_comm_tell(const char *why);
 
@@ -67,8 +71,12 @@ TCI_FN tc_comm *tci_comm_retain(int64_t number);
 TCI_FN void tci_comm_release(tc_comm *c);
 /* A handle of the user's; NULL: it is none, or was freed. */
 TCI_FN tc_comm *tci_comm_of(const tc_comm *handle);
+/* The same with a count more. */
+TCI_FN tc_comm *tci_comm_hold(const tc_comm *handle);
 /* Takes it for a run: TC_OK, TC_ERR_BUSY, or TC_ERR_COMM with the reason in `why`. */
 TCI_FN tc_status tci_comm_claim(tc_comm *c, char why[512]);
+/* The same for the engine alone, also where the user has freed the communicator. */
+TCI_FN tc_status tci_comm_claim_engine(tc_comm *c, char why[512]);
 TCI_FN void tci_comm_unclaim(tc_comm *c);
 /* Marks the communicator as failed, here and, as far as the engine can, on other ranks. The first
  * reason is kept. */

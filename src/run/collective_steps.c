@@ -476,6 +476,15 @@ TCI_FN bool tci_collectives_can_record(const tc_program *f)
     return can;
 }
 
+TCI_FN tc_status tci_collectives_refuse(tc_call *c)
+{
+    const tc_backend *device = c->program->code->device;
+    const char *why = device->last_error ? device->last_error(device->user) : NULL;
+    const char *text = why ? why : "an operation could not be recorded";
+    tci_comm_fail(c->program->collectives->comms[0], text);
+    return tci_call_refuse(c, TC_ERR_COMM, "%s", text);
+}
+
 TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch)
 {
     if (!step->call || !step->call->comm.phase) {

@@ -508,6 +508,8 @@ TCI_FN void tci_collectives_end(tc_call *c, tc_status status);
  * a launch that is. */
 TCI_FN bool tci_collectives_can_record(const tc_program *f);
 TCI_FN void tci_collectives_record(const tc_call *c, const tci_run_step *step, tc_launch *launch);
+/* TC_ERR_COMM: the device's last error says which operation could not be recorded. */
+TCI_FN tc_status tci_collectives_refuse(tc_call *c);
 /* Recorded operations come one after the other, in the order of the launches. */
 TCI_FN void tci_collectives_chain(tci_scratch *s, tc_launch *launches, int n);
 /* Waits until all operations started on a device are done there. */

@@ -822,7 +822,7 @@ static tc_status tci_walk_replay(tc_call *c, const tci_run *r, int begin, int en
     void **sequence = begin == c->program->commit ? &c->device->updates : &c->device->sequence;
     tc_status status = *sequence ? TC_OK : tci_walk_record(c, begin, end, sequence);
     if (status) {
-        return status;
+        return status == TC_ERR_COMM ? tci_collectives_refuse(c) : status;
     }
     if (TCI_UNLIKELY(tci_device_spans_wanted())) {
         return tci_walk_watch_replay(c, *sequence, queue, begin, !r->splits);

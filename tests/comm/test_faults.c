@@ -365,7 +365,7 @@ TEST(calls_that_do_not_fit)
     CHECK(ranks_run(2, 5000, calls));
 }
 
-TEST(variables_that_are_no_numbers)
+TEST(variables_that_are_half_set_or_no_numbers)
 {
     tc_comm *comm = NULL;
     setenv("RANK", "one", 1);
@@ -379,8 +379,19 @@ TEST(variables_that_are_no_numbers)
     setenv("MASTER_ADDR", "10.1.2.3", 1);
     CHECK_EQ_INT(tc_comm_from_env(&comm), TC_ERR_COMM);
     CHECK(says(tc_comm_error(NULL), "one host"));
-    unsetenv("RANK");
     unsetenv("MASTER_ADDR");
+    setenv("LOCAL_WORLD_SIZE", "3", 1);
+    CHECK_EQ_INT(tc_comm_from_env(&comm), TC_ERR_ARGUMENT);
+    CHECK(says(tc_comm_error(NULL), "LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2"));
+    unsetenv("LOCAL_WORLD_SIZE");
+    unsetenv("WORLD_SIZE");
+    CHECK_EQ_INT(tc_comm_from_env(&comm), TC_ERR_ARGUMENT);
+    CHECK(says(tc_comm_error(NULL), "WORLD_SIZE is not set"));
+    unsetenv("RANK");
+    setenv("WORLD_SIZE", "2", 1);
+    CHECK_EQ_INT(tc_comm_from_env(&comm), TC_ERR_ARGUMENT);
+    CHECK(says(tc_comm_error(NULL), "RANK is not set"));
+    unsetenv("WORLD_SIZE");
     setenv("TC_COMM", "carrier pigeon", 1);
     CHECK_EQ_INT(tc_comm_from_env(&comm), TC_ERR_COMM);
     CHECK(says(tc_comm_error(NULL), "carrier pigeon"));

@@ -144,8 +144,8 @@ static void trained_on_gpus_until(tc_comm *base)
     CHECK(f->commit > last_wait && f->effects[0].over_old); /* updates are in place */
     tc_status status = TC_OK;
     pid_t killer = rank == 1 ? fork() : 1;
-    if (killer == 0) { /* in the middle of some run of its parent */
-        usleep(700000 + (useconds_t)(tct_random() % 100000));
+    if (killer == 0) { /* while its parent connects, records or replays */
+        usleep((useconds_t)(tct_random() % 800000));
         kill(getppid(), SIGKILL);
         _exit(0);
     }
@@ -218,6 +218,14 @@ static int count_init(void **c, int n, tci_nccl_id id, int rank)
     *c = &counted;
     return n == 1 && rank == 0 && id.bytes[0] == 7 ? 0 : 4;
 }
+/* As a nonblocking communicator: calls are in progress for so many looks. */
+enum { IN_PROGRESS = 7 };
+static int counted_looks;
+static int count_init_config(void **c, int n, tci_nccl_id id, int rank, const tci_nccl_config *o)
+{
+    CHECK_EQ_INT(o->blocking, 0);
+    return count_init(c, n, id, rank) ? 4 : IN_PROGRESS;
+}
 static int count_destroy(void *c)
 {
     return counted_ends++, c != (void *)&counted;
@@ -238,7 +246,9 @@ static int count_abort(void *c)
 }
 static int count_async(void *c, int *code)
 {
-    return *code = 0, c != (void *)&counted;
+    counted_looks -= counted_looks > 0;
+    *code = counted_looks > 0 ? IN_PROGRESS : 0;
+    return c != (void *)&counted;
 }
 static int count_begin(void)
 {
@@ -289,12 +299,14 @@ static int count_make(void **stream, unsigned flags, int priority)
 }
 static int count_capture(void *stream, int mode)
 {
-    return mode != 2 || count('[', stream);
+    count('[', stream);
+    return mode != 2;
 }
 static int count_captured(void *stream, void **graph)
 {
     *graph = &counted_graph;
-    return count(']', stream);
+    count(']', stream);
+    return 0;
 }
 static int count_child(void **node, void *graph, void *const *after, size_t n, void *child)
 {
@@ -321,12 +333,12 @@ static const tci_nccl_api counting = {count_id,     count_init,    count_destroy
                                       count_make,   count_capture, count_captured, count_child,
                                       count_empty,  count_free};
 
-static tc_comm *counting_comm(int64_t timeout_ms)
+static tc_comm *counting_with(const tci_nccl_api *api, int64_t timeout_ms)
 {
     tc_comm *base = NULL, *comm = NULL;
     const tc_comm_options o = {.timeout_ms = timeout_ms};
     fake_install();
-    tci_nccl_use(&counting);
+    tci_nccl_use(api);
     counted[0] = 0;
     counted_fails = counted_busy = counted_aborts = counted_ends = counted_waits = 0;
     CHECK_EQ_INT(tc_comm_from_env(&base), TC_OK);
@@ -334,6 +346,11 @@ static tc_comm *counting_comm(int64_t timeout_ms)
     tc_comm_free(base);
     REQUIRE(comm != NULL);
     return comm;
+}
+
+static tc_comm *counting_comm(int64_t timeout_ms)
+{
+    return counting_with(&counting, timeout_ms);
 }
 
 static tc_comm_job job_of(tc_comm_verb verb, float *in, float *out)
@@ -499,6 +516,65 @@ TEST(an_operation_that_fails_or_takes_too_long_aborts)
     tc_comm_free(comm);
     CHECK_EQ_INT(counted_aborts, 1);
     CHECK_EQ_INT(counted_ends, 0);
+}
+
+/* NCCL connects ranks at the first operation, which takes as long as the others do. */
+TEST(a_call_in_progress_is_waited_for_until_the_time_is_over)
+{
+    tci_nccl_api slow = counting;
+    slow.init_config = count_init_config;
+    counted_looks = 5;
+    tc_comm *comm = counting_with(&slow, 50);
+    CHECK_EQ_INT(counted_looks, 0);
+    char why[TC_COMM_WHY] = "", graph[64];
+    float in[4] = {1, 2, 3, 4}, out[4];
+    void *node = NULL;
+    tc_comm_job job = job_of(TC_COMM_ALL_REDUCE, in, out);
+    counted_fails = IN_PROGRESS;
+    counted_looks = 3;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_OK);
+    CHECK_EQ_INT(counted_looks, 0);
+    counted_looks = 1 << 30;
+    CHECK_EQ_INT(comm->engine->start(comm->state, &job, why), TC_ERR_COMM);
+    CHECK(strstr(why, "within 50 ms") != NULL);
+    CHECK_EQ_INT(comm->engine->node(comm->state, &job, graph, NULL, 0, &node), TC_ERR_COMM);
+    CHECK(strstr(tci_cuda_last_error(NULL), "all_reduce at ") != NULL);
+    CHECK(strstr(tci_cuda_last_error(NULL), "within 50 ms") != NULL);
+    counted_fails = counted_looks = 0;
+    tc_comm_free(comm);
+}
+
+TEST(a_base_that_another_thread_uses_is_told)
+{
+    tc_comm *comm = counting_comm(50), *base = ((tci_nccl *)comm->state)->base;
+    char why[TC_COMM_WHY] = "", mine = 1, all = 0;
+    base->busy = 1;
+    CHECK_EQ_INT(comm->engine->exchange(comm->state, &mine, &all, 1, 50, "", why), TC_ERR_BUSY);
+    CHECK(strstr(why, "another thread") != NULL);
+    base->busy = 0; /* its user has freed it, which is no obstacle */
+    CHECK_EQ_INT(comm->engine->exchange(comm->state, &mine, &all, 1, 50, "", why), TC_OK);
+    CHECK_EQ_INT(all, 1);
+    tc_comm_free(comm);
+}
+
+/* Rank 1 has no such GPU: both are told at once, and go on with the base. */
+static void without_gpu(tc_comm *base)
+{
+    tc_comm *comm = NULL;
+    fake_install();
+    tci_nccl_use(&counting);
+    const int64_t begin = tci_os_now_ns();
+    CHECK_EQ_INT(tc_comm_nccl(base, tc_comm_rank(base) ? -1 : 0, NULL, &comm), TC_ERR_COMM);
+    bool named = strstr(tc_comm_error(NULL), "rank 1: ") != NULL;
+    CHECK(named || !printf("%s\n", tc_comm_error(NULL)));
+    CHECK(tci_os_now_ns() - begin < 5000000000 && !comm);
+    verbs_backend = "interp";
+    verbs_reduce(base, TC_F32, TC_COMM_SUM, 11);
+}
+
+TEST(a_rank_without_a_gpu_is_told_on_all_ranks)
+{
+    CHECK(ranks_run(2, 20000, without_gpu));
 }
 
 TEST(an_abort_returns_although_nccl_waits_for_recorded_graphs)
