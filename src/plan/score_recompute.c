@@ -65,9 +65,9 @@ static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
     return same;
 }
 
-/* Sets what the fact says n is made of. On a machine of blocks a contraction that takes powers is
- * no pair, so that what is attention follows from what a taker is made of: no set's taker is a pair
- * of another set. */
+/* Sets fact->is_made and has_powers of n. On a GPU a contraction that takes powers is no pair, so
+ * that what is attention follows from what a taker is made of: no set's taker is a pair of another
+ * set. */
 static void tci_scores_find_made(const tci_scores *p, const tci_node *n, tci_scores_fact *fact)
 {
     const bool blocks = !p->bands && p->a->machine.block_threads > 0;
