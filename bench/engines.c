@@ -8,8 +8,8 @@
  * the rounds' ratios to tc's time, how long the compile took, and the largest difference of an
  * output from tc's, in units of its root mean square. Weights are random numbers, the same for all,
  * and constants of every engine's program. What an engine refuses is a line with its words.
- * With --rounds 0 everything is compiled and run once. bench/engines.py makes one table of these and
- * of torch.compile. */
+ * With --rounds 0 everything is compiled and run once. bench/engines.py makes one table of these
+ * and of torch.compile. */
 #define TC_IMPLEMENTATION
 #include "tc_engines.h"
 
