@@ -70,7 +70,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-fast coverage-table asan tsan openmp fuzz-expr examples demo data bench bench-models bench-engines oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-fast coverage-table asan tsan openmp fuzz-expr fuzz-files examples demo data bench bench-models bench-engines oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -203,6 +203,21 @@ build/fuzz-expr: tests/fuzz/libfuzzer/expr.c tests/fuzz/expression.h $(SHIPPED)
 	@printf 'src:*\nfun:tci_expr*\n' >build/fuzz-expr.list
 	clang -std=gnu11 -g -O0 -w -DTC_NO_CPU -fsanitize=fuzzer,address \
 	    -fsanitize-coverage-allowlist=build/fuzz-expr.list -I. $< -o $@ $(LIBS)
+
+fuzz-files: build/fuzz-files ## the same on ONNX models and files of arrays; build/corpus-files
+	@mkdir -p build/corpus-files
+	@for f in tests/data/io/*.*; do { printf 1; cat "$$f"; } >build/corpus-files/$$(basename "$$f"); done
+	@! [ -f ../shared/onnx/cases.tar.gz ] || { mkdir -p build/corpus-onnx && \
+	    tar -xzf ../shared/onnx/cases.tar.gz -C build/corpus-onnx --wildcards '*.onnx'; }
+	@for f in build/corpus-onnx/*.onnx; do [ ! -f "$$f" ] || { printf 0; cat "$$f"; } >build/corpus-files/$$(basename "$$f"); done
+	build/fuzz-files -max_total_time=$(FUZZ_S) -max_len=20000 -rss_limit_mb=4096 -timeout=20 \
+	    -print_final_stats=1 build/corpus-files
+
+build/fuzz-files: tests/fuzz/libfuzzer/files.c $(SHIPPED)
+	@mkdir -p build
+	@printf 'src:*\nfun:tci_ox*\nfun:tci_pb*\nfun:tci_onnx*\nfun:tci_io*\nfun:tci_file*\nfun:tci_st*\nfun:tci_zip*\nfun:tci_pickle*\nfun:tci_pt*\nfun:tci_npy*\nfun:tci_gguf*\nfun:tci_header*\nfun:tci_inflate*\n' >build/fuzz-files.list
+	clang -std=gnu11 -g -O0 -w -DTC_NO_CPU -fsanitize=fuzzer,address \
+	    -fsanitize-coverage-allowlist=build/fuzz-files.list -I. $< -o $@ $(LIBS)
 
 golden: ## rewrites the expected texts of tests/golden from what comes out now
 	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden

@@ -590,6 +590,11 @@ static bool tci_shm_is_broken(const tci_shm *s, char *why)
         return true;
     }
     uint32_t broken = __atomic_load_n(&s->head->broken, __ATOMIC_ACQUIRE);
+    for (int i = 0; broken == 1 && i < TCI_SHM_SPINS; i++) { /* unless its writer was killed */
+        const struct timespec t = {0, 50000};
+        nanosleep(&t, NULL);
+        broken = __atomic_load_n(&s->head->broken, __ATOMIC_ACQUIRE);
+    }
     if (broken == 2) {
         snprintf(why, TC_COMM_WHY, "%s", s->head->why);
     } else if (broken) {
@@ -1244,7 +1249,7 @@ static void tci_shm_let_go(tci_shm *s)
     s->fd = -1;
 }
 
-/* Of another rank: true if the file is of a group that lives and whose place is free. */
+/* For ranks other than 0: true if the file is of a group that lives and whose place is free. */
 static bool tci_shm_open(tci_shm *s, const char *path)
 {
     struct stat st;
@@ -3029,8 +3034,9 @@ typedef struct tci_grads {
     int n, ranks;
     int64_t most; /* bytes of a bucket */
     bool sum;
-    int32_t *order;   /* by readiness */
-    tc_tensor *parts; /* of the bucket being made */
+    const tc_tensor *params; /* of new values of shards: what they are parts of */
+    int32_t *order;          /* by readiness */
+    tc_tensor *parts;        /* of the bucket being made */
 } tci_grads;
 
 /* ---- readiness ---- */
@@ -3219,6 +3225,18 @@ static tc_tensor tci_grads_joined(const tci_grads *b, int n, int axis)
     return n == 1 ? b->parts[0] : tc_cat_at((tc_tensors){b->parts, n}, axis, b->here);
 }
 
+/* Makes the nodes of all buckets, unless status is an error; ends the call. */
+static tc_status tci_grads_make(tci_grads *b, tc_status status,
+                                void (*make)(tci_grads *b, int begin, int end))
+{
+    for (int begin = 0, end; begin < b->n && !status; begin = end) {
+        end = tci_grads_bucket(b, begin);
+        make(b, begin, end);
+    }
+    tci_grads_end(b);
+    return status ? status : tci_grads_judge(b->out, b->n);
+}
+
 /* ---- all_reduce ---- */
 
 /* Where the engine takes several operations as one: an all_reduce for each gradient of the bucket,
@@ -3235,7 +3253,7 @@ static void tci_grads_reduce_each(tci_grads *b, int begin, int end)
     }
 }
 
-static void tci_grads_reduce(tci_grads *b, int begin, int end)
+static void tci_grads_reduce_joined(tci_grads *b, int begin, int end)
 {
     int64_t at = 0;
     for (int i = begin; i < end; i++) {
@@ -3255,21 +3273,21 @@ static void tci_grads_reduce(tci_grads *b, int begin, int end)
     }
 }
 
+static void tci_grads_reduce(tci_grads *b, int begin, int end)
+{
+    if (b->comm->engine->groups && end - begin > 1) {
+        tci_grads_reduce_each(b, begin, end);
+    } else {
+        tci_grads_reduce_joined(b, begin, end);
+    }
+}
+
 TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
                                         const tc_buckets *buckets, tc_tensor *out, tc_site here)
 {
     tci_grads b;
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, out, here);
-    for (int begin = 0, end; begin < n && !status; begin = end) {
-        end = tci_grads_bucket(&b, begin);
-        if (comm->engine->groups && end - begin > 1) {
-            tci_grads_reduce_each(&b, begin, end);
-        } else {
-            tci_grads_reduce(&b, begin, end);
-        }
-    }
-    tci_grads_end(&b);
-    return status ? status : tci_grads_judge(out, n);
+    return tci_grads_make(&b, status, tci_grads_reduce);
 }
 
 /* ---- parts of ranks ---- */
@@ -3322,12 +3340,7 @@ TC_API tc_status tc_zero_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
 {
     tci_grads b;
     tc_status status = tci_grads_begin(&b, comm, grads, n, buckets, shard_grads, here);
-    for (int begin = 0, end; begin < n && !status; begin = end) {
-        end = tci_grads_bucket(&b, begin);
-        tci_grads_scatter(&b, begin, end);
-    }
-    tci_grads_end(&b);
-    return status ? status : tci_grads_judge(shard_grads, n);
+    return tci_grads_make(&b, status, tci_grads_scatter);
 }
 
 /* The value that the effects assign to a parameter. TC_NONE: none does. */
@@ -3344,7 +3357,7 @@ static tc_tensor tci_grads_assigned(tc_tensor param, const tc_tensor *effects, i
 }
 
 /* New values of shards to whole parameters: the effects of bucket [begin, end). */
-static void tci_grads_gather(tci_grads *b, const tc_tensor *params, int begin, int end)
+static void tci_grads_gather(tci_grads *b, int begin, int end)
 {
     int64_t at = 0;
     for (int i = begin; i < end; i++) {
@@ -3353,7 +3366,7 @@ static void tci_grads_gather(tci_grads *b, const tc_tensor *params, int begin, i
     }
     tc_tensor all = tc_comm_all_gather_at(b->comm, tci_grads_joined(b, end - begin, 1), 0, b->here);
     for (int i = begin; i < end; i++) {
-        tc_tensor param = params[b->order[i]];
+        tc_tensor param = b->params[b->order[i]];
         int64_t part = tci_grads_part(b, param);
         tc_tensor own = tc_slice_at(all, 1, at, at + part, 1, b->here);
         tc_tensor flat = tc_slice_at(tci_grads_flat(b, own), 0, 0, tci_grads_count(param), 1,
@@ -3379,12 +3392,8 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
     }
     if (!status) {
         status = tci_grads_begin(&b, comm, values, n, buckets, effects + *n_effects, here);
-        for (int begin = 0, end; begin < n && !status; begin = end) {
-            end = tci_grads_bucket(&b, begin);
-            tci_grads_gather(&b, params, begin, end);
-        }
-        tci_grads_end(&b);
-        status = status ? status : tci_grads_judge(effects + *n_effects, n);
+        b.params = params;
+        status = tci_grads_make(&b, status, tci_grads_gather);
         *n_effects += status ? 0 : n;
     }
     tci_heap_free(values);
@@ -3775,7 +3784,7 @@ static tci_node *tci_part_input(tci_part *v, const tci_node *n, const int8_t *sp
     return tci_part_taken(v, tc_input_at(v->ctx->handle, n->name, n->rank + 1, words, n->site));
 }
 
-/* Of the parts that were made, those whose parameters are gone are forgotten. */
+/* Forgets the parts whose parameters are gone. */
 static tc_tensor tci_part_known(tci_part *v, const tci_node *n, const int8_t *split)
 {
     tc_tensor found = TC_NONE;
@@ -3870,7 +3879,7 @@ static void tci_part_walk(tci_part *v, tci_node *const *roots, int n)
     }
 }
 
-/* Of a mark, a leaf or an effect its part; of any other the whole. */
+/* The part of a mark, a leaf or an effect; the whole of any other node. */
 static tci_node *tci_part_root(tci_part *v, tci_node *n)
 {
     bool own = n->op == TCI_OP_SHARD || n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA ||

@@ -3204,8 +3204,10 @@ TCI_OX_MAKE(constant)
     const tci_onnx_attr *a = o->node->n_attrs ? &o->node->attrs[0] : NULL;
     if (a && a->kind == TCI_ONNX_TENSOR) {
         tci_ox_dtype(o, a->t->type);
-        o->out[0]->initializer = tci_scratch_copy(o->s, a->t, sizeof(*a->t));
-        o->out[0]->initializer->name = o->out[0]->name;
+        if (tci_ox_wants(o, 0)) {
+            o->out[0]->initializer = tci_scratch_copy(o->s, a->t, sizeof(*a->t));
+            o->out[0]->initializer->name = o->out[0]->name;
+        }
         return;
     }
     bool list = a && (a->kind == TCI_ONNX_INTS || a->kind == TCI_ONNX_FLOATS);
@@ -3277,8 +3279,8 @@ TCI_OX_MAKE(eye_like)
 
 TCI_OX_MAKE(identity)
 {
-    const char *name = o->out[0]->name;
-    if (tci_ox_has(o, 0)) {
+    if (tci_ox_wants(o, 0) && tci_ox_has(o, 0)) {
+        const char *name = o->out[0]->name;
         *o->out[0] = *o->in[0];
         o->out[0]->name = name;
     }

@@ -147,7 +147,8 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_TANH: return tanh(a);
     case TCI_P_ERF: return erf(a);
     case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
-    case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
+    case TCI_P_GELU:
+    case TCI_P_GELUH: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
     case TCI_P_POW: return pow(a, b);
     case TCI_P_TAN: return tan(a);
     case TCI_P_ERFC: return erfc(a);

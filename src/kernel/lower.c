@@ -273,6 +273,7 @@ typedef struct tci_lower_ew {
     tci_kernel *k;
     tc_dtype t; /* compute dtype of the operands */
     int a, b, c;
+    bool rounds; /* the value is rounded to a half */
 } tci_lower_ew;
 
 static int tci_lower_p1(const tci_lower_ew *e, tci_prim p, int a)
@@ -438,7 +439,7 @@ static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
     if (word >= TCI_W_K) {
         return tci_lower_constant(e, tci_formula_number(word));
     }
-    tci_prim p = (tci_prim)word;
+    tci_prim p = e->rounds && word == TCI_P_GELU ? TCI_P_GELUH : (tci_prim)word;
     if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
         return tci_kernel_compare(e->k, p, args[0], args[1]);
     }
@@ -486,8 +487,12 @@ TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, in
 
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
-    tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
-                      n->n_in > 1 ? in[1] : -1, n->n_in > 2 ? in[2] : -1};
+    tci_lower_ew e = {l->k,
+                      (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute,
+                      in[0],
+                      n->n_in > 1 ? in[1] : -1,
+                      n->n_in > 2 ? in[2] : -1,
+                      tci_dtype_is_half((tc_dtype)n->dtype)};
     int value = tci_lower_row(&e, n->op);
     bool exact = tci_op_is(n->op, TCI_IS_EXACT);
     return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);

@@ -70,6 +70,13 @@ static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.6489
                                           0x1.b4552ep-2, 0.5};
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
+/* (a + 3) e^(a^2/2) Phi(-a) over t = (a - 3) / (a + 3), 0 <= a <= 14.4, relative error 2^-28.9:
+ * t^10 .. t, and 1 in two parts */
+static const double tci_math_tail_c[] = {0x1.b2af7ap-15,  0x1.09ec2ep-13, -0x1.fe2d4ep-13,
+                                         -0x1.0d6874p-10, 0x1.0ca772p-10, 0x1.c89f36p-8,
+                                         -0x1.56d6ccp-7,  -0x1.832c8p-5,  0x1.d71386p-3,
+                                         -0x1.04c72ap-1};
+static const double tci_math_tail_0 = 0x1.754a76p-1, tci_math_tail_0_rest = -0x1.c747ep-26;
 /* (a + 2) e^(a^2) erfc(a) over t = (a - 2) / (a + 2), 0.465 <= a <= 10.2, relative error 2^-26.6:
  * t^8 .. t, and 1 in two parts */
 static const double tci_math_erfcx_c[] = {-0x1.ffb054p-12, -0x1.a1417ap-11, 0x1.8af53cp-9,
@@ -327,7 +334,7 @@ static void tci_math_erf_f32(tci_math *m)
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: -(nu + e) / 2 is that exponent,
+/* Phi(-a) 2^64 = e^(-(a^2/2)) N(a) / D(a) 2^64, a in [0, 16.27]: (nu - e) / 2 is that exponent,
  * exactly, which keeps the tail to a few ulp. Where it is scaled back a subnormal result is rounded
  * once. Of a = 16.27 the scale is 0, as in exp. */
 static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
@@ -345,39 +352,23 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
     return tci_math_quotient(m, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. From a = 14.36 on
- * the product is less than half of the least subnormal: there the scale is 0, since an underflow
- * takes some processors as long as several of these; a maximum of -0 keeps the sign. */
-static void tci_math_gelu_f32(tci_math *m)
+/* G(t) / d, d = a + c, t = (a - c) / (a + c), c a small integer: what roundings of d, t, the last
+ * step of G and the quotient take is put back. coefs: those of G but its constant, first + rest. */
+static tci_math_pair tci_math_over_sum(tci_math *m, int a, double c, const double *coefs, int n,
+                                       double first, double rest)
 {
-    int x = tci_math_arg(m, 0), a = tci_math_1(m, TCI_P_ABS, x);
-    int gone = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 14.36f), a);
-    a = tci_math_select(m, gone, tci_math_k(m, 16.27f), a);
-    int minus_a = tci_math_1(m, TCI_P_NEG, a);
-    int nu = tci_math_2(m, TCI_P_MUL, a, minus_a);
-    int phi = tci_math_phi_f32(m, nu, tci_math_fma(m, a, a, nu), a);
-    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0.0), x);
-    tci_math_fma(m, tci_math_2(m, TCI_P_MUL, phi, minus_a), tci_math_k(m, 0x1p-64), relu);
-}
-
-/* e^(a^2) erfc(a) = G(t) / d, d = a + 2, t = (a - 2) / (a + 2), 0.46 <= a <= 10.2; what roundings
- * of d, t, the last step of G and the quotient take is put back. */
-static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
-{
-    int two = tci_math_k(m, 2.0);
-    int d = tci_math_2(m, TCI_P_ADD, a, two);
-    int d_rest = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, two));
+    int shift = tci_math_k(m, c);
+    int d = tci_math_2(m, TCI_P_ADD, a, shift);
+    int d_rest = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, shift));
     int back = tci_math_quotient(m, tci_math_k(m, 1.0), d);
-    int less = tci_math_2(m, TCI_P_SUB, d, tci_math_k(m, 4.0)); /* a - 2 is less + d_rest */
+    int less = tci_math_2(m, TCI_P_SUB, d, tci_math_k(m, 2 * c)); /* a - c is less + d_rest */
     int t = tci_math_2(m, TCI_P_MUL, less, back), minus_t = tci_math_1(m, TCI_P_NEG, t);
     int off = tci_math_2(m, TCI_P_ADD, tci_math_fma(m, minus_t, d, less),
                          tci_math_fma(m, minus_t, d_rest, d_rest));
     t = tci_math_fma(m, off, back, t);
-    int top = tci_math_poly(m, t, tci_math_erfcx_c, TCI_COUNT(tci_math_erfcx_c));
-    top = tci_math_fma(m, top, t, tci_math_k(m, tci_math_erfcx_0_rest));
-    int first = tci_math_k(m, tci_math_erfcx_0);
-    int g = tci_math_2(m, TCI_P_ADD, first, top);
-    int g_rest = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, g, first));
+    int top = tci_math_fma(m, tci_math_poly(m, t, coefs, n), t, tci_math_k(m, rest));
+    int base = tci_math_k(m, first), g = tci_math_2(m, TCI_P_ADD, base, top);
+    int g_rest = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, g, base));
     tci_math_pair y;
     y.hi = tci_math_2(m, TCI_P_MUL, g, back);
     int minus_y = tci_math_1(m, TCI_P_NEG, y.hi);
@@ -386,27 +377,87 @@ static tci_math_pair tci_math_erfcx_f32(tci_math *m, int a)
     return y;
 }
 
-/* erfc a = e^-(a^2) (hi + lo) from a = 0.46875 on, 1 - erf a below that; 2 less it for -a. The
- * exponent is -(nu + e), exactly; of 2^r only 2^r - 1 is rounded, and a subnormal result once. */
+/* (y.hi + y.lo) e^(s (nu + e)) = *scale 2^-64 (hi + lo), s = 1 or 1/2; nu - e is the exponent,
+ * exactly, and of 2^r only 2^r - 1 is rounded. */
+static tci_math_pair tci_math_times_power(tci_math *m, tci_math_pair y, int nu, int e, double s,
+                                          int *scale)
+{
+    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
+    int factor = tci_math_k(m, s * tci_math_log2e);
+    int sum = tci_math_fma(m, nu, factor, magic);
+    int rest = tci_math_2(m, TCI_P_MUL, e, tci_math_k(m, -s * tci_math_log2e));
+    rest = tci_math_fma(m, nu, tci_math_k(m, s * 0x1.4ae0cp-26), rest);
+    int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
+    r = tci_math_2(m, TCI_P_ADD, r, rest);
+    int q = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c) - 1);
+    q = tci_math_2(m, TCI_P_MUL, q, r); /* 2^r - 1 */
+    y.lo = tci_math_fma(m, q, y.hi, tci_math_fma(m, q, y.lo, y.lo));
+    *scale = tci_math_exp2i(m, sum);
+    return y;
+}
+
+/* The first steps of gelu's recipes. From a = |x| = 14.36 on a Phi(-a) is less than half of the
+ * least subnormal: there a is 16.27, whose scale 2^n is 0, as an underflow takes some processors as
+ * long as several of these. nu - e is -(a^2), exactly. */
+typedef struct tci_math_gelu {
+    int x, a, nu, e;
+} tci_math_gelu;
+
+static tci_math_gelu tci_math_gelu_begin(tci_math *m)
+{
+    tci_math_gelu g = {.x = tci_math_arg(m, 0)};
+    g.a = tci_math_1(m, TCI_P_ABS, g.x);
+    int gone = tci_math_compare(m, TCI_P_LT, tci_math_k(m, 14.36f), g.a);
+    g.a = tci_math_select(m, gone, tci_math_k(m, 16.27f), g.a);
+    g.nu = tci_math_2(m, TCI_P_MUL, g.a, tci_math_1(m, TCI_P_NEG, g.a));
+    g.e = tci_math_fma(m, g.a, g.a, g.nu);
+    return g;
+}
+
+/* gelu(x) = max(x, 0) - a Phi(-a), the second term times 2^64: the negative side does not cancel. A
+ * maximum of -0 keeps the sign. */
+static void tci_math_gelu_end(tci_math *m, const tci_math_gelu *g, int term)
+{
+    int relu = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -0.0), g->x);
+    tci_math_fma(m, term, tci_math_k(m, -0x1p-64), relu);
+}
+
+/* Phi(-a) = e^-(a^2/2) G(t) / (a + 3), in two parts until it is multiplied by a: within 2 ulp. */
+static void tci_math_gelu_f32(tci_math *m)
+{
+    int scale;
+    tci_math_gelu g = tci_math_gelu_begin(m);
+    tci_math_pair y = tci_math_over_sum(m, g.a, 3.0, tci_math_tail_c, TCI_COUNT(tci_math_tail_c),
+                                        tci_math_tail_0, tci_math_tail_0_rest);
+    y = tci_math_times_power(m, y, g.nu, g.e, 0.5, &scale);
+    y = tci_math_sum(m, y.hi, y.lo);
+    scale = tci_math_2(m, TCI_P_MUL, scale, g.a);
+    y.lo = tci_math_2(m, TCI_P_MUL, y.lo, scale);
+    tci_math_gelu_end(m, &g, tci_math_fma(m, y.hi, scale, y.lo));
+}
+
+/* Within 8 ulp of f32. */
+static void tci_math_geluh_f32(tci_math *m)
+{
+    tci_math_gelu g = tci_math_gelu_begin(m);
+    int phi = tci_math_phi_f32(m, g.nu, g.e, g.a);
+    tci_math_gelu_end(m, &g, tci_math_2(m, TCI_P_MUL, phi, g.a));
+}
+
+/* erfc a = e^-(a^2) G(t) / (a + 2) from a = 0.46875 on, 1 - erf a below that; 2 less it for -a. A
+ * subnormal result is rounded once. */
 static void tci_math_erfc_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0), one = tci_math_k(m, 1.0);
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
     int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
     int e = tci_math_fma(m, a, a, nu);
-    int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
-    int factor = tci_math_k(m, tci_math_log2e);
-    int sum = tci_math_fma(m, nu, factor, magic);
-    int rest = tci_math_2(m, TCI_P_MUL, e, tci_math_k(m, -tci_math_log2e));
-    rest = tci_math_fma(m, nu, tci_math_k(m, 0x1.4ae0cp-26), rest);
-    int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
-    r = tci_math_2(m, TCI_P_ADD, r, rest);
-    int q = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c) - 1);
-    q = tci_math_2(m, TCI_P_MUL, q, r); /* 2^r - 1 */
-    tci_math_pair y = tci_math_erfcx_f32(m, a);
-    int low = tci_math_fma(m, q, y.hi, tci_math_fma(m, q, y.lo, y.lo));
-    int tail = tci_math_2(m, TCI_P_ADD, low, y.hi);
-    tail = tci_math_2(m, TCI_P_MUL, tail, tci_math_exp2i(m, sum));
+    tci_math_pair y = tci_math_over_sum(m, a, 2.0, tci_math_erfcx_c, TCI_COUNT(tci_math_erfcx_c),
+                                        tci_math_erfcx_0, tci_math_erfcx_0_rest);
+    int power;
+    y = tci_math_times_power(m, y, nu, e, 1.0, &power);
+    int tail = tci_math_2(m, TCI_P_ADD, y.lo, y.hi);
+    tail = tci_math_2(m, TCI_P_MUL, tail, power);
     int below = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0.0));
     int scale = tci_math_select(m, below, tci_math_k(m, -0x1p-64), tci_math_k(m, 0x1p-64));
     int base = tci_math_select(m, below, tci_math_k(m, 2.0), tci_math_k(m, 0.0));
@@ -1123,6 +1174,7 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
     case TCI_P_ERF: wide ? tci_math_erf_f64(m) : tci_math_erf_f32(m); break;
     case TCI_P_SIGMOID: wide ? tci_math_sigmoid_f64(m) : tci_math_sigmoid_f32(m); break;
     case TCI_P_GELU: wide ? tci_math_gelu_f64(m) : tci_math_gelu_f32(m); break;
+    case TCI_P_GELUH: wide ? tci_math_gelu_f64(m) : tci_math_geluh_f32(m); break;
     case TCI_P_POW: tci_math_pow(m); break;
     case TCI_P_TAN: wide ? tci_math_tan_f64(m) : tci_math_tan_f32(m); break;
     case TCI_P_ERFC: wide ? tci_math_erfc_f64(m) : tci_math_erfc_f32(m); break;

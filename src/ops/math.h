@@ -6,7 +6,7 @@
 
 #include "prim.h"
 
-enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5120 }; /* instructions of the longest, of all */
+enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5504 }; /* instructions of the longest, of all */
 /* A division of f32 of which operands and quotient are normal, or 0 is divided: the same value, for
  * which a dialect may need no branch. */
 enum { TCI_DIV_NORMAL = 1 };

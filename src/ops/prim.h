@@ -55,14 +55,16 @@
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integers have POWI). Same columns. Ulp
  * bounds: tests/unit/test_math.c. EXPN is EXP, bit for bit, where its operand is not above 0, in
- * fewer instructions; above 0 it is what its recipe gives. LOG_LOW(d, l) is log(1 + e^-d) - l, what
+ * fewer instructions; above 0 it is what its recipe gives. GELUH is GELU in fewer instructions, for
+ * results that are rounded to f16 or bf16. LOG_LOW(d, l) is log(1 + e^-d) - l, what
  * rounding took of l, which is near that, d >= 0; 0 where l is not above 2^-100. LOG2_LOW: of
  * log2(1 + 2^-d). */
 #define TCI_MATH_PRIMS(X)                                                                         \
     X(EXP, "exp", 1, S, 12) X(EXPN, "expn", 1, S, 9)                                              \
     X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                                               \
     X(COS, "cos", 1, S, 14) X(TANH, "tanh", 1, S, 20) X(ERF, "erf", 1, S, 24)                     \
-    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)             \
+    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 44)                                     \
+    X(GELUH, "geluh", 1, S, 30) X(POW, "pow", 2, S, 80)                                           \
     X(TAN, "tan", 1, S, 24) X(ERFC, "erfc", 1, S, 30) X(ERFINV, "erfinv", 1, S, 120)              \
     X(LGAMMA, "lgamma", 1, S, 160) X(DIGAMMA, "digamma", 1, S, 120)                               \
     X(TRIGAMMA, "trigamma", 1, S, 100)                                                            \

@@ -562,8 +562,7 @@ static int tci_attn_blocks_choose(tci_attn_blocks *b, const tci_plan *p)
 
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs)
 {
-    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool)),
-                               tci_table_in(a->s, sizeof(bool))};
+    tci_scores_refused none = tci_scores_none(a->s);
     tci_attn_blocks b = {.a = a, .p = {.a = a, .refused = &none, .bands = true}};
     if (a->machine.apart) {
         return false;

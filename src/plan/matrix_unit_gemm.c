@@ -40,85 +40,6 @@ static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
     return whole;
 }
 
-/* ---- images as matrices ---- */
-
-/* The axis of operand `which` that is contiguous in a copy of it as a matrix, whose rows or K are
- * then one axis of memory: its last one, or the only axis of M, N or K. -1: it has neither. */
-static int tci_route_matrix_axis(const tci_contraction *c, int which)
-{
-    const tci_contract_operand *x = &c->in[which];
-    int count[TCI_AXES_COUNT] = {0}, only[TCI_AXES_COUNT] = {0};
-    int row = tci_relayout_row_axis(x->node), own = which ? TCI_AXES_N : TCI_AXES_M, last = own;
-    for (int i = 0; i < c->n_axes; i++) {
-        const tci_contract_axis_of *axis = &c->axes[i];
-        if (axis->at[which] >= 0 && tci_dim_lt(1, axis->size)) {
-            count[axis->group]++;
-            only[axis->group] = axis->at[which];
-            last = axis->at[which] == row ? axis->group : last;
-        }
-    }
-    int other = last == own ? TCI_AXES_K : own;
-    return count[last] == 1 ? row : count[other] == 1 ? only[other] : -1;
-}
-
-/* True if the last axis of x merges axes of `source` of which the innermost one is not contiguous,
- * as that of channels-last images that are flattened in the order of NCHW. */
-static bool tci_route_is_scattered(const tci_node *x, const tci_node *source)
-{
-    const tci_dim size = x->shape[tci_relayout_row_axis(x)];
-    int axis = tci_relayout_row_axis(x);
-    for (; x != source; x = x->in[0]) {
-        axis = x->op == TCI_OP_PERMUTE   ? (int)x->attr[axis]
-               : x->op == TCI_OP_RESHAPE ? tci_relayout_row_axis(x->in[0])
-                                         : axis;
-    }
-    return axis != tci_relayout_row_axis(source) && tci_dim_lt(source->shape[axis], size);
-}
-
-/* Operand `which` as halves, to be copied as a matrix: its rows in memory are not aligned and
- * several axes of memory are its rows or K, or its last axis is scattered. Windows are left to
- * plan/conv_layout.c. NULL: no copy of it is a matrix, or none is needed. */
-static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, int which)
-{
-    const int own = which ? TCI_AXES_N : TCI_AXES_M;
-    tci_node *x = c->in[which].node, *source = tci_route_half_source(a, x);
-    if (a->machine.block_threads == 0 || !source || !c->is_known || c->in[0].window ||
-        c->in[1].window || c->size[which ? TCI_AXES_M : TCI_AXES_N] < TCI_ROUTE_PITCH_ROWS ||
-        tci_route_matrix_axis(c, which) < 0) {
-        return NULL;
-    }
-    bool moves = true, merges = false;
-    for (const tci_node *n = x; n != source; n = n->in[0]) {
-        moves = moves &&
-                (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_RESHAPE || n->op == TCI_OP_CAST);
-        merges = merges || n->op == TCI_OP_RESHAPE;
-    }
-    int axes[TCI_AXES_COUNT] = {0};
-    for (int i = 0; i < c->n_axes; i++) {
-        axes[c->axes[i].group] += c->axes[i].at[which] >= 0 && tci_dim_lt(1, c->axes[i].size);
-    }
-    int64_t row = tci_dim_known(source->shape[tci_relayout_row_axis(source)]);
-    bool odd = row % tci_matrix_align(source->dtype) != 0 &&
-               (merges || axes[TCI_AXES_K] > 1 || axes[own] > 1);
-    tci_node *half = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_plan_narrow(a, x);
-    return moves && (odd || (merges && tci_route_is_scattered(x, source))) ? half : NULL;
-}
-
-/* Operand `which` over that copy. */
-static tci_node *tci_route_as_matrix(const tci_algo *a, const tci_contraction *c, int which,
-                                     tci_node *half)
-{
-    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, half->rank);
-    int axis = tci_route_matrix_axis(c, which), align = tci_matrix_align(half->dtype);
-    int64_t size = tci_dim_known(tci_dim_mul(tci_dim_ceil_div(half->shape[axis], align), align));
-    tci_relayout_last(half, axis, order);
-    const tci_relayout_to to = {order, axis, size, false, false};
-    tci_node *copy = tci_relayout(a, half, to);
-    return tci_build_cast(a->g, copy, (tc_dtype)c->in[which].node->dtype);
-}
-
-/* ---- which operands ---- */
-
 /* True if n is made, element by element, of a contraction. */
 static bool tci_route_is_scores(const tci_node *n, int depth)
 {
@@ -156,6 +77,86 @@ static bool tci_route_is_of_weights(const tci_node *n, int depth)
     }
     return found;
 }
+
+/* ---- images as matrices ---- */
+
+/* The axis of operand `which` that is contiguous in a copy of it as a matrix, whose rows or K are
+ * then one axis of memory: its last one, or the only axis of M, N or K. -1: it has neither. */
+static int tci_route_matrix_axis(const tci_contraction *c, int which)
+{
+    const tci_contract_operand *x = &c->in[which];
+    int count[TCI_AXES_COUNT] = {0}, only[TCI_AXES_COUNT] = {0};
+    int row = tci_relayout_row_axis(x->node), own = which ? TCI_AXES_N : TCI_AXES_M, last = own;
+    for (int i = 0; i < c->n_axes; i++) {
+        const tci_contract_axis_of *axis = &c->axes[i];
+        if (axis->at[which] >= 0 && tci_dim_lt(1, axis->size)) {
+            count[axis->group]++;
+            only[axis->group] = axis->at[which];
+            last = axis->at[which] == row ? axis->group : last;
+        }
+    }
+    int other = last == own ? TCI_AXES_K : own;
+    return count[last] == 1 ? row : count[other] == 1 ? only[other] : -1;
+}
+
+/* True if the last axis of x merges axes of `source` of which the innermost one is not contiguous,
+ * as that of channels-last images that are flattened in the order of NCHW. */
+static bool tci_route_is_scattered(const tci_node *x, const tci_node *source)
+{
+    const tci_dim size = x->shape[tci_relayout_row_axis(x)];
+    int axis = tci_relayout_row_axis(x);
+    for (; x != source; x = x->in[0]) {
+        axis = x->op == TCI_OP_PERMUTE   ? (int)x->attr[axis]
+               : x->op == TCI_OP_RESHAPE ? tci_relayout_row_axis(x->in[0])
+                                         : axis;
+    }
+    return axis != tci_relayout_row_axis(source) && tci_dim_lt(source->shape[axis], size);
+}
+
+/* Operand `which` as halves, to be copied as a matrix: its rows in memory are not aligned and
+ * several axes of memory are its rows or K, or its last axis is scattered. Windows are left to
+ * plan/conv_layout.c, and weights of attention are not stored. NULL: no copy of it is a matrix, or
+ * none is needed. */
+static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, int which)
+{
+    const int own = which ? TCI_AXES_N : TCI_AXES_M;
+    tci_node *x = c->in[which].node, *source = tci_route_half_source(a, x);
+    if (a->machine.block_threads == 0 || !source || !c->is_known || c->in[0].window ||
+        c->in[1].window || c->size[which ? TCI_AXES_M : TCI_AXES_N] < TCI_ROUTE_PITCH_ROWS ||
+        tci_route_matrix_axis(c, which) < 0 || tci_route_is_of_weights(source, 0)) {
+        return NULL;
+    }
+    bool moves = true, merges = false;
+    for (const tci_node *n = x; n != source; n = n->in[0]) {
+        moves = moves &&
+                (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_RESHAPE || n->op == TCI_OP_CAST);
+        merges = merges || n->op == TCI_OP_RESHAPE;
+    }
+    int axes[TCI_AXES_COUNT] = {0};
+    for (int i = 0; i < c->n_axes; i++) {
+        axes[c->axes[i].group] += c->axes[i].at[which] >= 0 && tci_dim_lt(1, c->axes[i].size);
+    }
+    int64_t row = tci_dim_known(source->shape[tci_relayout_row_axis(source)]);
+    bool odd = row % tci_matrix_align(source->dtype) != 0 &&
+               (merges || axes[TCI_AXES_K] > 1 || axes[own] > 1);
+    tci_node *half = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_plan_narrow(a, x);
+    return moves && (odd || (merges && tci_route_is_scattered(x, source))) ? half : NULL;
+}
+
+/* Operand `which` over that copy. */
+static tci_node *tci_route_as_matrix(const tci_algo *a, const tci_contraction *c, int which,
+                                     tci_node *half)
+{
+    int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, half->rank);
+    int axis = tci_route_matrix_axis(c, which), align = tci_matrix_align(half->dtype);
+    int64_t size = tci_dim_known(tci_dim_mul(tci_dim_ceil_div(half->shape[axis], align), align));
+    tci_relayout_last(half, axis, order);
+    const tci_relayout_to to = {order, axis, size, false, false};
+    tci_node *copy = tci_relayout(a, half, to);
+    return tci_build_cast(a->g, copy, (tc_dtype)c->in[which].node->dtype);
+}
+
+/* ---- the route ---- */
 
 /* Decided from the graph; the final decision is that of loop/wgmma_gemm.c, which sees the
  * kernel. */

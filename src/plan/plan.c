@@ -436,7 +436,8 @@ static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
 
 /* Refuses the sets of pairs of whose kernels one was not joined; false: all were. On a machine of
  * blocks, where these kernels have a class of their own, that must not follow from what else is in
- * them: first they are alone. A kernel that sums several axes may have a form by lines. */
+ * them: first they are alone, and takers that have scores of their own are refused by kernel. A
+ * kernel that sums several axes may have a form by lines. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
                                   tci_scores_refused *refused)
 {
@@ -450,10 +451,17 @@ static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
         any = true;
         if (j->maker.machine.block_threads > 0 && !k->alone) {
             tci_table_add(&refused->alone, k->set);
+        } else if (k->n_takers > 1 && tci_table_add(&refused->joint, k->set)) {
+            continue;
         } else if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
             tci_table_add(&refused->lines, k->set);
         } else if (i < j->pairs->n && (!several || tci_table_has(&refused->lines, k->set))) {
-            tci_table_add(&refused->whole, k->set);
+            for (int t = 0; t < k->n_takers; t++) {
+                tci_table_add(&refused->takers, k->takers[t]);
+            }
+            if (k->n_takers == 0) {
+                tci_table_add(&refused->whole, k->set);
+            }
         }
     }
     return any;
@@ -466,8 +474,7 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
 {
     tci_scratch *s = j->maker.s;
     tci_node **before = tci_scratch_copy(s, j->outputs, sizeof(tci_node *) * (size_t)j->n_outputs);
-    tci_scores_refused refused = {tci_table_in(s, sizeof(bool)), tci_table_in(s, sizeof(bool)),
-                                  tci_table_in(s, sizeof(bool))};
+    tci_scores_refused refused = tci_scores_none(s);
     const tci_table *forced = j->forced;
     for (bool whole = false; !whole;) {
         tci_plan q;

@@ -9,7 +9,8 @@
 
 #include "relayout.h"
 
-/* The replacement of reduction n, given n over chunks; NULL: it stays whole. */
+/* The nodes that compute reduction n, in parts or whole; tci_plan_split: n in parts, NULL: it stays
+ * whole. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_split(const tci_algo *a, tci_node *n);
 /* True if reduction n is cut in chunks. */

@@ -65,9 +65,9 @@ static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
     return same;
 }
 
-/* Sets fact->is_made and has_powers of n. On a machine of blocks a contraction that takes powers is
- * no pair, so that what is attention follows from what a taker is made of: no set's taker is a pair
- * of another set. */
+/* Sets fact->is_made and has_powers of n. On a GPU a contraction that takes powers is no pair, so
+ * that what is attention follows from what a taker is made of: no set's taker is a pair of another
+ * set. */
 static void tci_scores_find_made(const tci_scores *p, const tci_node *n, tci_scores_fact *fact)
 {
     const bool blocks = !p->bands && p->a->machine.block_threads > 0;
@@ -207,11 +207,19 @@ static void tci_scores_use(tci_scores *p, tci_scores_set *set, tci_node *n, tci_
     TCI_PUSH(p->a->s, set->ends, set->n_ends, set->cap_ends, end);
 }
 
-/* The node that n was before the rules were applied. */
+/* The node that n was before the rules were applied, of a taker also before it had scores of its
+ * own. What was refused is told by it. */
 static const tci_node *tci_scores_origin(const tci_scores *p, const tci_node *n)
 {
     const tci_node *const *found = p->origins ? tci_table_find(p->origins, n) : NULL;
     return found && *found ? *found : n;
+}
+
+static void tci_scores_set_origin(const tci_scores *p, const tci_node *made, const tci_node *n)
+{
+    if (p->origins) {
+        *(const tci_node **)tci_table_at(p->origins, made) = n;
+    }
 }
 
 /* Everything that hangs together with `first`, a value that a contraction takes. */
@@ -326,7 +334,8 @@ static int64_t tci_scores_width(const tci_scores_set *set, const tci_scores_end 
     return width;
 }
 
-/* True if n is one of several takers whose sums do not all fit into a matrix unit's registers. */
+/* True if end is one of several takers whose sums do not all fit into a matrix unit's registers, or
+ * for which there is no form as one kernel. */
 static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
                                 const tci_scores_end *end)
 {
@@ -341,16 +350,19 @@ static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
             n++;
         }
     }
-    return !p->bands && m->block_threads > 0 && m->matrix_units > 0 && halves && !end->folds &&
-           n > 1 && columns > TCI_BACKWARD_SUMS;
+    bool refused = tci_table_has(&p->refused->joint, tci_scores_origin(p, set->pairs[0]));
+    bool wide = m->matrix_units > 0 && halves && columns > TCI_BACKWARD_SUMS;
+    return !p->bands && m->block_threads > 0 && !end->folds && n > 1 && (refused || wide);
 }
 
 /* The number of the kernel that sums those axes on that level. */
 static int tci_scores_kernel_of(const tci_scores *p, tci_scores_set *set, const tci_scores_end *end)
 {
     bool apart = tci_scores_is_apart(p, set, end);
-    for (int k = 0; k < set->n_kernels && !apart; k++) {
-        if (set->kernels[k].summed == end->summed && set->kernels[k].level == end->level) {
+    for (int k = 0; k < set->n_kernels; k++) {
+        bool same = set->kernels[k].summed == end->summed && set->kernels[k].level == end->level;
+        if (same && (!apart || !set->kernels[k].takes)) { /* folds have a form with a taker */
+            set->kernels[k].takes = set->kernels[k].takes || !end->folds;
             return k;
         }
     }
@@ -358,6 +370,7 @@ static int tci_scores_kernel_of(const tci_scores *p, tci_scores_set *set, const 
     if (set->fits) {
         set->kernels[set->n_kernels].summed = end->summed;
         set->kernels[set->n_kernels].level = end->level;
+        set->kernels[set->n_kernels].takes = !end->folds;
         set->n_kernels++;
     }
     return set->n_kernels - 1;
@@ -562,6 +575,9 @@ static tci_node *tci_scores_row_sum(const tci_scores *p, const tci_node *fold, c
         return NULL;
     }
     tci_node *x = tci_table_get(now, change->in[own]), *v = tci_table_get(now, change->in[1 - own]);
+    if (p->own && tci_table_has(p->own, change)) { /* attention has the operand itself */
+        *(own == 1 ? &x : &v) = (own == 1 ? x : v)->in[0];
+    }
     w = tci_build_cast(g, tci_table_get(now, w), (tc_dtype)x->dtype);
     tci_node *o = tci_build_contract(g, w, labels[2], v, labels[1 - own], rank[own], labels[own]);
     tci_node *both[2] = {tci_build_cast(g, x, (tc_dtype)fold->dtype),
@@ -699,8 +715,11 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
         any = any || made;
         made = made ? made : tci_graph_rebuild(p->a->s, p->a->g, n, &now);
         tci_table_put(&now, n, made == n ? n : tci_scores_like(p, n, made));
-        if (made != n && p->origins && tci_scores_origin(p, made) == made) {
-            *(const tci_node **)tci_table_at(p->origins, made) = tci_scores_origin(p, n);
+        while (n->op == TCI_OP_CONTRACT && made->op != TCI_OP_CONTRACT) { /* as by lines */
+            made = made->in[0];
+        }
+        if (made != n && tci_scores_origin(p, made) == made) {
+            tci_scores_set_origin(p, made, tci_scores_origin(p, n));
         }
     }
     for (int i = 0; i < n_roots && any; i++) {
@@ -711,35 +730,31 @@ static bool tci_scores_rewrite(tci_scores *p, tci_scores_rule rule, tci_node **r
 
 /* ---- scores of one taker ---- */
 
-/* Arguments for the copies of a taker's weights. */
+/* Arguments for the copies of the pairs of a set. */
 typedef struct tci_scores_own {
     const tci_scores *p;
-    const tci_node *like; /* the weights, whose shape pairs have */
+    const tci_node *like; /* one of the pairs, which have its shape */
     const tci_table *now; /* what stands for nodes that are not copied */
-    tci_table made;       /* of a node its copy, or what stands for it */
-    bool powers;          /* an exponential is among them */
+    tci_table *made;      /* of a node its copy, or what stands for it */
 } tci_scores_own;
 
-/* Pair n, a contraction, over an operand seen through RESHAPEs to its shape, one more than any copy
- * before. */
+/* Pair n, a contraction, over an operand seen through a RESHAPE to its shape. */
 static tci_node *tci_scores_own_product(tci_scores_own *o, tci_node *n)
 {
     tci_graph *g = o->p->a->g;
-    int32_t *copies = tci_table_at(o->p->copies, n);
     tci_node *in[2] = {tci_table_get(o->now, n->in[0]), tci_table_get(o->now, n->in[1])};
-    ++*copies;
-    for (int i = 0; i < *copies; i++) {
-        in[1] = tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)in[1]->dtype, in[1]->rank, in[1]->shape,
-                               1, &in[1], 0, NULL);
-    }
-    return tci_contract_of(g, n, (tc_dtype)n->dtype, in);
+    in[1] = tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)in[1]->dtype, in[1]->rank, in[1]->shape, 1,
+                           &in[1], 0, NULL);
+    tci_node *made = tci_contract_of(g, n, (tc_dtype)n->dtype, in);
+    tci_table_add(o->p->own, made);
+    return made;
 }
 
 /* The copy of n, which weights are made of: of pairs, folds of pairs, and what is made of folds in
  * few steps; of anything else what stands for it. */
 static tci_node *tci_scores_own_of(tci_scores_own *o, tci_node *n, int depth)
 {
-    tci_node *const *found = tci_table_find(&o->made, n);
+    tci_node *const *found = tci_table_find(o->made, n);
     if (found && *found) {
         return *found;
     }
@@ -761,10 +776,9 @@ static tci_node *tci_scores_own_of(tci_scores_own *o, tci_node *n, int depth)
             other = other || of != tci_table_get(o->now, n->in[i]);
             tci_table_put(&in, n->in[i], of);
         }
-        o->powers = o->powers || (other && n->op == TCI_OP_EXP);
         made = other ? tci_scores_like(p, n, tci_graph_rebuild(p->a->s, p->a->g, n, &in)) : made;
     }
-    tci_table_put(&o->made, n, made);
+    tci_table_put(o->made, n, made);
     return made;
 }
 
@@ -775,27 +789,30 @@ static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
     return tci_scores_of(p, x)->is_made && number > 0 && !p->sets[number - 1].fits;
 }
 
-/* A taker over copies of what its weights are made of. NULL: it keeps those that it has. */
+/* A taker of powers over copies of what they are made of, which the takers of a set share. NULL: it
+ * keeps those that it has. */
 static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
-    bool may = n->op == TCI_OP_CONTRACT && (!p->given || tci_table_has(p->given, n));
+    bool may = n->op == TCI_OP_CONTRACT && !tci_table_has(&p->refused->takers, n) &&
+               (!p->given || tci_table_has(p->given, n));
     for (int i = 0; i < 2 && may; i++) {
-        tci_scores_own own = {p, n->in[i], now, tci_table_in(p->a->s, sizeof(tci_node *)), false};
-        if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i])) {
+        if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i]) ||
+            !tci_scores_of(p, n->in[i])->has_powers) {
             continue;
         }
+        tci_table *made = &p->copies[tci_scores_of(p, n->in[i])->set];
+        tci_scores_own own = {p, n->in[i], now, made};
         tci_node *in[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
         in[i] = tci_scores_own_of(&own, n->in[i], 0);
-        if (own.powers) {
-            tci_node *made = tci_contract_of(p->a->g, n, (tc_dtype)n->dtype, in);
-            tci_table_put(p->copied, n, made);
-            return made;
-        }
+        tci_node *taker = tci_contract_of(p->a->g, n, (tc_dtype)n->dtype, in);
+        tci_table_put(p->copied, n, taker);
+        tci_scores_set_origin(p, taker, n);
+        return taker;
     }
     return NULL;
 }
 
-/* Gives takers of attention scores of their own where others read them too. */
+/* Gives the takers of attention scores of their own where others read them too. */
 static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
 {
     tci_scratch *s = p->a->s;
@@ -804,12 +821,14 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
     tci_table given = tci_table_in(s, sizeof(bool));
     for (int pass = 0; pass < 2; pass++) {
         tci_table copied = tci_table_in(s, sizeof(tci_node *));
-        tci_table copies = tci_table_in(s, sizeof(int32_t));
+        p->copies = TCI_NEW_ARRAY(s, tci_table, p->n_sets + 1);
+        for (int i = 0; i <= p->n_sets; i++) {
+            p->copies[i] = tci_table_in(s, sizeof(tci_node *));
+        }
         const tci_scores_set *set;
         bool all = true;
         p->given = pass > 0 ? &given : NULL;
         p->copied = &copied;
-        p->copies = &copies;
         if (!tci_scores_rewrite(p, tci_scores_of_taker, roots, n_roots)) {
             return;
         }
@@ -899,13 +918,30 @@ static tci_node *tci_scores_copy(const tci_scores *p, const tci_scores_set *set,
     return first;
 }
 
+/* The takers in kernel k of a set that has scores of its own. */
+static void tci_scores_note_takers(const tci_scores *p, const tci_scores_set *set, int k,
+                                   tci_scores_kernel *kernel)
+{
+    kernel->takers = TCI_NEW_ARRAY(p->a->s, const tci_node *, set->n_ends + 1);
+    for (int e = 0; e < set->n_ends; e++) {
+        const tci_node *taker = tci_scores_origin(p, set->ends[e].node);
+        if (set->ends[e].kernel == k && !set->ends[e].folds && taker != set->ends[e].node) {
+            kernel->takers[kernel->n_takers++] = taker;
+        }
+    }
+}
+
 static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
 {
+    const tci_node *first = tci_scores_origin(p, set->pairs[0]);
     set->first_kernel = p->out->n;
     for (int k = 0; k < set->n_kernels; k++) {
-        const tci_node *first = tci_scores_origin(p, set->pairs[0]);
-        tci_scores_kernel kernel = {NULL, first, set->kernels[k].summed,
-                                    tci_table_has(&p->refused->alone, first)};
+        tci_scores_kernel kernel = {.set = first,
+                                    .summed = set->kernels[k].summed,
+                                    .alone = tci_table_has(&p->refused->alone, first)};
+        if (p->own && tci_table_has(p->own, first)) {
+            tci_scores_note_takers(p, set, k, &kernel);
+        }
         TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
     }
 }
@@ -1040,8 +1076,7 @@ static bool tci_scores_is_short(const tci_scores_set *set)
 
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
 {
-    tci_scores_refused none = {tci_table_in(a->s, sizeof(bool)), tci_table_in(a->s, sizeof(bool)),
-                               tci_table_in(a->s, sizeof(bool))};
+    tci_scores_refused none = tci_scores_none(a->s);
     if (a->machine.block_threads == 0 || !tci_scores_taken(a->machine)) {
         return;
     }
@@ -1084,11 +1119,13 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_scores p = {.a = a, .refused = refused, .out = out};
     tci_table origins = tci_table_in(a->s, sizeof(const tci_node *));
+    tci_table own = tci_table_in(a->s, sizeof(bool));
+    p.origins = &origins;
+    p.own = &own;
     tci_scores_look(&p, roots, n_roots);
     if (a->machine.block_threads > 0) {
         tci_scores_part(&p, roots, n_roots);
     }
-    p.origins = &origins;
     for (int i = a->machine.block_threads > 0 ? 0 : 1; i < TCI_COUNT(rules); i++) {
         if (tci_scores_rewrite(&p, rules[i], roots, n_roots)) {
             tci_scores_look(&p, roots, n_roots);

@@ -39,6 +39,7 @@ typedef struct tci_scores_set {
     struct {
         uint64_t summed;
         int32_t level;
+        bool takes;     /* has a taker */
         uint64_t needs; /* pairs */
         tci_node **own; /* per pair: its node in this kernel */
     } kernels[TCI_SCORES_KERNELS];
@@ -59,7 +60,8 @@ typedef struct tci_scores {
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
-    tci_table *copies;       /* of a contraction of scores: how many copies there are (int32_t) */
+    tci_table *copies;       /* per set: of a node its copy (tci_node *), */
+    tci_table *own;          /* and the set of contractions that are copies; or NULL */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)

@@ -13,7 +13,14 @@
 
 extern int32_t tci_interp_unit_part; /* interp/reds.c */
 
-enum { PROGRAMS = 100, PROGRAMS_SOAK = 1000, UNITS = 40, UNITS_SOAK = 1000, UNIT_PART = 16 };
+enum {
+    PROGRAMS = 100,
+    PROGRAMS_SOAK = 1000,
+    UNITS = 40,
+    UNITS_SOAK = 1000,
+    UNIT_PART = 16,
+    REPRODUCIBLE = 12
+};
 
 /* ---- machines ---- */
 
@@ -234,6 +241,35 @@ TEST(bits_of_matrix_units_depend_on_no_kernel)
         tc_ctx_free(ctx);
     }
     tci_interp_unit_part = 0;
+}
+
+/* Layouts of images follow from the other convolutions of a program, orders from the machine: not
+ * where sums are to be reproducible. */
+TEST(reproducible_bits_depend_on_no_layout_and_no_machine)
+{
+    const char *one = getenv("TC_TEST_SEED");
+    int n = one ? 1 : tct_soak ? UNITS : REPRODUCIBLE;
+    uint64_t first = one ? strtoull(one, NULL, 0) : tct_seed * 5000011;
+    static program p;
+    register_machines();
+    for (int at = 0; at < n; at++) {
+        tc_ctx *ctx;
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        draw_units(&p, ctx, first + (uint64_t)at);
+        for (int m = 0; m < MACHINES; m++) {
+            tc_options o = {.backend = machines[m].name,
+                            .fallback = TC_FALLBACK_ALLOW,
+                            .no_disk_cache = true,
+                            .reproducible = true,
+                            .threads = 1};
+            run_as(&p, &o, 0, p.n_outputs, m ? p.got : p.want, "with fusion");
+            for (int i = 0; i < p.n_outputs && p.n_outputs > 1; i++) {
+                run_as(&p, &o, i, 1, p.got, "the only output");
+            }
+        }
+        drop(&p);
+        tc_ctx_free(ctx);
+    }
 }
 
 TEST_MAIN

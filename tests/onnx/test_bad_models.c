@@ -160,6 +160,43 @@ TEST(files_of_gigabytes_are_refused)
     end();
 }
 
+/* Found by make fuzz-files. */
+TEST(nodes_without_a_first_output_are_refused_or_make_nothing)
+{
+    static const char *const lines[] = {"Identity x", "Identity x > ", "Constant", "Relu x"};
+    begin();
+    for (int i = 0; i < 8; i++) {
+        message g = {.n = 0}, node = {.n = 0}, t = {.n = 0}, attr = {.n = 0};
+        add_info(&g, 11, "x", 1, one_size);
+        if (i < 4) {
+            add_node(&g, lines[i], -1);
+        } else { /* an unnamed output before a named one, or alone */
+            add_text(&node, 1, "x");
+            add_text(&node, 2, "");
+            if (i % 2) {
+                add_text(&node, 2, "z");
+            }
+            add_text(&node, 4, i < 6 ? "Identity" : "Constant");
+            add_number(&t, 1, 1);
+            add_number(&t, 2, 1);
+            add_bytes(&t, 9, "1234", 4);
+            add_text(&attr, 1, "value");
+            add_message(&attr, 5, &t);
+            add_number(&attr, 20, 4);
+            add_message(&node, 5, &attr);
+            add_message(&g, 1, &node);
+        }
+        add_node(&g, "Relu x > y", -1);
+        add_info(&g, 12, "y", 1, one_size);
+        message m = model_of(&g);
+        tc_onnx_model *model = NULL;
+        tc_status status = tc_onnx_load_memory(ctx, m.at, m.n, NULL, &model);
+        CHECK((status == TC_OK) == (model != NULL) && status != TC_ERR_INTERNAL);
+        tc_onnx_free(model);
+    }
+    end();
+}
+
 TEST(runs_with_other_shapes_are_refused)
 {
     tc_onnx_model *m = NULL;

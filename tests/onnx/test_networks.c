@@ -1,8 +1,7 @@
 /* tests/onnx/test_networks.c - networks of examples/models, and their training steps, exported and
  * run by onnxruntime and XLA: against what PyTorch computed (tests/model_case.h), and against tc's
- * interpreter (tests/networks.h). Of PyTorch, BERT is in tests/data; in soak networks.py computes
- * all where a Python has torch, torchvision, timm and transformers, else ../shared/oracles has
- * three. */
+ * interpreter (tests/networks.h). Reference values of PyTorch: BERT is in tests/data, three more
+ * networks are in ../shared/oracles where that is present. */
 #include "inside.h"
 
 #include "elsewhere.h"
