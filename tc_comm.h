@@ -133,11 +133,13 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
  * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
  * its part; any other is whole, on every rank. Marks propagate from operands to results; a
- * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value
- * is needed with another cut than it has. All ranks partition the same tensors in the same order;
- * out may be tensors. The communicators of the marks then compare collectives alone
- * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
- * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
+ * parameter without a mark is cut as in an earlier call, else as what is assigned to it: partition
+ * the program that trains first. Collectives are put in where a value is needed with another cut
+ * than it has. All ranks partition the same tensors in the same order; out may be tensors. The
+ * communicators of the marks then compare collectives alone (options.may_differ). A collective of
+ * the user's, a custom op or a loop takes its operands whole. Errors: those of the handles;
+ * TC_ERR_COMM: a communicator was freed; TC_ERR_ARGUMENT: a parameter was trained in parts with
+ * another cut, from which tc does not make these (tc_error(out[0]) tells). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
 #define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
 
@@ -3411,8 +3413,8 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
  * in: of a partial sum an all_reduce, or a reduce_scatter where it is wanted in parts; of parts an
  * all_gather, or an all_to_all where it is wanted in others. A whole value is cut by a slice.
  *
- * A parameter without a mark is cut as what is assigned to it: the state of optimizers follows
- * their gradients. Dry walks find that first. */
+ * A parameter without a mark is cut as in an earlier call, else as what is assigned to it: the
+ * state of optimizers follows their gradients. Dry walks find that first. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -3495,6 +3497,7 @@ enum { TCI_PART_WALKS = 8 };
 typedef struct tci_part_param {
     struct tci_part_param *next;
     tc_tensor whole, own;
+    uint64_t versions[2]; /* of both when the part was made */
     int rank;
     int64_t comms[]; /* numbers, per axis */
 } tci_part_param;
@@ -3698,9 +3701,120 @@ static void tci_part_add_comm(tci_part *v, int64_t number)
     v->comms[v->n_comms++] = comm;
 }
 
+/* ---- parts of parameters ---- */
+
+static bool tci_part_is_param(const tci_node *n)
+{
+    return n->op == TCI_OP_DATA && n->storage->param;
+}
+
+static uint64_t tci_part_version(const tci_node *n)
+{
+    return __atomic_load_n(&n->storage->version, __ATOMIC_ACQUIRE);
+}
+
+/* Forgets the parts whose parameters are gone. Called under the lock. */
+static void tci_part_forget(void)
+{
+    for (tci_part_param **at = &tci_part_params; *at;) {
+        tci_part_param *p = *at;
+        if (tci_handle_node(p->whole) && tci_handle_node(p->own)) {
+            at = &p->next;
+        } else {
+            *at = p->next;
+            tci_heap_free(p);
+        }
+    }
+}
+
+static tc_tensor tci_part_known(const tci_part *v, const tci_node *n, const int8_t *split)
+{
+    tc_tensor found = TC_NONE;
+    pthread_mutex_lock(&tci_part_lock);
+    tci_part_forget();
+    for (const tci_part_param *p = tci_part_params; p; p = p->next) {
+        bool same = tci_handle_node(p->whole)->storage == n->storage && p->rank == n->rank;
+        for (int d = 0; d < n->rank && same; d++) {
+            same = p->comms[d] == (split[d] ? v->comms[split[d] - 1]->number : 0);
+        }
+        found = same ? p->own : found;
+    }
+    pthread_mutex_unlock(&tci_part_lock);
+    return found;
+}
+
+/* The communicators, per axis, over which an earlier call cut the parameter last. False: none
+ * did. */
+static bool tci_part_cut_before(const tci_node *n, int64_t *comms)
+{
+    const tci_part_param *p = NULL;
+    pthread_mutex_lock(&tci_part_lock);
+    tci_part_forget();
+    for (p = tci_part_params; p; p = p->next) {
+        if (tci_handle_node(p->whole)->storage == n->storage && p->rank == n->rank) {
+            memcpy(comms, p->comms, sizeof(*comms) * (size_t)n->rank);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&tci_part_lock);
+    return p != NULL;
+}
+
+/* Fails where the parameter's newest value is in another part than `own`. */
+static void tci_part_check_stale(tci_part *v, const tci_node *n, const tci_node *own)
+{
+    bool stale = false;
+    pthread_mutex_lock(&tci_part_lock);
+    tci_part_forget();
+    for (const tci_part_param *p = tci_part_params; p; p = p->next) {
+        const tci_node *whole = tci_handle_node(p->whole), *part = tci_handle_node(p->own);
+        stale = stale || (whole->storage == n->storage && part != own &&
+                          tci_part_version(whole) == p->versions[0] &&
+                          tci_part_version(part) != p->versions[1]);
+    }
+    pthread_mutex_unlock(&tci_part_lock);
+    if (stale) {
+        tci_scratch_fail(v->s, TC_ERR_ARGUMENT,
+                         "a parameter %s was trained in parts that an earlier tc_partition cut "
+                         "otherwise; expected the same marks and communicators, or a parameter "
+                         "that was given the value since (tc_assign)",
+                         TCI_SHAPE_TEXT(n));
+    }
+}
+
+/* 1 + the place of a communicator of the walk; 0: it has none. */
+static int8_t tci_part_split_of(const tci_part *v, int64_t number)
+{
+    int8_t split = 0;
+    for (int c = 0; c < v->n_comms; c++) {
+        split = v->comms[c]->number == number ? (int8_t)(c + 1) : split;
+    }
+    return split;
+}
+
 static int8_t **tci_part_leaf_split(tci_part *v, const tci_node *leaf)
 {
     return tci_table_at(&v->leaves, leaf);
+}
+
+/* The split that a parameter without a mark has from an earlier call. */
+static void tci_part_inherit(tci_part *v, const tci_node *n)
+{
+    int64_t *numbers = TCI_NEW_ARRAY(v->s, int64_t, n->rank + 1);
+    int8_t *split = tci_part_none(v, n->rank);
+    bool is = tci_part_cut_before(n, numbers);
+    for (int d = 0; d < n->rank && is; d++) {
+        tc_comm *c = numbers[d] ? tci_comm_retain(numbers[d]) : NULL;
+        is = !numbers[d] || c;
+        if (c) {
+            tci_comm_release(c);
+            tci_part_add_comm(v, numbers[d]);
+            split[d] = tci_part_split_of(v, numbers[d]);
+        }
+    }
+    if (is) {
+        *tci_part_leaf_split(v, n) = split;
+    }
 }
 
 /* The communicators of all marks, and the splits of leaves that have one. */
@@ -3723,11 +3837,15 @@ static void tci_part_find_marks(tci_part *v, const tci_node_list *list)
         }
         int8_t *split = tci_part_none(v, n->rank);
         for (int d = 0; d < n->rank; d++) {
-            for (int c = 0; c < v->n_comms; c++) {
-                split[d] = n->attr[d] == v->comms[c]->number ? (int8_t)(c + 1) : split[d];
-            }
+            split[d] = tci_part_split_of(v, n->attr[d]);
         }
         *tci_part_leaf_split(v, n->in[0]) = split;
+    }
+    for (int i = 0; i < list->n; i++) {
+        const tci_node *n = list->items[i];
+        if (tci_part_is_param(n) && !*tci_part_leaf_split(v, n)) {
+            tci_part_inherit(v, n);
+        }
     }
 }
 
@@ -3784,30 +3902,6 @@ static tci_node *tci_part_input(tci_part *v, const tci_node *n, const int8_t *sp
     return tci_part_taken(v, tc_input_at(v->ctx->handle, n->name, n->rank + 1, words, n->site));
 }
 
-/* Forgets the parts whose parameters are gone. */
-static tc_tensor tci_part_known(tci_part *v, const tci_node *n, const int8_t *split)
-{
-    tc_tensor found = TC_NONE;
-    pthread_mutex_lock(&tci_part_lock);
-    for (tci_part_param **at = &tci_part_params; *at;) {
-        tci_part_param *p = *at;
-        const tci_node *whole = tci_handle_node(p->whole);
-        if (!whole || !tci_handle_node(p->own)) {
-            *at = p->next;
-            tci_heap_free(p);
-            continue;
-        }
-        bool same = whole->storage == n->storage && p->rank == n->rank;
-        for (int d = 0; d < n->rank && same; d++) {
-            same = p->comms[d] == (split[d] ? v->comms[split[d] - 1]->number : 0);
-        }
-        found = same ? p->own : found;
-        at = &p->next;
-    }
-    pthread_mutex_unlock(&tci_part_lock);
-    return found;
-}
-
 static tc_status tci_part_remember(tci_part *v, tci_node *n, const int8_t *split, tc_tensor own)
 {
     tci_part_param *p = tci_heap_get(sizeof(*p) + sizeof(int64_t) * (size_t)n->rank);
@@ -3816,6 +3910,8 @@ static tc_status tci_part_remember(tci_part *v, tci_node *n, const int8_t *split
     }
     p->whole = tci_handle_make(v->ctx, n, n->site);
     p->own = own;
+    p->versions[0] = tci_part_version(n);
+    p->versions[1] = tci_part_version(tci_handle_node(own));
     p->rank = n->rank;
     for (int d = 0; d < n->rank; d++) {
         p->comms[d] = split[d] ? v->comms[split[d] - 1]->number : 0;
@@ -3831,16 +3927,18 @@ static tc_status tci_part_remember(tci_part *v, tci_node *n, const int8_t *split
 static tci_node *tci_part_data(tci_part *v, tci_node *n, const int8_t *split)
 {
     tci_node *own = tci_part_cut(v, n, tci_part_none(v, n->rank), split);
-    if (!n->storage->param) {
+    if (!tci_part_is_param(n)) {
         return own;
     }
     tc_tensor known = tci_part_known(v, n, split);
-    if (!tci_is_none(known)) {
-        return tci_handle_node(known);
+    tci_node *part = tci_is_none(known) ? NULL : tci_handle_node(known);
+    tci_part_check_stale(v, n, part);
+    if (part) {
+        return part;
     }
     tc_tensor made = tc_param_from_at(tci_handle_make(v->ctx, own, n->site), n->site);
     const char *name = tci_param_name_of(n->storage);
-    tci_node *part = tci_part_taken(v, made);
+    part = tci_part_taken(v, made);
     if ((name && !tci_param_name(part->storage, name)) || tci_part_remember(v, n, split, made)) {
         tci_scratch_fail(v->s, TC_ERR_MEMORY, "out of memory for the part of a parameter");
     }
@@ -3859,6 +3957,8 @@ static void tci_part_make_leaves(tci_part *v, const tci_node_list *list)
             value->node = n->op == TCI_OP_INPUT ? tci_part_input(v, n, split)
                                                 : tci_part_data(v, n, split);
             value->split = split;
+        } else if (tci_part_is_param(n)) {
+            tci_part_check_stale(v, n, NULL);
         }
     }
 }
@@ -4764,14 +4864,25 @@ static tci_node *tci_fetch_built(tci_fetch *f, tci_node *n)
 
 static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n);
 
+/* A node that uses several gathers does not wait for itself, and none waits for a node that has no
+ * value: a repetition, whose results are other nodes, or an effect. */
+static bool tci_fetch_may_wait(const tci_node *user, const tci_node *before)
+{
+    return before != user && before->op != TCI_OP_REPEAT && !tci_op_is(before->op, TCI_IS_EFFECT);
+}
+
 static tci_node *tci_fetch_event_made(tci_fetch *f, int e)
 {
     tci_fetch_event *event = &f->events[e];
     if (!event->made) {
         const tci_comm_step step = tci_build_comm_step(event->gather);
         tci_node *x = event->gather->in[0];
-        if (e > f->ahead) {
-            tci_node *after = tci_fetch_now(f, f->events[e - 1 - f->ahead].first);
+        int before = e - 1 - f->ahead;
+        while (before >= 0 && !tci_fetch_may_wait(event->first, f->events[before].first)) {
+            before--;
+        }
+        if (before >= 0) {
+            tci_node *after = tci_fetch_now(f, f->events[before].first);
             x = tci_fetch_built(f, tci_build_barrier(f->g, x, &after, 1, false));
         }
         event->made = tci_fetch_built(f, tci_build_collective(f->g, &step, x));

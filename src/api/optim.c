@@ -70,9 +70,16 @@ static tc_tensor tci_optim_named(const tci_optim *o, tc_tensor state, tc_tensor 
         return state;
     }
     tci_str_printf(&name, "%s.%s", of, end);
-    tc_tensor named = tc_named_at(state, name.failed ? NULL : name.text, o->here);
+    if (name.failed) {
+        tci_frame f = tci_frame_begin("tc_named", o->here);
+        tci_frame_use(&f, state);
+        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for the name of an optimizer's state");
+        state = tci_frame_end(&f, NULL);
+    } else {
+        state = tc_named_at(state, name.text, o->here);
+    }
     tci_str_free(&name);
-    return named;
+    return state;
 }
 
 static tc_tensor tci_optim_zeros(const tci_optim *o, tc_tensor like, tc_tensor param,

@@ -125,11 +125,13 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
  * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
  * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
  * its part; any other is whole, on every rank. Marks propagate from operands to results; a
- * parameter without a mark is cut as what is assigned to it. Collectives are put in where a value
- * is needed with another cut than it has. All ranks partition the same tensors in the same order;
- * out may be tensors. The communicators of the marks then compare collectives alone
- * (options.may_differ). A collective of the user's, a custom op or a loop takes its operands whole.
- * Errors: those of the handles; TC_ERR_COMM: a communicator was freed (tc_error(out[0]) tells). */
+ * parameter without a mark is cut as in an earlier call, else as what is assigned to it: partition
+ * the program that trains first. Collectives are put in where a value is needed with another cut
+ * than it has. All ranks partition the same tensors in the same order; out may be tensors. The
+ * communicators of the marks then compare collectives alone (options.may_differ). A collective of
+ * the user's, a custom op or a loop takes its operands whole. Errors: those of the handles;
+ * TC_ERR_COMM: a communicator was freed; TC_ERR_ARGUMENT: a parameter was trained in parts with
+ * another cut, from which tc does not make these (tc_error(out[0]) tells). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
 #define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
 

@@ -157,14 +157,25 @@ static tci_node *tci_fetch_built(tci_fetch *f, tci_node *n)
 
 static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n);
 
+/* A node that uses several gathers does not wait for itself, and none waits for a node that has no
+ * value: a repetition, whose results are other nodes, or an effect. */
+static bool tci_fetch_may_wait(const tci_node *user, const tci_node *before)
+{
+    return before != user && before->op != TCI_OP_REPEAT && !tci_op_is(before->op, TCI_IS_EFFECT);
+}
+
 static tci_node *tci_fetch_event_made(tci_fetch *f, int e)
 {
     tci_fetch_event *event = &f->events[e];
     if (!event->made) {
         const tci_comm_step step = tci_build_comm_step(event->gather);
         tci_node *x = event->gather->in[0];
-        if (e > f->ahead) {
-            tci_node *after = tci_fetch_now(f, f->events[e - 1 - f->ahead].first);
+        int before = e - 1 - f->ahead;
+        while (before >= 0 && !tci_fetch_may_wait(event->first, f->events[before].first)) {
+            before--;
+        }
+        if (before >= 0) {
+            tci_node *after = tci_fetch_now(f, f->events[before].first);
             x = tci_fetch_built(f, tci_build_barrier(f->g, x, &after, 1, false));
         }
         event->made = tci_fetch_built(f, tci_build_collective(f->g, &step, x));

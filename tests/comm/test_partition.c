@@ -415,6 +415,126 @@ TEST(gathered_parameters_are_free_between_uses)
     }
 }
 
+/* ---- prefetch ---- */
+
+static tc_status two_layers(void *weights, const tc_tensor *carry, const tc_tensor *x,
+                            tc_tensor *next, tc_tensor *y)
+{
+    const tc_tensor *w = weights;
+    (void)x;
+    (void)y;
+    next[0] = tc_tanh(tc_matmul(tc_matmul(carry[0], w[0]), w[1]));
+    return TC_OK;
+}
+
+/* A loop over two gathers, four gathers in one op, a copy of a parameter. */
+static tc_tensor used_at_once(tc_tensor x, tc_tensor *w)
+{
+    tc_tensor last;
+    CHECK_EQ_INT(tc_scan(TC_TENSORS(x), TC_TENSORS(), 3, false, two_layers, w, &last, NULL, 0),
+                 TC_OK);
+    last = tc_matmul(last, tc_cat(TC_TENSORS(w[2], w[3], w[4], w[5]), 1));
+    return tc_tanh(tc_matmul(tc_reshape(last, 12, 4), w[6]));
+}
+
+static void prefetched(tc_comm *comm)
+{
+    enum { N = 7, SIDE = 4 };
+    const tc_mesh mesh = {&comm, 1};
+    float got[48], want[48], a[SIDE * SIDE], b[SIDE * SIDE];
+    verbs_backend = "interp";
+    for (int far = 0; far < 3; far++) {
+        tc_ctx *ctx = context = verbs_begin(false);
+        uint32_t seed = 5;
+        tc_tensor w[N], m[N], g[N], out[2];
+        tc_program *f = NULL;
+        for (int i = 0; i < N; i++) {
+            w[i] = weight(ctx, &seed, SIDE, SIDE);
+            m[i] = tc_shard(w[i], &mesh, TC_OVER(TC_WHOLE, 0));
+        }
+        tc_tensor copy = weight(ctx, &seed, SIDE, SIDE), x = tc_full(ctx, 1, TC_F32, 3, SIDE);
+        tc_tensor whole = used_at_once(x, w), parts = used_at_once(x, m);
+        CHECK_EQ_INT(tc_grad(tc_sum(whole, TC_ALL, false), w, N, g), TC_OK);
+        whole = tc_add(whole, tc_sum(tc_matmul(g[1], g[3]), TC_ALL, false));
+        CHECK_EQ_INT(tc_grad(tc_sum(parts, TC_ALL, false), w, N, g), TC_OK);
+        out[0] = tc_add(parts, tc_sum(tc_matmul(g[1], g[3]), TC_ALL, false));
+        out[1] = tc_assign(copy, tc_shard(m[0], &mesh, TC_OVER(TC_WHOLE, TC_WHOLE)));
+        CHECK_EQ_INT(tc_partition(out, 2, out), TC_OK);
+        CHECK_EQ_INT(tc_prefetch(out, 2, far, out), TC_OK);
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(), (tc_tensors){out, 2}, NULL, &f), TC_OK);
+        CHECK_EQ_INT(tc_run(f, (tc_bufs){NULL, 0}, TC_BUFS(TC_BUF(got, 48))), TC_OK);
+        CHECK_EQ_INT(tc_read(whole, want, 48), TC_OK);
+        for (int i = 0; i < 48; i++) {
+            CHECK(fabsf(got[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i])));
+        }
+        CHECK_EQ_INT(tc_read(copy, a, SIDE * SIDE), TC_OK);
+        CHECK_EQ_INT(tc_read(w[0], b, SIDE * SIDE), TC_OK);
+        CHECK(!memcmp(a, b, sizeof(a)));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
+TEST(gathers_that_one_op_a_loop_or_an_effect_uses)
+{
+    CHECK(ranks_run(2, 0, prefetched));
+}
+
+/* ---- programs over the same parameters ---- */
+
+static tc_tensor layer(tc_tensor x, tc_tensor w, tc_tensor b)
+{
+    return tc_tanh(tc_add(tc_matmul(x, w), b));
+}
+
+static void trained_then_read(tc_comm *comm)
+{
+    enum { ROWS_X = 3, IN = 4, OUT = 8 };
+    const tc_mesh mesh = {&comm, 1};
+    float got[ROWS_X * OUT], want[ROWS_X * OUT], loss;
+    verbs_backend = "interp";
+    tc_ctx *ctx = context = verbs_begin(false);
+    tc_tensor x = tc_full(ctx, 1, TC_F32, ROWS_X, IN), p[2][2];
+    const int *columns = TC_OVER(TC_WHOLE, 0);
+    for (int in_parts = 0; in_parts < 2; in_parts++) {
+        tc_tensor *q = p[in_parts], g[2], all[1 + TC_EFFECTS(2)];
+        tc_program *f = NULL;
+        uint32_t seed = 5;
+        int n = 0;
+        q[0] = weight(ctx, &seed, IN, OUT);
+        q[1] = weight(ctx, &seed, OUT, 1);
+        all[0] = tc_sum(layer(x, in_parts ? tc_shard(q[0], &mesh, columns) : q[0], q[1]), TC_ALL,
+                        false);
+        CHECK_EQ_INT(tc_grad(all[0], q, 2, g), TC_OK);
+        CHECK_EQ_INT(tc_sgd(q, g, 2, 0.1, NULL, all + 1, &n), TC_OK);
+        if (in_parts) {
+            CHECK_EQ_INT(tc_partition(all, 1 + n, all), TC_OK);
+        }
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(), (tc_tensors){all, 1 + n}, NULL, &f), TC_OK);
+        for (int s = 0; s < STEPS; s++) {
+            CHECK_EQ_INT(tc_run(f, (tc_bufs){NULL, 0}, TC_BUFS(TC_BUF(&loss, 1))), TC_OK);
+        }
+        tc_program_free(f);
+    }
+    /* the bias has no mark: it was cut as its gradient */
+    tc_tensor y = layer(x, tc_shard(p[1][0], &mesh, columns), p[1][1]);
+    CHECK_EQ_INT(tc_partition(&y, 1, &y), TC_OK);
+    CHECK_EQ_INT(verbs_run(y, (tc_bufs){NULL, 0}, TC_BUFS(TC_BUF(got, ROWS_X * OUT))), TC_OK);
+    CHECK_EQ_INT(tc_read(layer(x, p[0][0], p[0][1]), want, ROWS_X * OUT), TC_OK);
+    for (int i = 0; i < ROWS_X * OUT; i++) {
+        CHECK(fabsf(got[i] - want[i]) <= 1e-5f);
+    }
+    y = layer(x, tc_shard(p[1][0], &mesh, TC_OVER(0, TC_WHOLE)), p[1][1]);
+    CHECK_EQ_INT(tc_partition(&y, 1, &y), TC_ERR_ARGUMENT);
+    CHECK(strstr(tc_error(y), "cut otherwise") != NULL);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_later_program_reads_the_parts_that_were_trained)
+{
+    CHECK(ranks_run(2, 0, trained_then_read));
+}
+
 /* ---- each op on parts ---- */
 
 enum { OPS = 31, ROWS = 8, COLUMNS = 4 };

@@ -207,6 +207,9 @@ static void oom_train(oom_walk *w)
         oom_close(w, out[3], 16);
     }
     oom_worked(w, "tc_gradcheck", tc_gradcheck(loss, TC_TENSORS(p), NULL, NULL));
+    tc_tensor named = tc_named(tc_param(w->ctx, oom_x, TC_F32, 4), "p"), effects[TC_EFFECTS(1)];
+    int n = 0;
+    oom_worked(w, "tc_adamw", tc_adamw(&named, &p, 1, 0.1, NULL, effects, &n));
     bool stepped = oom_worked(w, "tc_assign", tc_eval(tc_assign(p, tc_sub(p, tc_mul(g, 0.25)))));
     if (oom_worked(w, "parameter", tc_read(p, out, 4))) {
         oom_close(w, out[3], stepped ? 2 : 4);
