@@ -434,33 +434,35 @@ static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
     return copy;
 }
 
-/* Refuses the sets of pairs of whose kernels one was not joined; false: all were. On a machine of
- * blocks, where these kernels have a class of their own, that must not follow from what else is in
- * them: first they are alone, and takers that have scores of their own are refused by kernel. A
- * kernel that sums several axes may have a form by lines. */
+/* Refuses the sets of pairs one of whose kernels was not joined; false: all were. A set with a
+ * kernel that sums several axes is tried by lines first. On a GPU, where these kernels have a class
+ * of their own that must not depend on other nodes in them, a set is then tried alone; at last
+ * takers that have scores of their own are refused one by one. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
                                   tci_scores_refused *refused)
 {
     bool any = false;
-    for (int i = 0; i < 2 * j->pairs->n; i++) { /* whole sets first */
-        const tci_scores_kernel *k = &j->pairs->items[i % j->pairs->n];
+    tci_table by_lines = tci_table_in(j->maker.s, sizeof(bool)); /* from this call on */
+    for (int i = 0; i < j->pairs->n; i++) {
+        const tci_scores_kernel *k = &j->pairs->items[i];
         bool several = (k->summed & (k->summed - 1)) != 0;
-        if (f->joined[i % j->pairs->n]) {
+        if (several && !f->joined[i] && tci_table_add(&refused->lines, k->set)) {
+            tci_table_add(&by_lines, k->set);
+        }
+    }
+    for (int i = 0; i < j->pairs->n; i++) {
+        const tci_scores_kernel *k = &j->pairs->items[i];
+        any = any || !f->joined[i];
+        if (f->joined[i] || tci_table_has(&by_lines, k->set)) {
             continue;
         }
-        any = true;
         if (j->maker.machine.block_threads > 0 && !k->alone) {
             tci_table_add(&refused->alone, k->set);
-        } else if (k->n_takers > 1 && tci_table_add(&refused->joint, k->set)) {
-            continue;
-        } else if (i >= j->pairs->n && !tci_table_has(&refused->whole, k->set)) {
-            tci_table_add(&refused->lines, k->set);
-        } else if (i < j->pairs->n && (!several || tci_table_has(&refused->lines, k->set))) {
+        } else if (k->n_takers == 0) {
+            tci_table_add(&refused->whole, k->set);
+        } else if (k->n_takers == 1 || !tci_table_add(&refused->joint, k->set)) {
             for (int t = 0; t < k->n_takers; t++) {
                 tci_table_add(&refused->takers, k->takers[t]);
-            }
-            if (k->n_takers == 0) {
-                tci_table_add(&refused->whole, k->set);
             }
         }
     }
