@@ -460,13 +460,13 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 
 TCI_FN int tci_lower_pair(tci_kernel *k, int op, int a, int b)
 {
-    tci_lower_ew e = {k, (tc_dtype)k->insts[a].dtype, a, b, -1};
+    tci_lower_ew e = {k, (tc_dtype)k->insts[a].dtype, a, b, -1, false};
     return tci_lower_row(&e, op);
 }
 
 TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
 {
-    tci_lower_ew e = {k, t, element, -1, -1};
+    tci_lower_ew e = {k, t, element, -1, -1, false};
     int stack[TCI_FORMULA_DEPTH], n = 0;
     for (const uint8_t *w = words; *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);

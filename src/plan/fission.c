@@ -336,6 +336,18 @@ static double tci_price_sum(tci_prices *all, const tci_plan *p, const bool *mark
     return ns;
 }
 
+/* True if the contractions of these groups have the orders of matrix units that they have alone. */
+static bool tci_price_has_units(const tci_plan *p, const bool *marks)
+{
+    bool has = true;
+    for (int g = 0; g < p->fusion->n_groups; g++) {
+        const tci_plan_made *made = marks[g] ? &p->fusion->made[g] : NULL;
+        has = has && (!made || !made->kernel || made->kernel->n_reds == 0 ||
+                      tci_plan_has_unit(p->fusion, &p->fusion->groups[g], made->kernel));
+    }
+    return has;
+}
+
 TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
                           const tci_plan *trial, int edge, tci_suspect *s)
 {
@@ -348,7 +360,8 @@ TCI_FN void tci_price_try(tci_scratch *of, tci_prices *all, const tci_plan *p,
     }
     double before = tci_price_sum(all, p, was), after = tci_price_sum(all, trial, now);
     bool pays = before * TCI_PRICE_TENTH >= after * TCI_PRICE_GAIN &&
-                before >= after + tci_price_least(all);
+                before >= after + tci_price_least(all) &&
+                (tci_price_has_units(trial, now) || !tci_price_has_units(p, was));
     s->n_tried++;
     if (!pays && (s->nearest < 0 || after * s->kept < s->refused * before)) {
         s->nearest = edge;

@@ -376,14 +376,30 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     }
 }
 
+/* True if no matrix unit takes the contraction of step t, though one takes it by itself. */
+static bool tci_plan_lacks_unit(const tci_plan *p, int t)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_kernel *k = p->kernels[step->kernel];
+    return step->group >= 0 && k->n_reds > 0 &&
+           !tci_plan_has_unit(p->fusion, &p->fusion->groups[step->group], k);
+}
+
+static int tci_plan_n_lack_unit(const tci_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_steps; i++) {
+        n += tci_plan_lacks_unit(p, i);
+    }
+    return n;
+}
+
 /* A line on each contraction that no matrix unit takes, though one does by itself. */
 static void tci_plan_report_units(tci_plan *p)
 {
     for (int i = 0; i < p->n_steps; i++) {
-        const tci_step *step = &p->steps[i];
-        const tci_kernel *k = p->kernels[step->kernel];
-        if (step->group >= 0 && k->n_reds > 0 &&
-            !tci_plan_has_unit(p->fusion, &p->fusion->groups[step->group], k)) {
+        if (tci_plan_lacks_unit(p, i)) {
+            const tci_kernel *k = p->kernels[p->steps[i].kernel];
             tci_str_printf(&p->orders, "%s: ", k->name);
             tci_kernel_print_order(&p->orders, &k->reds[0]);
             tci_str_add(&p->orders, ", though a matrix unit takes its contraction by itself\n");
@@ -621,7 +637,8 @@ static tci_plan *tci_plan_cheaper(tci_plan_job *j, const tci_plan *start, tci_pl
         tci_plan *q = TCI_NEW(s, tci_plan);
         tci_plan_restart(s, q, start, p);
         tci_plan_fill(&cut, q);
-        if (!tci_plan_is_joined(j, q->fusion)) { /* by each cut, not by all */
+        if (!tci_plan_is_joined(j, q->fusion) || /* by each cut, not by all */
+            tci_plan_n_lack_unit(q) > tci_plan_n_lack_unit(p)) {
             j->cut->n = n_cut;
             break;
         }
@@ -650,7 +667,7 @@ static tci_plan *tci_plan_leaner(const tci_plan_job *job, const tci_plan *p, con
     tci_plan *q = TCI_NEW(s, tci_plan);
     tci_plan_restart(s, q, start, p);
     tci_plan_fill(&j, q);
-    if (!tci_plan_is_joined(&j, q->fusion)) {
+    if (!tci_plan_is_joined(&j, q->fusion) || tci_plan_n_lack_unit(q) > tci_plan_n_lack_unit(p)) {
         return NULL;
     }
     tci_str_printf(&q->again, "%d values, %.1f MB: a workspace of %.1f MB instead of %.1f MB\n",
