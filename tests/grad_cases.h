@@ -1140,7 +1140,7 @@ static tc_tensor build_case(tc_ctx *ctx, const grad_case *c, const tc_tensor *x)
 }
 
 /* n values for an input: distinct, so that nothing ties within a step of differences. */
-static void fill_case(const grad_case *c, int input, int64_t n, double *to)
+TCT_UNUSED static void fill_case(const grad_case *c, int input, int64_t n, double *to)
 {
     const grad_input *in = &c->inputs[input];
     for (int64_t i = 0; i < n; i++) {
