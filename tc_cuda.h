@@ -9437,8 +9437,8 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
  * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
 /* ---- src/cuda/wgmma_attention_backward.h ---- */
-/* cuda/wgmma_attention_backward.h - declares CUDA text of attention gradients on WGMMA: the main
- * loop. */
+/* cuda/wgmma_attention_backward.h - declares functions that emit the CUDA source of attention
+ * backward kernels on WGMMA: prelude, main loop, epilogue. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
@@ -10023,7 +10023,8 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
 #define TCI_CUDA_CUSTOM_OP_H
 
 /* ---- src/cuda/dialect.h ---- */
-/* cuda/dialect.h - declares the constructor of the CUDA dialect. */
+/* cuda/dialect.h - declares the CUDA C++ target of the source printer (emit/dialect.h): how types,
+ * primitives and memory accesses are written. */
 #ifndef TCI_CUDA_DIALECT_H
 #define TCI_CUDA_DIALECT_H
 
@@ -10976,7 +10977,8 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
 #undef TCI_CUDA_SIXTEEN
 #undef TCI_CUDA_TAKE
 /* ---- src/cuda/dialect.c ---- */
-/* cuda/dialect.c - implements the CUDA dialect: one block of threads is one wide vector machine.
+/* cuda/dialect.c - CUDA C++ code generation: writes types, primitives and memory accesses of loop
+ * IR as CUDA source, where one block of threads acts as one wide SIMD machine.
  *
  * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
  * Out: definitions for NVRTC, without any #include.

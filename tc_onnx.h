@@ -3590,8 +3590,8 @@ TCI_OX_MAKE(dropout)
     }
 }
 /* ---- src/onnx/reduce.c ---- */
-/* onnx/reduce.c - imports ONNX operators over axes: reductions, cumulative sums, argmin and argmax.
- */
+/* onnx/reduce.c - imports ONNX operators that reduce or normalize over axes: reductions, cumulative
+ * sums, TopK, normalizations and losses. */
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* base/dim.c - arithmetic on sizes (base/dim.h; base/dim_expr.h has the representation).
+/* base/dim.c - arithmetic on symbolic dimension sizes: sums, products and quotients, simplified to
+ * a canonical form and interned (base/dim.h; representation: base/dim_expr.h).
  *
- * In: sizes, known or symbolic. Out: sizes, interned. A result is built as a tci_dim_sum and then
- * reduced to a number, to the one expression with these terms, or to a fault. */
+ * In: sizes, known or symbolic. Out: sizes. A result is built as a tci_dim_sum and then simplified
+ * to a number, to the one interned expression with these terms, or to a fault. */
 #include "dim_expr.h"
 
 TCI_FN tc_status tci_dim_fault_status(int fault)

@@ -1,4 +1,5 @@
-/* cuda/dialect.c - implements the CUDA dialect: one block of threads is one wide vector machine.
+/* cuda/dialect.c - CUDA C++ code generation: writes types, primitives and memory accesses of loop
+ * IR as CUDA source, where one block of threads acts as one wide SIMD machine.
  *
  * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
  * Out: definitions for NVRTC, without any #include.

@@ -1,4 +1,5 @@
-/* cuda/dialect.h - declares the constructor of the CUDA dialect. */
+/* cuda/dialect.h - declares the CUDA C++ target of the source printer (emit/dialect.h): how types,
+ * primitives and memory accesses are written. */
 #ifndef TCI_CUDA_DIALECT_H
 #define TCI_CUDA_DIALECT_H
 

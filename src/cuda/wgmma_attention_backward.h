@@ -1,5 +1,5 @@
-/* cuda/wgmma_attention_backward.h - declares CUDA text of attention gradients on WGMMA: the main
- * loop. */
+/* cuda/wgmma_attention_backward.h - declares functions that emit the CUDA source of attention
+ * backward kernels on WGMMA: prelude, main loop, epilogue. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 

@@ -1,18 +1,19 @@
-/* graph/repeat.c - builders of repetitions (graph/repeat.h), with loop-invariant code motion.
+/* graph/repeat.c - builds REPEAT nodes, the structured loops of the graph (scan, while, cond,
+ * checkpoint), and hoists loop-invariant code out of their bodies.
  *
  * In: the nodes of a body as the user made them over BOUND nodes; they may use any tensor outside.
  * Out: a REPEAT whose body is closed.
  *
- * Design: a node belongs to the body if it depends on a BOUND node of this repetition. An operand
- * that does not is hoisted: it is computed once, outside, and a BOUND node represents it in the
- * body. Body nodes therefore always depend on the step; none can be evaluated or differentiated by
- * itself.
+ * Design: a node belongs to the body if it depends on a BOUND node of this loop. An operand that
+ * does not is hoisted (loop-invariant code motion): it is computed once, outside, and a BOUND node
+ * represents it in the body. Body nodes therefore always depend on the step; none can be evaluated
+ * or differentiated by itself.
  *
  * In the graph of a compiled program, constants and movement are moved back into bodies
  * (tci_repeat_sink): they are free there and would need memory outside. This happens in the
  * program's own copy of the graph, after differentiation.
  *
- * A repetition of one step is inlined: its body over its operands. */
+ * A loop of one step is inlined: its body over its operands. */
 #include "repeat.h"
 
 #include "build.h"

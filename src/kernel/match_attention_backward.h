@@ -1,5 +1,5 @@
-/* kernel/match_attention_backward.h - declares the match of attention gradients for GPUs (two
- * kernels, three for wide heads), on tensor cores or by SIMT threads. */
+/* kernel/match_attention_backward.h - declares the pattern match that recognizes fused attention
+ * backward in a GPU kernel, on tensor cores or SIMT threads. */
 #ifndef TCI_KERNEL_MATCH_ATTENTION_BACKWARD_H
 #define TCI_KERNEL_MATCH_ATTENTION_BACKWARD_H
 

@@ -1,5 +1,5 @@
-/* loop/row_buffer.h - declares row buffers: reductions that keep their rows in local memory, one
- * outer point at a time. */
+/* loop/row_buffer.h - declares the lowering of reductions that keep inner axes: a row of results is
+ * stored in a local array for later fused stages, one outer iteration at a time. */
 #ifndef TCI_LOOP_ROW_BUFFER_H
 #define TCI_LOOP_ROW_BUFFER_H
 

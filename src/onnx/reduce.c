@@ -1,5 +1,5 @@
-/* onnx/reduce.c - imports ONNX operators over axes: reductions, cumulative sums, argmin and argmax.
- */
+/* onnx/reduce.c - imports ONNX operators that reduce or normalize over axes: reductions, cumulative
+ * sums, TopK, normalizations and losses. */
 #include "rows.h"
 #include "here.h"
 

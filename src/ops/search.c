@@ -1,10 +1,10 @@
-/* ops/search.c - value-dependent positions: searchsorted, nonzero, masked and indexed reads and
- * writes.
+/* ops/search.c - builds data-dependent indexing ops: searchsorted, nonzero, masked_select,
+ * masked_scatter, index and index_put, repeat_interleave.
  *
  * In: values, masks, indices. Out: reads and writes at indices (graph/move.c, scatter.c). Results
- * whose number depends on values have a size that the caller gives, and a count. A true element
- * goes to the position given by the cumulative count (ops/select.c), and a value is located in a
- * sorted list by binary search, for all results in parallel. */
+ * of data-dependent size have a size that the caller gives, and a count. A true element goes to the
+ * position given by the cumulative count (ops/select.c), and a value is located in a sorted list by
+ * binary search, for all results in parallel. */
 #include "composite.h"
 
 /* ---- in a sorted list ---- */
