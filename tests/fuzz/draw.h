@@ -424,6 +424,12 @@ static void fz_draw_window(fz_draw *d, fz_step *s)
         int64_t of[4] = {groups * (1 + fz_pick(d, 3)), sizes[1] / groups, 1 + fz_pick(d, 3),
                          1 + fz_pick(d, 3)};
         s->attr[5] = groups;
+        s->attr[7] = s->attr[6] && s->attr[3] == 2; /* transposed, without padding */
+        if (s->attr[7]) {
+            s->attr[2] = s->attr[3] = 0;
+            of[1] = of[0] / groups;
+            of[0] = sizes[1];
+        }
         s->in[s->n_in++] = fz_new_leaf(d, t, 4, of);
     }
 }

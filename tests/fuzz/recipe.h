@@ -235,7 +235,8 @@ static tc_tensor fz_call_window(const fz_step *s, const tc_tensor *t)
                  .padding = {s->attr[2], s->attr[3]},
                  .dilation = {s->attr[4], 1},
                  .groups = s->attr[5]};
-    return tc_conv2d(t[0], t[1], TC_NONE, &o);
+    return s->attr[7] ? tc_conv_transpose2d(t[0], t[1], TC_NONE, &o)
+                      : tc_conv2d(t[0], t[1], TC_NONE, &o);
 }
 
 /* Integers of at most 4, or NaN; values alone are looked at, so gradients may stop there. */
@@ -580,7 +581,8 @@ static fz_trust fz_own_trust(const fz_recipe *f, const fz_step *s)
     bool composite = s->kind == FZ_SOFTMAX || s->kind == FZ_LOG_SOFTMAX ||
                      s->kind == FZ_LAYER_NORM || s->kind == FZ_CROSS_ENTROPY ||
                      (s->kind == FZ_REDUCE && s->op == TCI_OP_DEVSQ);
-    bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM || (s->kind == FZ_CUMSUM && f->open) ||
+    bool sums = s->kind == FZ_MEAN || s->kind == FZ_EINSUM || (s->kind == FZ_CONV && s->attr[7]) ||
+                (s->kind == FZ_CUMSUM && f->open) ||
                 (s->kind == FZ_REDUCE && (s->op == TCI_OP_SUM || s->op == TCI_OP_PROD));
     if (s->kind == FZ_LINEAR) {
         return FZ_WILD;

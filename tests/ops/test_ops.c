@@ -947,6 +947,26 @@ TEST(composite_rows)
     close_cases();
 }
 
+/* Each element adds the filter, times itself, at twice its place. */
+TEST(conv_transpose)
+{
+    enum { N = 3, K = 3 };
+    const int64_t sizes[3] = {1, 1, N};
+    open_cases();
+    for (int k = 4; k < DTYPES; k++) {
+        double line[N] = {1, -2, 3}, filter[K] = {2, 1, -4};
+        int64_t whole[N] = {0};
+        tc_tensor x = make(dtypes[k], 3, sizes, line, whole);
+        tc_tensor w = make(dtypes[k], 3, sizes, filter, whole);
+        tc_tensor y = tc_conv_transpose1d(x, w, TC_NONE, &(tc_conv){.stride = {2}});
+        op_case *c = add_case("conv_transpose", y, 2 * (N - 1) + K);
+        for (int i = 0; i < N * K; i++) {
+            c->want[2 * (i / K) + i % K] += line[i / K] * filter[i % K];
+        }
+    }
+    close_cases();
+}
+
 /* a x = b and what else is known of one a, with its lower triangle and a right side. */
 TEST(matrix_rows)
 {
