@@ -148,8 +148,8 @@ static tc_program *compile_rows(tc_ctx *ctx, const float *w, const float *p)
     return f;
 }
 
-/* What a compile, a run and a refusal by each engine print, from its first load on. The first test of
- * all: a child that is forked from a process in which an engine has threads waits for them forever. */
+/* Output of a compile, a run and a refusal by each engine, from its first load on. It is the first
+ * test, since a child of a process in which an engine has threads would wait for them forever. */
 TEST(engines_print_nothing)
 {
     static const char *const engines[] = {"onnxrt", "openvino", "openxla"};
