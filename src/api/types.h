@@ -306,7 +306,7 @@ typedef struct tc_options {
     int check;            /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
     /* > 0: milliseconds of a compile that are spent on measuring, at most: first competing routes
      * of contractions (half of the time), then the likeliest schedules of the longest kernels, on
-     * memory of their own. What is found is kept with the code, and measured routes for other
+     * memory of their own. Choices are kept with the code, and measured routes for other
      * programs too. Results are the same. 0: nothing is measured */
     int tune_ms;
     /* the C compiler works fast rather than well (gcc -Og: a third of its processor time); code is

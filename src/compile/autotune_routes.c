@@ -305,7 +305,7 @@ static void tci_routes_measure(tci_routes_tuner *r)
 
 /* ---- the whole ---- */
 
-/* The contests of the plan, the dearest ones first, with their options, while there is time. */
+/* Measures the contests of the plan, the most expensive first, while there is time. */
 static void tci_routes_find(tci_routes_tuner *r)
 {
     const tci_plan_contests *all = &r->base->contests;
@@ -313,8 +313,8 @@ static void tci_routes_find(tci_routes_tuner *r)
     while (r->n_contests < TCI_ROUTES_CONTESTS) {
         int best = -1;
         for (int i = 0; i < all->n; i++) {
-            bool dearer = best < 0 || all->items[i].cost_ns > all->items[best].cost_ns;
-            best = !taken[i] && dearer ? i : best;
+            bool costlier = best < 0 || all->items[i].cost_ns > all->items[best].cost_ns;
+            best = !taken[i] && costlier ? i : best;
         }
         if (best < 0) {
             return;
