@@ -164,6 +164,7 @@ typedef struct tci_scores_kernel {
     const tci_node *set;     /* the first pair of the graph before, */
     uint64_t summed;         /* and the axes of pairs that the kernel sums */
     bool alone;              /* the kernel takes no other nodes, and its operands are in memory */
+    int32_t value_columns;   /* if it has no taker, of a row of a taker elsewhere; else 0 */
     const tci_node **takers; /* in the graph before, if they have scores of their own */
     int n_takers;
 } tci_scores_kernel;

@@ -931,6 +931,17 @@ static void tci_scores_note_takers(const tci_scores *p, const tci_scores_set *se
     }
 }
 
+/* Columns of the widest taker of a set. */
+static int32_t tci_scores_columns(const tci_scores_set *set)
+{
+    int64_t columns = 0;
+    for (int e = 0; e < set->n_ends; e++) {
+        int64_t width = set->ends[e].folds ? 0 : tci_scores_width(set, &set->ends[e]);
+        columns = TCI_MAX(columns, width);
+    }
+    return (int32_t)TCI_MIN(columns, INT32_MAX);
+}
+
 static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
 {
     const tci_node *first = tci_scores_origin(p, set->pairs[0]);
@@ -939,6 +950,7 @@ static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
         tci_scores_kernel kernel = {.set = first,
                                     .summed = set->kernels[k].summed,
                                     .alone = tci_table_has(&p->refused->alone, first)};
+        kernel.value_columns = set->kernels[k].takes ? 0 : tci_scores_columns(set);
         if (p->own && tci_table_has(p->own, first)) {
             tci_scores_note_takers(p, set, k, &kernel);
         }
