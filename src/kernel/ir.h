@@ -344,9 +344,9 @@ typedef struct tci_kernel {
     /* of a merged kernel, or a fused loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
-    const tci_kloop *loop;        /* of a fused loop; NULL: it is none */
-    bool faults;                  /* holds a FAULT instruction */
-    bool is_repeat;               /* none: stands for a body, within plan/ */
+    const tci_kloop *loop; /* of a fused loop; NULL: it is none */
+    bool faults;           /* holds a FAULT instruction */
+    bool is_repeat;        /* none: stands for a body, within plan/ */
     /* before orders are chosen, of a kernel of scores that sums no values: columns of those that
      * another kernel multiplies the weights with; 0: there is none */
     int32_t value_columns;

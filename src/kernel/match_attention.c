@@ -11,10 +11,10 @@
  *     stage 5  stores of values made of o, and of values made of m and l
  *
  * and its two products as a matrix unit takes them; or stages 0 to 2 and stores of values made of m
- * and l alone, for kernels that compute the weights from these (value_columns of kernel/ir.h). A matrix unit takes 16-bit operands in the
- * layouts of kernel/match_matrix_unit.h; SIMT threads take f32, f16 and bf16 in any layout. The
- * answer is a function of shape, layout, dtype and the kind of machine, and loop/ can schedule
- * every kernel that matches. */
+ * and l alone, for kernels that compute the weights from these (value_columns of kernel/ir.h). A
+ * matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads take
+ * f32, f16 and bf16 in any layout. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
 #include "match_attention.h"
 
 #include <string.h>
