@@ -23,7 +23,8 @@ typedef struct tci_cpu_level {
 
 /* Widest first. Every processor with AVX2 has F16C and FMA, but FMA is asked for all the same. */
 static const tci_cpu_level tci_cpu_levels[] = {
-    {64, true,
+    {64,
+     true,
      "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
      {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c",
       "-mprefer-vector-width=512"}},

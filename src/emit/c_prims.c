@@ -414,9 +414,8 @@ static bool tci_c_dialect_define_builtin(tci_c_dialect_env *e, tci_prim p, int n
         return true;
     }
     bool small = bytes < 64;
-    const char *soft = p == TCI_P_FMA && cd->d.vector_bytes == 16
-                           ? tci_c_dialect_soft_fma(cd, e->t)
-                           : NULL;
+    const char *soft = p == TCI_P_FMA && cd->d.vector_bytes == 16 ? tci_c_dialect_soft_fma(cd, e->t)
+                                                                  : NULL;
     tci_str text = {0};
     text.s = s;
     tci_str_printf(&text, "TC_I $T $n(%s) {\n#if ", tci_c_dialect_params[n_args]);

@@ -15,7 +15,7 @@
  * - f64: the same by Dekker's exact product of halves of 26 bits, cut by integer operations, two
  *   two-sums, and a third sum rounded to odd. It is exact where no part overflows or underflows;
  *   other vectors are computed lane by lane in integers.
- * 26 instructions for four f32 and 66 for two f64, next to one of each with FMA. */
+ * gcc 12 makes 33 instructions of four f32 and 95 of two f64, where FMA has one. */
 #include <string.h>
 
 #include "c_spell.h"
