@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../plan/group.h"
+#include "../plan/fusion_groups.h"
 #include "../run/async_compile.h"
 #include "../run/symbolic_shapes.h"
 #include "explain.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "kernel_timing.h"
 #include "../run/comm_model.h"
 #include "source_location.h"
