@@ -334,6 +334,7 @@
 #include "api/losses.c"
 #include "api/split_stack.c"
 #include "api/quantize.c"
+#include "api/sparse_matmul.c"
 #include "api/fourier.c"
 #include "api/stft.c"
 #include "api/statistics.c"
