@@ -1,4 +1,4 @@
-/* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
+/* src/tc.h - root of the joined header: all files in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
 #ifndef TC_H
 #define TC_H

@@ -1,5 +1,5 @@
-/* api/quantize.c - quantized integers: quantize, dequantize and integer matrix products by scale and
- * zero point.
+/* api/quantize.c - quantized integers: quantize, dequantize and integer matrix products by scale
+ * and zero point.
  *
  * In: tensors, their scales and zero points. Out: compositions of other public calls.
  *

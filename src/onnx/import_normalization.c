@@ -1,5 +1,5 @@
-/* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS, group
- * and local response normalization. */
+/* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
+ * group and local response normalization. */
 #include "operator_table.h"
 #include "call_site.h"
 

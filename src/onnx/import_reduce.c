@@ -1,5 +1,5 @@
-/* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax, CumSum,
- * TopK. */
+/* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax,
+ * CumSum, TopK. */
 #include "operator_table.h"
 #include "call_site.h"
 
