@@ -984,8 +984,8 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
     return m;
 }
 /* ---- src/onnx/known_values.c ---- */
-/* onnx/known_values.c - known values: small arrays of numbers and symbolic sizes, and their
- * conversion to tensors. */
+/* onnx/known_values.c - values known while an ONNX graph is imported: small arrays of numbers and
+ * symbolic sizes, and their conversion to tensors. */
 /* ---- src/onnx/import.h ---- */
 /* onnx/import.h - state of an ONNX import: values, operators, and functions shared by the
  * importers.
@@ -3591,8 +3591,8 @@ TCI_OX_MAKE(dropout)
     }
 }
 /* ---- src/onnx/import_reduce.c ---- */
-/* onnx/import_reduce.c - imports ONNX operators that reduce or normalize over axes: reductions,
- * cumulative sums, TopK, normalizations and losses. */
+/* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax,
+ * CumSum, TopK. */
 
 #include <math.h>
 #include <string.h>
@@ -3701,8 +3701,9 @@ TCI_OX_MAKE(top_k)
     tci_ox_out(o, 0, values);
     tci_ox_out(o, 1, places);
 }
-
-/* ---- normalizations ---- */
+/* ---- src/onnx/import_normalization.c ---- */
+/* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
+ * group and local response normalization. */
 
 TCI_OX_MAKE(batch_norm)
 {
@@ -3840,8 +3841,11 @@ TCI_OX_MAKE(mean_variance)
     tc_var_mean(x, TC_AXES_N(axes, n), 0, true, &var, &mean);
     tci_ox_out(o, 0, tc_div(tc_sub(x, mean), tc_add(tc_sqrt(var), 1e-9)));
 }
+/* ---- src/onnx/import_losses.c ---- */
+/* onnx/import_losses.c - imports ONNX loss functions: NegativeLogLikelihoodLoss and
+ * SoftmaxCrossEntropyLoss. */
 
-/* ---- losses ---- */
+#include <string.h>
 
 static tc_reduction tci_ox_reduction(const tci_ox_op *o)
 {
@@ -6248,7 +6252,8 @@ TCI_OX_MAKE(loop)
     tci_ox_loop_while(o, &l);
 }
 /* ---- src/onnx/operator_table.c ---- */
-/* onnx/operator_table.c - the table generated from onnx/operator_table.h. */
+/* onnx/operator_table.c - builds the table of imported ONNX operators from the rows of
+ * onnx/operator_table.h. */
 
 static const tci_ox_row tci_ox_table[] = {
 #define TCI_ROW(name, make, call, how) {#name, tci_ox_make_##make, call, how},
@@ -7557,8 +7562,8 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&w->graph, field, &info);
 }
 /* ---- src/onnx/export_conv.c ---- */
-/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
- * ONNX.
+/* onnx/export_conv.c - exports convolutions and pooling as ONNX Conv, ConvTranspose, MaxPool and
+ * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a

@@ -16,6 +16,8 @@
 #include "onnx/import_elementwise.c"
 #include "onnx/import_shape.c"
 #include "onnx/import_reduce.c"
+#include "onnx/import_normalization.c"
+#include "onnx/import_losses.c"
 #include "onnx/import_indexing.c"
 #include "onnx/import_conv_pool.c"
 #include "onnx/import_resize.c"

@@ -87,7 +87,7 @@ static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
     return tci_made_like(tc_cast(tc_eq(row, column), tc_dtype_of(x)), x, here);
 }
 
-/* The value of x beside the derivative of y. */
+/* The value of x with the derivative of y. */
 static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
 {
     return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
@@ -219,7 +219,7 @@ static void tci_factor_triangle(const tci_made *m, tc_tensor a, tc_tensor *q, tc
     *r = tc_mul(*r, scale);
 }
 
-/* Two results of a matrix, either of which nobody may want; square: of no other matrix. */
+/* Two results of a matrix, either of which may be unused; square: of no other matrix. */
 static void tci_factor_two(const char *name, tc_tensor x, bool square,
                            void (*make)(const tci_made *, tc_tensor, tc_tensor *, tc_tensor *),
                            tc_tensor *first, tc_tensor *second, tc_site here)

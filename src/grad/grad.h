@@ -67,7 +67,7 @@ TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *val
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
                                tci_node *const *grads, tci_node **given);
 
-/* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
+/* Floats, each paired with a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {
     tci_node *const *nodes, *const *with;
     int n;

@@ -1,5 +1,5 @@
-/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
- * ONNX.
+/* onnx/export_conv.c - exports convolutions and pooling as ONNX Conv, ConvTranspose, MaxPool and
+ * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a

@@ -1,4 +1,5 @@
-/* ops/op_info.c - the info rows of the ops (ops/op_info.h). */
+/* ops/op_info.c - builds the table of op properties (ops/op_info.h) from the rows of ops/table.h.
+ */
 #include "op_info.h"
 
 #include <math.h>

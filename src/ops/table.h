@@ -1,5 +1,6 @@
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
- * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+/* ops/table.h - table of all ops, one row each. From them come the enum, prototypes and macros of
+ * the public calls, checks, lowering, the interpreter, gradients, tests, the fuzz list and the
+ * README's op table.
  *
  * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
@@ -9,7 +10,7 @@
  *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
  *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
- *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
+ *          or the next integer, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
  *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
  *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
@@ -18,7 +19,7 @@
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
  *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
- *          the result is no float, so nobody asks. The whole is computed in the compute dtype and
+ * the result is no float, so it is never read. The whole is computed in the compute dtype and
  *          rounded once. A column is differentiated again: where the function is smooth, each
  *          branch must equal the derivative around the point, not only at it (K(0) may stand for
  *          B where B is 0 only if the function is not smooth there), and where a branch is not

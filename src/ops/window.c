@@ -248,7 +248,7 @@ typedef struct tci_pooling {
     tci_image image;
     int64_t kernel[TCI_IMAGE_AXES], stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES];
     int64_t dilation[TCI_IMAGE_AXES];
-    /* Of each window only those elements are read that lie in x in any of them. */
+    /* Of each window only those elements are read that are inside x in any of them. */
     tci_dim reads[TCI_IMAGE_AXES];
     int64_t before[TCI_IMAGE_AXES];
     tci_dim after[TCI_IMAGE_AXES];
