@@ -569,6 +569,14 @@ TEST(each_process_of_the_compiler_is_a_span_named_by_its_file)
             }
         }
     }
+    static const char *const phases[] = {"key", "rewrite", "plan", "lower", "emit"};
+    for (int i = 0; i < 5; i++) { /* the names of tc_compile_times */
+        bool drawn = false;
+        for (const json *e = events->first; e; e = e->next) {
+            drawn = drawn || (is(e, "compile") && !strcmp(string_of(e, "name"), phases[i]));
+        }
+        CHECK_MSG(drawn, "no span of the phase '%s'", phases[i]);
+    }
     CHECK(files > 1 || tci_os_cpu_count() == 1);
     CHECK_EQ_INT(spans, files);
     CHECK_EQ_INT(inside, files);
