@@ -6588,9 +6588,9 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
                                   tci_conv_layout_cost,   tci_conv_layout_build};
     return &row;
 }
-/* ---- src/plan/layout.c ---- */
-/* plan/layout.c - decides which values are stored channels-last: layout propagation (NCHW to
- * NHWC).
+/* ---- src/plan/layout_propagation.c ---- */
+/* plan/layout_propagation.c - decides which values are stored channels-last: layout propagation
+ * (NCHW to NHWC).
  *
  * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
  * that a contraction reads through windows (a convolution its image, a gradient that of a result)

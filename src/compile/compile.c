@@ -1,8 +1,8 @@
 /* compile/compile.c - compilation driver: runs every stage from graph to loaded code, in order, for
  * a batch of requests.
  *
- * In: requests (compile/key.c). Out: reference-counted code for each, from memory, from disk, or
- * newly compiled.
+ * In: requests (compile/cache_key.c). Out: reference-counted code for each, from memory, from disk,
+ * or newly compiled.
  *
  * Design: tci_compile_batch calls every stage by name, in order, and nothing else sequences them:
  *
@@ -17,8 +17,8 @@
  * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
  * only.
  *
- * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first compiles the
- * keys that it claimed, then waits for those of other threads, so no two callers wait for each
+ * Threads: a key is claimed (compile/memory_cache.c) before it is compiled. A caller first compiles
+ * the keys that it claimed, then waits for those of other threads, so no two callers wait for each
  * other. */
 #include <string.h>
 
@@ -29,7 +29,7 @@
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../kernel/specialize_sizes.h"
-#include "../plan/group.h"
+#include "../plan/fusion_groups.h"
 #include "../rewrite/rewrite.h"
 #include "autotune.h"
 #include "compile.h"

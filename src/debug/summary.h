@@ -2,7 +2,7 @@
 #ifndef TCI_DEBUG_SUMMARY_H
 #define TCI_DEBUG_SUMMARY_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* One kernel of a program, with all its launches in a run. */
 typedef struct tci_summary_row {

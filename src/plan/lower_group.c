@@ -9,7 +9,7 @@
  * and the kernel is canonicalized. */
 #include "../kernel/simplify.h"
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 

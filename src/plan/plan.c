@@ -10,7 +10,7 @@
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"
-#include "group.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum {
