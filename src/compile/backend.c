@@ -178,7 +178,7 @@ static void tci_backend_fill(tci_backend *b, const tc_backend *calls,
     b->target.warp_unit = spelled ? target->warp_unit : TC_WARP_NONE;
     b->target.no_exchange = !spelled;
     b->target.machine = target->machine;
-    b->target.has_fma = true;
+    b->target.usable = true;
     memcpy(b->target.features, target->features, sizeof(b->target.features));
     tci_backend_record(&b->target);
 }

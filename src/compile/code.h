@@ -121,6 +121,9 @@ typedef struct tci_code_buffer {
     tci_dim bytes;
     /* of a family: what a memory plan is made from */
     int32_t first, last; /* steps between which it lives */
+    int8_t dtype;        /* of the value that it holds, and its shape: to be shown */
+    int32_t rank;
+    tci_dim *shape;
 } tci_code_buffer;
 
 /* Launches of the init list that hang together by the buffers they share

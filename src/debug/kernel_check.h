@@ -25,7 +25,7 @@ typedef struct tci_checker_found {
 /* Fills k->check, and k->interp where bits are compared. Memory is the code's; false: there is
  * none. */
 TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kernel *from, int check);
-/* Before a run: the inputs as they are, for a case that is written (debug/minify.c). They stay with
+/* Before a run: where the inputs are, for a case that is written (debug/minify.c). Copies stay with
  * the call until _end. TC_ERR_CHECK: a buffer cannot be read or written (c->last);
  * TC_ERR_MEMORY. */
 TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r);

@@ -28,7 +28,7 @@ static const char tci_report_head[] =
     "body{font:13px sans-serif;margin:0;display:flex;height:100vh}\n"
     "#map{flex:2;overflow:auto;padding:8px;position:relative}\n"
     "#side{flex:1;overflow:auto;padding:8px;border-left:1px solid #bbb;background:#fafafa}\n"
-    "pre{font:11px monospace;white-space:pre-wrap}\n"
+    "pre{font:11px monospace;white-space:pre-wrap}pre.t{white-space:pre;overflow-x:auto}\n"
     ".p b{display:inline-block;height:9px;margin-right:4px;background:#a8c8f0}\n"
     ".k{cursor:pointer}.k:hover rect{stroke:#000}.r{cursor:pointer}\n"
     "text{font:11px sans-serif;pointer-events:none}summary{cursor:pointer;margin:6px 0}\n"
@@ -38,7 +38,8 @@ static const char tci_report_head[] =
 static const char tci_report_script_1[] =
     "</script><script>\n"
     "var D=JSON.parse(document.getElementById('data').textContent),folded={},S=D.steps;\n"
-    "function esc(t){return String(t).replace(/&/g,'&amp;').replace(/</g,'&lt;')}\n"
+    "function esc(t){return String(t).replace(/&/g,'&amp;').replace(/</g,'&lt;')"
+    ".replace(/\"/g,'&quot;')}\n"
     "function us(n){return n<1e3?n.toFixed(0)+' ns':n<1e6?(n/1e3).toFixed(1)+' us':"
     "(n/1e6).toFixed(2)+' ms'}\n"
     "function kb(n){return n<10240?n+' B':n<1e7?(n/1024).toFixed(0)+' KiB':"
@@ -52,11 +53,12 @@ static const char tci_report_script_1[] =
     "(i+1)+', '+us(s.ns)+' by the model, '+kb(s.bytes)+', '+s.flops+' flops</p><p>'+esc(s.from)+"
     "'</p><p>'+esc(s.region)+'</p><pre>'+esc(k.note)+'</pre><p>buffers</p><pre>';\n"
     " s.operands.forEach(function(o){var b=D.buffers[o.buffer];t+=(o.write?'write ':'read ')+"
-    "b.kind+o.buffer+' '+kb(b.bytes)+'\\n'});\n"
+    "b.kind+o.buffer+' '+b.shape+', '+kb(b.bytes)+'\\n'});\n"
     " t+='</pre>'+part('nodes',lines(s.nodes));['kernel','loop','source'].forEach(function(n){"
     "t+=part(n,k[n])});\n"
     " document.getElementById('side').innerHTML=t}\n"
-    "function home(){var t='<h2>'+esc(D.name)+'</h2><pre>'+esc(D.explain)+'</pre><h3>compile</h3>',"
+    "function home(){var t='<h2>'+esc(D.name)+'</h2><pre "
+    "class=\"t\">'+esc(D.explain)+'</pre><h3>compile</h3>',"
     "top=0;D.phases.forEach(function(p){top+=p[1]});\n"
     " D.phases.forEach(function(p){t+='<div class=\"p\"><b style=\"width:'+(top?100*p[1]/top:0)."
     "toFixed(1)+'px\"></b>'+p[0]+' '+us(p[1])+'</div>'});\n"
@@ -90,13 +92,14 @@ static const char tci_report_script_2[] =
     "/M)).toFixed(1)+'\" width=\"'+((b.last-b.first+1)/n*(W-40)).toFixed(1)+'\" height=\"'+Math."
     "max(1,H*b.bytes/M).toFixed(1)+'\" fill=\"#c8e0b0\" stroke=\"#789\" stroke-width=\"0.3\">"
     "<title>'+"
-    "kb(b.bytes)+' at '+b.offset+', launches '+(b.first+1)+' to '+(b.last+1)+'</title></rect>'});\n"
+    "b.shape+', '+kb(b.bytes)+' at '+b.offset+', launches '+(b.first+1)+' to "
+    "'+(b.last+1)+'</title></rect>'});\n"
     " document.getElementById('map').innerHTML='<svg width=\"'+W+'\" height=\"'+(y+H+40)+'\">'+e+h+"
     "'<text x=\"20\" y=\"'+(y+16)+'\">memory of launches: '+kb(D.arena)+'</text>'+m+'</svg>'}\n"
     "document.getElementById('map').onclick=function(ev){var t=ev.target.closest('.k,.r');\n"
     " if(!t)home();else if(t.dataset.i!==undefined)show(+t.dataset.i);else{var r=t.dataset.r;"
     "folded[r]=!folded[r];draw()}};\n"
-    "draw();home();\n"
+    "document.title=D.name;draw();home();\n"
     "</script></body></html>\n";
 
 /* The function of a kernel in the generated source. */
@@ -236,9 +239,11 @@ static void tci_report_buffers(tci_str *out, const tci_code *code)
         const tci_code_buffer *b = &code->buffers[i];
         tci_str_printf(out,
                        "%s{\"kind\":\"%s\",\"bytes\":%lld,\"offset\":%lld,\"first\":%d,"
-                       "\"last\":%d}",
+                       "\"last\":%d,\"shape\":\"",
                        i ? "," : "", kinds[b->kind], (long long)tci_dim_hint(b->bytes),
                        (long long)b->offset, b->first, b->last);
+        tci_summary_shape(out, b->dtype, b->rank, b->shape);
+        tci_str_add(out, "\"}");
     }
     tci_str_add(out, "]");
 }

@@ -82,6 +82,8 @@ TCI_FN const char *tci_c_dialect_any(tci_c_dialect *cd, int lanes);
 TCI_FN const char *tci_c_dialect_any_less(tci_c_dialect *cd, tc_dtype t, int lanes);
 
 /* ---- emit/c_soft.c ---- */
+/* Name of the fma of a 16-byte vector of f32 or f64 where __SSE4_1__ is defined and __FMA__ not. */
+TCI_FN const char *tci_c_dialect_soft_fma(tci_c_dialect *cd, tc_dtype t);
 TCI_FN void tci_c_dialect_soft(tci_c_dialect *cd,
                                const char *name); /* defines one of its texts and what it needs */
 TCI_FN void tci_c_dialect_define_soft(const tci_c_dialect_env *e,

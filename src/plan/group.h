@@ -162,8 +162,11 @@ typedef struct tci_undo {
 typedef struct tci_scores_kernel {
     tci_node *product;       /* a contraction of them, */
     const tci_node *set;     /* the first pair of the graph before, */
+    const tci_node *copied;  /* that of the set whose takers have copies; NULL: they have none, */
     uint64_t summed;         /* and the axes of pairs that the kernel sums */
     bool alone;              /* the kernel takes no other nodes, and its operands are in memory */
+    int32_t value_columns;   /* if it has no taker, of a row of a taker elsewhere; else 0 */
+    bool apart, shares;      /* takers have kernels each; takers of copies share these */
     const tci_node **takers; /* in the graph before, if they have scores of their own */
     int n_takers;
 } tci_scores_kernel;
@@ -331,15 +334,15 @@ TCI_FN tci_dim tci_plan_leaf_extent(const tci_node *n);
  * of large reductions, wide concatenations, operands of contractions) and forces roots. */
 TCI_FN void tci_plan_algorithm(const tci_algo *a, tci_node **roots, int n_roots);
 /* Sets of pairs, each by its first one, for whose kernels there was no form: with other nodes in
- * them, with several takers, with takers as they are, and at all; and takers that have none with
- * scores of their own. */
+ * them, with several takers, with takers as they are, and at all; with copies that the takers
+ * share; and takers that have none with scores of their own. */
 typedef struct tci_scores_refused {
-    tci_table alone, joint, lines, whole, takers;
+    tci_table alone, joint, lines, whole, shared, takers;
 } tci_scores_refused;
 static inline tci_scores_refused tci_scores_none(tci_scratch *s)
 {
     const tci_table none = tci_table_in(s, sizeof(bool));
-    return (tci_scores_refused){none, none, none, none, none};
+    return (tci_scores_refused){none, none, none, none, none, none};
 }
 /* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
  * whole are left as they are. */

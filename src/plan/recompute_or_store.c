@@ -356,13 +356,24 @@ static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
                                : tci_pnode_of(f, x)->forced || tci_op_is(x->op, TCI_IS_STORABLE);
 }
 
+/* True if the axes of x are those of its operand, in another order or repeated. A RESHAPE to the
+ * same shape tells copies of scores apart. */
+static bool tci_store_keeps_axes(const tci_node *x)
+{
+    bool same = x->op == TCI_OP_RESHAPE && x->rank == x->in[0]->rank;
+    for (int i = 0; i < x->rank && same; i++) {
+        same = x->shape[i] == x->in[0]->shape[i];
+    }
+    return same || x->op == TCI_OP_PERMUTE || x->op == TCI_OP_EXPAND;
+}
+
 /* The same of a contraction: an operand whose axes RESHAPEs make of others is copied unless these
  * are in memory in their order, as each must be one axis there. */
 static void tci_store_operands(tci_fusion *f, tci_node *n)
 {
     for (int i = 0; i < n->n_in && n->op == TCI_OP_CONTRACT; i++) {
         tci_node *x = n->in[i];
-        while ((x->op == TCI_OP_PERMUTE || x->op == TCI_OP_EXPAND) && !tci_pnode_of(f, x)->forced) {
+        while (tci_store_keeps_axes(x) && !tci_pnode_of(f, x)->forced) {
             x = x->in[0];
         }
         if (x->op == TCI_OP_RESHAPE && tci_pnode_of(f, x)->kernel == 0 &&

@@ -253,7 +253,7 @@ struct tc_call {
     tc_call *native; /* of the program's native form, once that is there; or NULL */
     char *strided;   /* copies of buffers that have strides (run/strided.c), or NULL */
     int64_t strided_bytes;
-    void **check_inputs;        /* of a checked run (debug/kernel_check.h), or NULL */
+    void **check_inputs; /* of a checked run, then owned copies (debug/kernel_check.h); or NULL */
     int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;               /* `faults` may hold something of an earlier run */
     int32_t cancelled;          /* atomic: tc_call_cancel was called, and no run ended since */

@@ -227,8 +227,9 @@ static void tci_queue_do(tc_queue *q, tci_task *t)
 
 static void *tci_queue_main(void *arg)
 {
+    static int threads; /* atomic; of queues, so far */
     tc_queue *q = arg;
-    tci_profile_role("tc queue", 0);
+    tci_profile_role("tc queue", __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED));
     pthread_mutex_lock(&q->lock);
     for (;;) {
         tci_task *t = q->first;

@@ -174,6 +174,10 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
     for (int i = 0; i < from->n_buffers; i++) {
         c->buffers[i] = from->buffers[i];
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
+        c->buffers[i].shape = tci_dynamic_get(b, from->buffers[i].rank, sizeof(tci_dim));
+        for (int d = 0; d < from->buffers[i].rank; d++) {
+            c->buffers[i].shape[d] = tci_dynamic_size(b, from->buffers[i].shape[d]);
+        }
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
         lives[i].alone = from->n_steps - 1;
