@@ -542,13 +542,13 @@
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
       TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
-      WHERE(LT(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
+      WHERE(LE(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
       "max(0, margin - target * (input1 - input2))")                                               \
     X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
       LOG1PEXP(NEG(MUL(A, B))), "log(1 + exp(-target * input))")                                   \
     X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
-      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LT(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LE(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
           WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
       "input for targets of 1, max(0, margin - input) for those of -1")
 
