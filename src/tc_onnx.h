@@ -24,6 +24,7 @@
 #include "onnx/attention.c"
 #include "onnx/recurrent.c"
 #include "onnx/control.c"
+#include "onnx/counted.c"
 #include "onnx/rows.c"
 #include "onnx/import.c"
 #include "onnx/walk.c"
