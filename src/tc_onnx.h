@@ -26,6 +26,7 @@
 #include "onnx/import_attention.c"
 #include "onnx/import_recurrent.c"
 #include "onnx/import_control_flow.c"
+#include "onnx/import_counted_axis.c"
 #include "onnx/operator_table.c"
 #include "onnx/import.c"
 #include "onnx/export_walk.c"

@@ -391,8 +391,8 @@ TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend,
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %s: expected a number, 0 or more",
                              TCI_DIM_TEXT(n));
     }
-    x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
-    x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);
+    x = tci_is_none(prepend) || !n ? x : tc_cat(TC_TENSORS(prepend, x), axis);
+    x = tci_is_none(append) || !n ? x : tc_cat(TC_TENSORS(x, append), axis);
     const int64_t enough = tc_rank(x) > 0 ? tci_dim_most(tc_size(x, axis)) : 1; /* none is left */
     for (n = TCI_MIN(n, TCI_MAX(enough, 1)); n > 0 && !tc_status_of(x); n--) {
         tc_tensor after = tc_slice(x, axis, 1, TC_END, 1);
@@ -633,6 +633,7 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     tc_tensor rows = tc_unsqueeze(tci_made_wide(&m, x1), -2);
     tc_tensor columns = tc_unsqueeze(tci_made_wide(&m, x2), -3);
     tc_tensor off = tc_sub(rows, columns);
+    p = tc_size(off, -1) ? p : 1; /* rows of no element are 0 apart, also by the largest */
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
