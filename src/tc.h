@@ -239,6 +239,7 @@
 #include "interp/linear_ir.c"
 #include "interp/value_memory.c"
 #include "interp/pack_operands.c"
+#include "interp/contraction_strip.c"
 #include "interp/prepare.c"
 #include "interp/fused_loop.c"
 #include "interp/execute.c"
