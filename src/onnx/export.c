@@ -557,6 +557,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_NAMED TCI_OX_EXPANDS
 #define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
