@@ -32,6 +32,8 @@
 #include "onnx/export_conv.c"
 #include "onnx/export_scalar.c"
 #include "onnx/export_loop.c"
+#include "onnx/export_named.c"
+#include "onnx/export_contract.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_text.c"
 #include "onnx/stablehlo_scalar.c"

@@ -12,6 +12,7 @@
 
 typedef enum else_kind { ELSE_ONNX, ELSE_STABLEHLO } else_kind;
 static else_kind else_by; /* whom orc_run.elsewhere asks */
+static int else_opset;    /* tc_onnx_export.opset */
 
 static const char *else_module(else_kind kind)
 {
@@ -47,7 +48,8 @@ static const char *else_path(int n, const char *what)
 /* Exports case n, with its inputs' values in the order of the graph. */
 static tc_status else_export(else_kind kind, int n, tc_tensors inputs, tc_tensors outputs)
 {
-    return kind == ELSE_ONNX ? tc_export_onnx(inputs, outputs, NULL, else_path(n, "onnx"))
+    const tc_onnx_export how = {.opset = else_opset};
+    return kind == ELSE_ONNX ? tc_export_onnx(inputs, outputs, &how, else_path(n, "onnx"))
                              : tc_export_stablehlo(inputs, outputs, NULL, else_path(n, "mlir"));
 }
 
