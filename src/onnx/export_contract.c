@@ -4,7 +4,7 @@
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
  * else Einsum: axes of one operand alone are summed, no axis is, or axes of symbolic sizes would
  * be merged. */
-#include "out.h"
+#include "export_state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #ifndef TCI_ONNX_EXPORT_NAMED_H
 #define TCI_ONNX_EXPORT_NAMED_H
 
-#include "out.h"
+#include "export_state.h"
 
 /* How many operands of n the operator reads, from n->in[1] on; 0: n leaves as n->in[0], as the
  * operator is newer than `opset`, or asks for other shapes or dtypes. */
