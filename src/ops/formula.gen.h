@@ -631,6 +631,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_WITH_DERIVATIVE] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
     [TCI_OP_SHARD] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
     [TCI_OP_CONV_TRANSPOSE] = {TCI_GRADIENT_EXPANSION, 0, {0, 0, 0}},
+    [TCI_OP_NAMED] = {TCI_GRADIENT_OWN, 0, {0, 0, 0}},
 };
 static const tci_combine_row tci_combine_rows[] = {
     [TCI_RED_SUM] = {{1716, 0, 0, 0}, {1718, 0, 0, 0}},
