@@ -83,9 +83,7 @@
       DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
     X(ERF, erf, 1, FLOAT, CALL, ERF(A),                                                            \
       DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
-    X(GELU, gelu, 1, FLOAT, CALL, GELU(A),                                                         \
-      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
-          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
+    X(GELU, gelu, 1, FLOAT, CALL, GELU(A), DA(MUL(G, GELU_SLOPE(A))),                              \
       "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf (arXiv 1606.08415)")                              \
     X(RELU, relu, 1, NUMERIC, EXACT, MAX(A, K(0)),                                                 \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
@@ -640,6 +638,7 @@ typedef enum tci_mode {
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(TETRAGAMMA, 1, GRADIENT)   /* the derivative of trigamma */                                  \
     X(SINC_SLOPE, 1, GRADIENT)   /* the derivative of sinc */                                      \
+    X(GELU_SLOPE, 1, GRADIENT)   /* the derivative of gelu */                                      \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
