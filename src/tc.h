@@ -345,6 +345,7 @@
 #include "api/loops.c"
 #include "api/recurrent.c"
 #include "api/factor.c"
+#include "api/eigen.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES

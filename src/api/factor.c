@@ -14,7 +14,7 @@
  * its value subtracted again: its derivative is that of the factors, and after two such steps so is
  * the second derivative (refinement of Ogita and Aishima). */
 #include "loops.h"
-#include "composite_ops.h"
+#include "factor.h"
 
 #include <math.h>
 
@@ -23,23 +23,13 @@
 #define TC_HERE here
 
 enum {
-    TCI_FACTOR_MOST = 256, /* rows that rotations take */
-    TCI_FACTOR_QR_MOST = 4096,
-    TCI_FACTOR_SWEEPS = 30,    /* at most; few matrices need more than ten */
-    TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
-    TCI_FACTOR_PANEL = 32
+    TCI_FACTOR_MOST = 4096,
+    TCI_FACTOR_ROTATED = 64,  /* rows of matrices that rotations diagonalize */
+    TCI_FACTOR_SWEEPS = 30,   /* at most; few matrices need more than ten */
+    TCI_FACTOR_UNBLOCKED = 48 /* columns of which QR takes one after the other */
 };
 
-/* Arguments for the body of a repetition. */
-typedef struct tci_factor {
-    const tci_made *m;
-    int64_t length; /* of rows: elements of which products are taken; of columns: all */
-    double small;   /* cosine of rows that are orthogonal but for rounding */
-    double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
-    tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
-} tci_factor;
-
-static double tci_factor_least(tc_tensor x)
+TCI_FN double tci_factor_least(tc_tensor x)
 {
     return tc_dtype_of(x) == TC_F64 ? 0x1p-960 : 0x1p-100;
 }
@@ -66,20 +56,18 @@ static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_
     return false;
 }
 
-static tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
+TCI_FN tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
 {
     return tc_transpose(x, -1, -2);
 }
 
-/* 0, 1, ... n - 1 as a column. */
-static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
+TCI_FN tc_tensor tci_factor_places(const tci_made *m, int64_t n)
 {
     tc_site here = m->here;
     return tc_unsqueeze(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 1);
 }
 
-/* Ones on the diagonal of matrices like x. */
-static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
+TCI_FN tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
 {
     tc_site here = m->here;
     tc_tensor row = tci_factor_places(m, tc_size(x, -2));
@@ -93,10 +81,7 @@ static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
     return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
 }
 
-/* The power of two [..., 1, 1] below the largest element of each of matrices x: what is divided by
- * it has the same digits, and squares that neither overflow nor vanish. 1 of a matrix that is zero
- * or not finite. */
-static tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
+TCI_FN tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
 {
     tc_site here = m->here;
     const double most = tc_dtype_of(x) == TC_F64 ? 1022 : 126;
@@ -114,14 +99,10 @@ static tc_tensor tci_factor_reflected(tc_tensor x, tc_tensor v, tc_tensor tau, t
     return tc_sub(x, tc_mul(tc_mul(v, tau), along));
 }
 
-/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
-static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
-                                    tc_tensor *next, tc_tensor *y)
+TCI_FN tc_tensor tci_factor_reflector(const tci_factor *f, tc_tensor column, tc_tensor own,
+                                      tc_tensor below, tc_tensor *y)
 {
-    const tci_factor *f = (const tci_factor *)user;
     tc_site here = f->m->here;
-    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
-    tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
     tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
@@ -129,6 +110,17 @@ static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
     y[1] = tc_where(done, 0, tc_neg(tc_div(less, beta)));
+    return tc_where(done, head, beta);
+}
+
+/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
+static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
+    tci_factor_reflector(f, column, tc_eq(place, x[0]), tc_gt(place, x[0]), y);
     next[0] = tc_roll(tci_factor_reflected(carry[0], y[0], y[1], here), -1, -1);
     return TC_OK;
 }
@@ -142,14 +134,21 @@ static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_
     return TC_OK;
 }
 
-/* Reflectors of a step, [panel, ..., any, 1], as the columns of a matrix [..., any, panel]. */
-static tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
+TCI_FN tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
 {
     return tc_squeeze(tc_transpose(of_steps, 0, -1), 0);
 }
 
-/* x less v (t (v^T x)): panel reflectors at once, in the compact WY form (Schreiber and Van Loan,
- * SIAM J. Sci. Stat. Comput. 10, 1989). */
+TCI_FN tc_tensor tci_factor_compact(const tci_made *m, tc_tensor v, tc_tensor tau)
+{
+    tc_site here = m->here;
+    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
+    tc_tensor one = tci_factor_one(m, inner);
+    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
+    return tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+}
+
+/* x less v (t (v^T x)): the reflectors of a panel at once. */
 static tc_tensor tci_factor_reflected_block(tc_tensor x, tc_tensor v, tc_tensor t, tc_site here)
 {
     return tc_sub(x, tc_matmul(v, tc_matmul(t, tc_matmul(tci_factor_turned(v, here), x))));
@@ -168,17 +167,14 @@ static tc_status tci_factor_panel(void *user, const tc_tensor *carry, const tc_t
                                user, &last, reflectors, 2);
     tc_tensor v = tci_factor_columns(reflectors[0], here);
     tc_tensor tau = tci_factor_columns(reflectors[1], here);
-    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
-    tc_tensor one = tci_factor_one(f->m, inner);
-    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
     y[0] = v;
-    y[1] = tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+    y[1] = tci_factor_compact(f->m, v, tau);
     next[0] = tci_factor_reflected_block(carry[0], v, tci_factor_turned(y[1], here), here);
     next[0] = tc_roll(next[0], -TCI_FACTOR_PANEL, -1);
     return status;
 }
 
-static tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
+TCI_FN tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
                                          tc_tensor *next, tc_tensor *y)
 {
     (void)y;
@@ -228,8 +224,7 @@ static void tci_factor_two(const char *name, tc_tensor x, bool square,
     tc_tensor results[2];
     if (!tci_made_begin(&m, name, x, here)) {
         results[0] = results[1] = m.bad;
-    } else if (tci_factor_takes(&m, x, square, square ? TCI_FACTOR_MOST : TCI_FACTOR_QR_MOST,
-                                &results[0])) {
+    } else if (tci_factor_takes(&m, x, square, TCI_FACTOR_MOST, &results[0])) {
         make(&m, tci_made_wide(&m, x), &results[0], &results[1]);
         results[0] = tci_made_round(&m, results[0]);
         results[1] = tci_made_round(&m, results[1]);
@@ -333,8 +328,7 @@ static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_
     return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
 }
 
-/* The rows by an order of their places. */
-static tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
+TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
 {
     return tc_take_along_dim(rows, tc_unsqueeze(order, -1), -2);
 }
@@ -358,8 +352,7 @@ static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w,
     return tci_factor_like(v, tc_matmul(v, off), here);
 }
 
-/* Eigenvectors of symmetric matrices a as rows, in any order, without derivatives. */
-static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+TCI_FN tc_tensor tci_factor_rotated(const tci_made *m, tc_tensor a)
 {
     tc_site here = m->here;
     /* with so much more on the diagonal all values are positive, and rows become multiples of
@@ -369,6 +362,11 @@ static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
     tc_tensor rows = tc_add(a, tc_mul(tci_factor_one(m, a), bound));
     rows = tci_factor_orthogonal(m, rows, tc_size(a, -1));
     return tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+}
+
+static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+{
+    return tc_size(a, -1) > TCI_FACTOR_ROTATED ? tci_eigen_vectors(m, a) : tci_factor_rotated(m, a);
 }
 
 /* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
