@@ -22,7 +22,7 @@
 #undef TC_HERE
 #define TC_HERE here
 
-enum { TCI_EIGEN_BLOCK = 48 }; /* rows of the blocks that rotations diagonalize, at most */
+enum { TCI_EIGEN_BLOCK = 64 }; /* rows of the blocks that rotations diagonalize, at most */
 
 /* ---- tridiagonal form ---- */
 

@@ -24,7 +24,7 @@
 
 enum {
     TCI_FACTOR_MOST = 4096,
-    TCI_FACTOR_ROTATED = 64,  /* rows of matrices that rotations diagonalize */
+    TCI_FACTOR_ROTATED = 128, /* rows of matrices that rotations diagonalize */
     TCI_FACTOR_SWEEPS = 30,   /* at most; few matrices need more than ten */
     TCI_FACTOR_UNBLOCKED = 48 /* columns of which QR takes one after the other */
 };
@@ -403,6 +403,71 @@ static tc_tensor tci_factor_unit_columns(const tci_made *m, tc_tensor rows)
     return tc_mul(u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(rows)), -2));
 }
 
+enum { TCI_FACTOR_POLAR_STEPS = 6 };
+
+/* x[0] [3]: weights of a step of the iteration that makes the singular values of carry[0] 1. */
+static tc_status tci_factor_polar_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                       tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t n = tc_size(carry[0], -1);
+    tc_tensor q, r, weight[3];
+    for (int i = 0; i < 3; i++) {
+        weight[i] = tc_slice(x[0], 0, i, i + 1, 1);
+    }
+    tc_tensor one = tci_factor_one(f->m, carry[0]);
+    tci_factor_qr(f->m, tc_cat(TC_TENSORS(tc_mul(carry[0], weight[0]), one), -2), &q, &r);
+    tc_tensor lower = tci_factor_turned(tc_slice(q, -2, n, TC_END, 1), here);
+    tc_tensor product = tc_matmul(tc_slice(q, -2, 0, n, 1), lower);
+    next[0] = tc_add(tc_mul(carry[0], weight[1]), tc_mul(product, weight[2]));
+    return TC_OK;
+}
+
+/* The orthogonal factor of square matrices a (a = it times a symmetric matrix) in f64, by the
+ * dynamically weighted Halley iteration (Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31,
+ * 2010), whose weights do not depend on a but on the least singular value that counts. */
+static tc_tensor tci_factor_polar(const tci_made *m, tc_tensor a)
+{
+    tc_site here = m->here;
+    double weights[TCI_FACTOR_POLAR_STEPS][3], least = 0x1p-54;
+    for (int i = 0; i < TCI_FACTOR_POLAR_STEPS; i++) {
+        const double square = least * least, h = cbrt(4 * (1 - square) / (square * square));
+        const double root = sqrt(1 + h);
+        const double wa = root + sqrt(8 - 4 * h + 8 * (2 - square) / (square * root)) / 2;
+        const double wb = (wa - 1) * (wa - 1) / 4, wc = wa + wb - 1;
+        weights[i][0] = sqrt(wc);
+        weights[i][1] = wb / wc;
+        weights[i][2] = (wa - wb / wc) / sqrt(wc);
+        least = fmin(least * (wa + wb * square) / (1 + wc * square), 1);
+    }
+    tc_tensor norm = tc_sqrt(tc_sum(tc_square(a), TC_AXES(-2, -1), true)), last;
+    tc_tensor steps = tc_copy_in(m->ctx->handle, weights, TC_F64, TCI_FACTOR_POLAR_STEPS, 3);
+    tci_factor f = {.m = m};
+    tc_scan(TC_TENSORS(tc_div(a, tc_where(tc_eq(norm, 0), 1, norm))), TC_TENSORS(steps), 0, false,
+            tci_factor_polar_step, &f, &last, NULL, 0);
+    return last;
+}
+
+/* u, s and v of a in f64 that has no fewer rows than columns and many of these, without
+ * derivatives: v are the eigenvectors of the symmetric factor. */
+static void tci_factor_singular_polar(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                      tc_tensor *v)
+{
+    tc_site here = m->here;
+    tc_tensor q, r, order;
+    tci_factor_qr(m, a, &q, &r);
+    tc_tensor symmetric = tc_matmul(tci_factor_turned(tci_factor_polar(m, r), here), r);
+    symmetric = tc_mul(tc_add(symmetric, tci_factor_turned(symmetric, here)), 0.5);
+    symmetric = tc_div(symmetric, tci_factor_scale(m, symmetric));
+    tc_tensor rows = tci_factor_eigenvectors(m, symmetric);
+    tc_tensor images = tc_matmul(rows, tci_factor_turned(r, here));
+    tc_sort(tc_sqrt(tc_sum(tc_square(images), TC_AXES(-1), false)), -1, true, s, &order);
+    *u = tc_matmul(q, tci_factor_unit_columns(m, tci_factor_ordered(images, order, here)));
+    *v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
+}
+
 /* u, s and v of a in f64 that has no fewer rows than columns, without derivatives. a = q r, and the
  * transpose of r once more so; the rows of that are what the rotations turn. */
 static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
@@ -450,9 +515,10 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
                   squares;
         a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
-        (tc_dtype_of(x) == TC_F64
-             ? tci_factor_singular
-             : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
+        (tc_dtype_of(x) != TC_F64                     ? tci_factor_singular_short
+         : tc_size(a, -1) <= TCI_FACTOR_ROTATED ? tci_factor_singular
+                                                : tci_factor_singular_polar)(
+            &m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);
         values = tc_stop_gradient(values);
         tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);
