@@ -302,14 +302,15 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 #pragma GCC optimize("no-single-precision-constant")
 #endif
 
-/* ---- src/comm/combine.c ---- */
-/* comm/combine.c - see comm/combine.h. Elements are taken in blocks that stay in the nearest cache.
+/* ---- src/comm/host_reduce.c ---- */
+/* comm/host_reduce.c - see comm/host_reduce.h. Elements are taken in blocks that stay in the
+ * nearest cache.
  *
  * min and max have the meaning of tc's own: a NaN wins. Integers wrap; bool is 0 or 1. */
-/* ---- src/comm/combine.h ---- */
-/* comm/combine.h - reductions over ranks, for engines that have the operands in host memory. */
-#ifndef TCI_COMM_COMBINE_H
-#define TCI_COMM_COMBINE_H
+/* ---- src/comm/host_reduce.h ---- */
+/* comm/host_reduce.h - reductions over ranks, for engines that have the operands in host memory. */
+#ifndef TCI_COMM_HOST_REDUCE_H
+#define TCI_COMM_HOST_REDUCE_H
 
 
 /* n elements of each rank, in the order of ranks; those of a rank begin `stride` bytes after those
@@ -319,7 +320,7 @@ TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const v
 
 #endif
 
-/* ---- src/comm/combine.c, continued ---- */
+/* ---- src/comm/host_reduce.c, continued ---- */
 #include <string.h>
 
 enum { TCI_COMBINE_BLOCK = 512 };
@@ -2944,8 +2945,8 @@ TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *
 {
     return tc_comm_of_nccl(NULL, base, device, options, out);
 }
-/* ---- src/comm/environment.c ---- */
-/* comm/environment.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
+/* ---- src/comm/comm_from_env.c ---- */
+/* comm/comm_from_env.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
 
 #include <stdio.h>
 #include <string.h>

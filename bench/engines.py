@@ -3,10 +3,10 @@
     make bench-engines
     python3 bench/engines.py [--threads 2] [--rounds 5] [--limit 570] [--prepare] [--out FILE] [NAME ...]
 
-For each network build/bench_engines measures tc and the engines in turns, in a process of its own; then
-torch.compile runs on as many threads, in another. Times are those of the best round in ms; images are
-224 x 224, texts 128 words, the batch is 1. Weights are random numbers and differ between the two
-processes. A row is written as soon as its network is measured, to FILE too. What crashes, is refused or
+For each network build/bench_engines measures tc and each engine, and torch.compile runs on as many threads,
+each in a process of its own, since the idle threads of one engine spin and slow the next. Times are those of
+the best round in ms; images are 224 x 224, texts 128 words, the batch is 1. Weights are random numbers and
+differ between build/bench_engines and torch.compile. A row is written as soon as its network is measured, to FILE too. What crashes, is refused or
 takes longer than --each seconds is "-" with a line that says why. Networks that do not begin within
 --limit seconds are listed at the end: a second call with the same FILE measures only these.
 
@@ -66,16 +66,12 @@ def lines_of(command, seconds, env):
 def measure(name, a, env):
     """ms by backend, and lines about what is missing."""
     rounds = "0" if a.prepare else str(a.rounds)
-    ms, notes, left = {}, [], list(BACKENDS)
-    lines, why = lines_of([a.program, "--json", "--threads", str(a.threads), "--rounds", rounds,
-                           "--backends", ",".join(left), name], a.each, env)
-    if why:  # each by itself, so that one that fails leaves the others
-        notes.append(f"{name}: together {why}")
-        for backend in left:
-            more, why = lines_of([a.program, "--json", "--threads", str(a.threads), "--rounds",
-                                  rounds, "--backends", backend, name], a.each / 2, env)
-            lines += more
-            notes += [f"{name} by {backend}: {why}"] if why else []
+    ms, notes, lines = {}, [], []
+    for backend in BACKENDS:
+        more, why = lines_of([a.program, "--json", "--threads", str(a.threads), "--rounds", rounds,
+                              "--backends", backend, name], a.each, env)
+        lines += more
+        notes += [f"{name} by {backend}: {why}"] if why else []
     more, why = lines_of([sys.executable, os.path.abspath(__file__), "--torch", name, "--threads",
                           str(a.threads), "--rounds", rounds], a.each, env)
     notes += [f"{name} by torch.compile: {why}"] if why else []

@@ -17,7 +17,7 @@
 #include "loop/mma_gemm.c"
 #include "plan/scatter_sort.c"
 #include "plan/conv_layout.c"
-#include "plan/layout.c"
+#include "plan/layout_propagation.c"
 #include "plan/hoist_factors.c"
 #include "plan/small_channel_conv.c"
 #include "plan/depthwise_wgrad.c"

@@ -14,12 +14,12 @@
 
 #include "base/impl_begin.h"
 
-#include "comm/combine.c"
+#include "comm/host_reduce.c"
 #include "comm/shm.c"
 #include "comm/launcher_env.c"
 #include "comm/mpi.c"
 #include "comm/nccl.c"
-#include "comm/environment.c"
+#include "comm/comm_from_env.c"
 #include "comm/data_parallel.c"
 #include "comm/partition.c"
 #include "comm/partition_rules.c"

@@ -139,7 +139,7 @@ typedef struct cache_sums {
     long long bytes;
 } cache_sums;
 
-/* What the file of an entry holds (compile/disk.c); NULL: name is of no entry. */
+/* What the file of an entry holds (compile/disk_cache.c); NULL: name is of no entry. */
 static const char *entry_kind(const char *name)
 {
     static const char *const kinds[] = {"p program", "k kernel", "m object", "g engine",

@@ -287,10 +287,10 @@ typedef struct tc_options {
      * unless the host must look in between. -1: never */
     int record;
     /* The machine to compile for, where that is not this one: a file that tc_machine_write wrote
-     * there, or x86-64-v3, x86-64-v4, x86-64-amx, sm_80, sm_90. Its backend counts, and vector_bits
-     * does not. A program for a machine that can do more than this one does not run here (a run is
-     * TC_ERR_UNSUPPORTED): save it, or export the cache. A file is read once a process. NULL:
-     * TC_MACHINE, else this machine */
+     * there, or x86-64-v2, x86-64-v3, x86-64-v4, x86-64-amx, sm_80, sm_90. Its backend counts,
+     * and vector_bits does not. A program for a machine that can do more than this one does not
+     * run here (a run is TC_ERR_UNSUPPORTED): save it, or export the cache. A file is read once a
+     * process. NULL: TC_MACHINE, else this machine */
     const char *machine;
     /* The C compiler of what no cache has; NULL: TC_CC, else cc, gcc, clang, tcc from PATH. */
     const char *cc;

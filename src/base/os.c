@@ -1,5 +1,6 @@
 /* base/os.c - operating system services: clock, environment, files, shared objects, processor
- * count. Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
+ * count. Directories are in base/private_dir.c, new files in base/atomic_file.c, processes in
+ * base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes. Nothing is printed, and errno is unspecified
  * afterwards.

@@ -1,8 +1,8 @@
 /* compile/compile.c - compilation driver: runs every stage from graph to loaded code, in order, for
  * a batch of requests.
  *
- * In: requests (compile/key.c). Out: reference-counted code for each, from memory, from disk, or
- * newly compiled.
+ * In: requests (compile/cache_key.c). Out: reference-counted code for each, from memory, from disk,
+ * or newly compiled.
  *
  * Design: tci_compile_batch calls every stage by name, in order, and nothing else sequences them:
  *
@@ -17,8 +17,8 @@
  * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
  * only.
  *
- * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first compiles the
- * keys that it claimed, then waits for those of other threads, so no two callers wait for each
+ * Threads: a key is claimed (compile/memory_cache.c) before it is compiled. A caller first compiles
+ * the keys that it claimed, then waits for those of other threads, so no two callers wait for each
  * other. */
 #include <string.h>
 
@@ -29,7 +29,7 @@
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../kernel/specialize_sizes.h"
-#include "../plan/group.h"
+#include "../plan/fusion_groups.h"
 #include "../rewrite/rewrite.h"
 #include "autotune.h"
 #include "compile.h"
@@ -246,6 +246,20 @@ static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const cha
     return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
 }
 
+/* The shape of a buffer is that of its node, or one axis where the layout pads or cuts it. */
+static void tci_compile_fill_shape(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
+                                   tci_code_buffer *to)
+{
+    const tci_node *n = from->node;
+    bool same = n && tci_node_count(n) == from->n;
+    to->dtype = from->dtype;
+    to->rank = same ? n->rank : 1;
+    to->shape = tci_compile_get(b, c, to->rank, sizeof(*to->shape));
+    for (int d = 0; d < to->rank; d++) {
+        to->shape[d] = same ? n->shape[d] : from->n;
+    }
+}
+
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
 {
     c->arena_bytes = p->arena_bytes;
@@ -260,6 +274,7 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].bytes = p->buffers[i].bytes;
         c->buffers[i].first = p->buffers[i].first;
         c->buffers[i].last = p->buffers[i].last;
+        tci_compile_fill_shape(b, &p->buffers[i], c, &c->buffers[i]);
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));

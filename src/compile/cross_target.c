@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "backend.h"
+#include "backend_registry.h"
 
 #define TCI_FOREIGN_HEAD "tc machine 1"
 
@@ -60,6 +60,8 @@ static const tci_foreign_row tci_foreign_rows[] = {
 static const struct {
     const char *name, *text;
 } tci_foreign_known[] = {
+    {"x86-64-v2", TCI_FOREIGN_HEAD "\nbackend cpu\nfeatures sse42 vector=16\n"
+                                   "vector_bytes 16\nprocessors 16\n"},
     {"x86-64-v3", TCI_FOREIGN_HEAD "\nbackend cpu\nfeatures avx2,fma,f16c vector=32\n"
                                    "vector_bytes 32\nint_points 2\nprocessors 16\n"},
     {"x86-64-v4", TCI_FOREIGN_HEAD
@@ -219,14 +221,14 @@ static bool tci_foreign_text(const char *name, tci_str *text, tci_str *why)
             return !text->failed;
         }
     }
-    if (!strcmp(name, "x86-64") || !strcmp(name, "x86-64-v2")) {
-        tci_str_add(why, "it has no fused multiply-add, which generated code needs: such machines "
+    if (!strcmp(name, "x86-64")) {
+        tci_str_add(why, "it has no SSE4.2, which generated code needs (x86-64-v2): such machines "
                          "interpret");
         return false;
     }
     if (!tci_os_read_file(name, text, &code)) {
         tci_str_printf(why,
-                       "%s; expected a file of tc_machine_write, x86-64-v3, x86-64-v4, "
+                       "%s; expected a file of tc_machine_write, x86-64-v2, x86-64-v3, x86-64-v4, "
                        "x86-64-amx, sm_80 or sm_90",
                        strerror(code));
         return false;

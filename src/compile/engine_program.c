@@ -9,7 +9,7 @@
  * and profiles work as for every program.
  *
  * Captured memory and literals are constants of the model, so that the engine can fold and pack
- * them; the key of the request has their versions and values (compile/key.c). Parameters are
+ * them; the key of the request has their versions and values (compile/cache_key.c). Parameters are
  * inputs, since runs of other programs change them; effects (ASSIGN) are outputs. */
 #include "engine_program.h"
 
@@ -227,7 +227,10 @@ static void tci_graph_program_step(tci_graph_making *m, tci_code_kernel *k)
         int at = c->n_buffers++;
         c->buffers[at] = (tci_code_buffer){.kind = is_output ? TCI_BUF_OUTPUT : TCI_BUF_INPUT,
                                            .index = is_output ? i - c->n_inputs : i,
-                                           .bytes = port->bytes};
+                                           .bytes = port->bytes,
+                                           .dtype = port->dtype,
+                                           .rank = port->rank,
+                                           .shape = port->shape};
         c->steps->operands[at] = at;
         k->writes[at] = is_output;
         k->bytes = tci_dim_add(k->bytes, port->bytes);

@@ -18,10 +18,10 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/workdir.h"
+#include "../base/temp_dir.h"
 #include "../debug/dump.h"
 #include "../loop/ir.h"
-#include "backend.h"
+#include "backend_registry.h"
 #include "build_cost.h"
 #include "schedule_file.h"
 

@@ -164,18 +164,23 @@ TCI_FN bool tci_wire_key(tci_wire *w, const void *key, size_t n)
     return true;
 }
 
+static void tci_wire_shape(tci_wire *w, int8_t *dtype, int32_t *rank, tci_dim **shape)
+{
+    *dtype = (int8_t)tci_wire_range(w, *dtype, TC_BOOL, TC_DTYPE_COUNT - 1);
+    *rank = tci_wire_count(w, *rank, 8);
+    *shape = tci_wire_array(w, *shape, *rank, sizeof(**shape));
+    for (int32_t j = 0; j < *rank && !w->bad; j++) {
+        (*shape)[j] = tci_wire_dim(w, (*shape)[j], 0, INT64_MAX);
+    }
+}
+
 static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
 {
     *n = tci_wire_count(w, *n, 32);
     *ports = tci_wire_array(w, *ports, *n, sizeof(**ports));
     for (int32_t i = 0; i < *n && !w->bad; i++) {
         tci_code_port *p = &(*ports)[i];
-        p->dtype = (int8_t)tci_wire_range(w, p->dtype, TC_BOOL, TC_DTYPE_COUNT - 1);
-        p->rank = tci_wire_count(w, p->rank, 8);
-        p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
-        for (int32_t j = 0; j < p->rank && !w->bad; j++) {
-            p->shape[j] = tci_wire_dim(w, p->shape[j], 0, INT64_MAX);
-        }
+        tci_wire_shape(w, &p->dtype, &p->rank, &p->shape);
         p->n = tci_wire_dim(w, p->n, 0, INT64_MAX);
         p->bytes = tci_wire_dim(w, p->bytes, 0, INT64_MAX);
     }
@@ -196,6 +201,7 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
         w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+        tci_wire_shape(w, &b->dtype, &b->rank, &b->shape);
 #ifdef TC_DYNAMIC_SHAPES
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
         b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);

@@ -2,7 +2,7 @@
  *
  * It is the first backend behind the interface of api/backend.h. Kernels are plain host functions,
  * so there is no launch, no device memory and nothing to wait for. */
-#include "../compile/backend.h"
+#include "../compile/backend_registry.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     snprintf(t.features + n, sizeof(t.features) - n, "%s", tci_cc_instruments() ? " asan" : "");
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
-    out->usable = t.has_fma;
+    out->usable = t.usable;
     out->matrix_units = t.matrix_units;
     out->has_pairs = t.has_pairs;
     out->unit_bytes = t.unit_bytes;

@@ -128,6 +128,7 @@ typedef struct tci_cc_task {
     tci_spawn result;
     int exit_code;
     const tc_build *build;
+    int number; /* of the file, from 1 */
     pthread_t thread;
     bool beside; /* thread runs it */
 } tci_cc_task;
@@ -251,12 +252,21 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.cancel = build->cancel;
 }
 
+/* The thread of one of the other processes. */
+static void *tci_cc_thread(void *arg)
+{
+    const tci_cc_task *t = arg;
+    tci_profile_role("C compiler", t->number);
+    return tci_cc_run(arg);
+}
+
 /* The other processes run in parallel with the first, each from a thread that lives as long as it
  * does; one without a thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_run, &tasks[i]) == 0;
+        tasks[i].number = i + 1;
+        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_thread, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
         if (!tasks[i].beside) {

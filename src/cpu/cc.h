@@ -7,13 +7,13 @@
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 
-/* cpu/target.c. vector_bits as in tc_options. */
+/* cpu/cpu_features.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 /* The compiler's flags for t->features. */
 TCI_FN void tci_target_set_flags(tci_target *t);
 /* True if this process may run code that was made for a target of these features. */
 TCI_FN bool tci_target_runs(const char *features);
-/* Why there is no native code where detection finds no fused multiply-add. */
+/* Why there is no native code on this processor. */
 TCI_FN const char *tci_target_why_none(void);
 
 /* cpu/machine.c */

@@ -420,7 +420,7 @@ static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci
     tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
     tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
     tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
-                            s->n, s->columns, r->n, r->columns);
+                            s->n, s->columns, tci_attention_value_columns(x), r->columns);
     tci_cuda_wgmma_place(out, r);
     tci_str_add(out, "};\n");
 }

@@ -336,7 +336,9 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     k.n_maps = 3;
     k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
     k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
-    k.maps[2] = tci_cuda_wgmma_map(&x->result, 1);
+    tci_matrix values = x->result;
+    values.n = tci_attention_value_columns(x);
+    k.maps[2] = tci_cuda_wgmma_map(&values, 1);
     return k;
 }
 

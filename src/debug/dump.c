@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/dir.h"
+#include "../base/private_dir.h"
 
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic)
 {
@@ -58,14 +58,18 @@ static void tci_log_unknown(const tc_options *o)
 
 TCI_FN void tci_log_environment(const tc_options *o)
 {
+    static bool told[TCI_ENV_COUNT]; /* atomic; once a process */
     char text[200];
     tci_log_unknown(o);
     for (int i = 0; i < TCI_ENV_COUNT; i++) {
-        if (!tci_env_is_wrong((tci_env)i, text, sizeof(text))) {
+        bool unheard = i == TCI_ENV_LOG && !tci_env_has_word(TCI_ENV_LOG, "compile");
+        if (!(unheard || tci_log_wants(o, "compile")) ||
+            !tci_env_is_wrong((tci_env)i, text, sizeof(text)) ||
+            __atomic_exchange_n(&told[i], true, __ATOMIC_RELAXED)) {
             continue;
         }
         tci_log(o, "compile", "%s", text);
-        if (i == TCI_ENV_LOG && !tci_env_has_word(TCI_ENV_LOG, "compile")) {
+        if (unheard) {
             fprintf(stderr, "tc compile: %s\n", text);
         }
     }

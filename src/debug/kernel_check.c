@@ -17,6 +17,7 @@
 
 #include "../base/posix.h"
 #include "source_location.h"
+#include "summary.h"
 
 #ifndef TC_NO_DEBUG
 
@@ -98,29 +99,39 @@ static double tci_checker_element(const char *data, int8_t dtype, int64_t i)
     return tci_dtype_is_float((tc_dtype)dtype) ? v.f : dtype == TC_U64 ? (double)v.u : (double)v.i;
 }
 
-/* True if no exponent of the elements is all ones, so that none is NaN or infinite: a look at eight
- * bytes at once, where a carry out of the exponent reaches the sign. */
-static bool tci_checker_all_finite(const char *data, int64_t bytes, int8_t dtype)
+/* True if an element is NaN, or infinite if that counts: eight bytes at once. The exponent of such
+ * an element is all ones, so a carry out of it reaches the sign; of a NaN the mantissa is not 0, so
+ * a number that fills an infinite one up to the sign has that carry too. */
+static bool tci_checker_has_odd(const char *data, int64_t bytes, int8_t dtype, bool infinite)
 {
     uint64_t ones = dtype == TC_F64    ? UINT64_C(0x7ff0000000000000)
                     : dtype == TC_F32  ? UINT64_C(0x7f8000007f800000)
                     : dtype == TC_BF16 ? UINT64_C(0x7f807f807f807f80)
                     : dtype == TC_F16  ? UINT64_C(0x7c007c007c007c00)
                                        : 0;
-    uint64_t least = ones & ~(ones << 1), signs = (ones << 1) & ~ones, seen = 0, word = 0;
-    for (int64_t at = 0; at < bytes && ones; at += (int64_t)sizeof(word)) {
-        int64_t n = TCI_MIN(bytes - at, (int64_t)sizeof(word));
-        word = n < (int64_t)sizeof(word) ? 0 : word;
-        memcpy(&word, data + at, (size_t)n);
-        seen |= ((word & ones) + least) & signs;
+    uint64_t least = ones & ~(ones << 1), signs = (ones << 1) & ~ones;
+    uint64_t units = signs >> (8 * tci_dtype_get((tc_dtype)dtype)->bytes - 1);
+    uint64_t mask = infinite ? ones : ~signs, add = infinite ? least : least - units, seen = 0;
+    int64_t at = 0;
+    for (; at + 32 <= bytes; at += 32) {
+        uint64_t words[4];
+        memcpy(words, data + at, sizeof(words));
+        seen |= ((words[0] & mask) + add) | ((words[1] & mask) + add) | ((words[2] & mask) + add) |
+                ((words[3] & mask) + add);
     }
-    return ones && !seen;
+    for (; at < bytes; at += 8) {
+        uint64_t word = 0;
+        memcpy(&word, data + at, (size_t)TCI_MIN(bytes - at, (int64_t)8));
+        seen |= (word & mask) + add;
+    }
+    return seen & signs; /* no float has no sign */
 }
 
-/* The first element that is no number, or infinite where that counts; -1: none. */
+/* The first such element; -1: none. */
 static int64_t tci_checker_find_odd(const char *data, int64_t bytes, int8_t dtype, bool infinite)
 {
-    if (!tci_dtype_is_float((tc_dtype)dtype) || tci_checker_all_finite(data, bytes, dtype)) {
+    if (!tci_dtype_is_float((tc_dtype)dtype) ||
+        !tci_checker_has_odd(data, bytes, dtype, infinite)) {
         return -1;
     }
     int64_t n = bytes / tci_dtype_get((tc_dtype)dtype)->bytes;
@@ -170,7 +181,8 @@ typedef struct tci_checked {
     const tci_code_kernel *k;
     int n;
     void **copies; /* of operands as they are before the launch: the interpreter's. NULL: none */
-    char **after;  /* the outputs after it: copies of a device's, else the memory itself */
+    bool was_nan, was_odd; /* an operand that the launch overwrites had a NaN; or was infinite */
+    char **after;          /* the outputs after it: copies of a device's, else the memory itself */
     tci_checker_found *found;
     tci_checker_launch_step launch;
 } tci_checked;
@@ -254,28 +266,54 @@ static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t eleme
                             const char *format, double a, double b)
 {
     tci_checker_found *found = t->found;
+    const tci_code *code = t->c->program->code;
+    const tci_code_buffer *buffer = &code->buffers[code->steps[t->step].operands[o]];
+    tci_str shape = {0};
     found->kind = kind;
     found->step = t->step;
     found->element = element;
-    int n = snprintf(found->what, sizeof(found->what), "element %lld of operand %d is ",
-                     (long long)element, o);
+    tci_summary_shape(&shape, buffer->dtype, buffer->rank, buffer->shape);
+    int n = snprintf(found->what, sizeof(found->what), "element %lld of operand %d (%.80s) is ",
+                     (long long)element, o, tci_str_text(&shape));
+    tci_str_free(&shape);
     snprintf(found->what + n, sizeof(found->what) - (size_t)n, format, a, b);
 }
 
+/* An operand that the launch overwrites is looked at before it. */
+static tc_status tci_checker_look(tci_checked *t, int o)
+{
+    char *data = tci_checker_device(t) ? tci_checker_copy(t, o) : tci_checker_memory(t, o);
+    int64_t bytes = t->k->check->bytes[o];
+    if (!data && bytes) {
+        return TC_ERR_MEMORY;
+    }
+    t->was_odd |= tci_checker_find_odd(data, bytes, t->k->check->dtypes[o], true) >= 0;
+    t->was_nan |= tci_checker_find_odd(data, bytes, t->k->check->dtypes[o], false) >= 0;
+    tci_heap_free_aligned(tci_checker_device(t) ? data : NULL);
+    return TC_OK;
+}
+
 /* True if an operand that was read had what is not wanted in an output, or a number of the program
- * is. What has no copy is as it was before the launch. */
+ * is. An operand without a copy that is not overwritten is as it was before the launch. */
 static bool tci_checker_had_odd(const tci_checked *t, bool infinite, tc_status *status)
 {
     const tci_run_step *step = &t->c->program->steps[t->step];
     const tci_code *code = t->c->program->code;
+    if (infinite ? t->was_odd : t->was_nan) {
+        return true;
+    }
     for (int o = 0; o < t->n; o++) {
-        if (!t->k->writes[o] && !t->copies[o]) {
-            t->copies[o] = tci_checker_copy(t, o);
-            *status = t->copies[o] ? *status : TC_ERR_MEMORY;
+        if (t->k->writes[o] || (!t->copies[o] && tci_checker_is_overwritten(t, o))) {
+            continue;
         }
-        if (!t->k->writes[o] && t->copies[o] &&
-            tci_checker_find_odd(t->copies[o], t->k->check->bytes[o], t->k->check->dtypes[o],
-                                 infinite) >= 0) {
+        char *data = t->copies[o]            ? t->copies[o]
+                     : tci_checker_device(t) ? tci_checker_copy(t, o)
+                                             : tci_checker_memory(t, o);
+        bool odd = data && tci_checker_find_odd(data, t->k->check->bytes[o], t->k->check->dtypes[o],
+                                                infinite) >= 0;
+        *status = data || !t->k->check->bytes[o] ? *status : TC_ERR_MEMORY;
+        tci_heap_free_aligned(!t->copies[o] && tci_checker_device(t) ? data : NULL);
+        if (odd) {
             return true;
         }
     }
@@ -302,8 +340,11 @@ static tc_status tci_checker_numbers(const tci_checked *t, int check)
             double x = tci_checker_element(t->after[o], dtype, at);
             bool is_nan = x != x;
             if (!tci_checker_had_odd(t, !is_nan, &status)) {
+                bool of_infinite = is_nan && tci_checker_had_odd(t, true, &status);
                 tci_checker_say(t, is_nan ? TC_CHECK_NAN : TC_CHECK_INF, o, at,
-                                "%g, made of finite numbers", x, 0);
+                                of_infinite ? "%g, made of infinite numbers"
+                                            : "%g, made of finite numbers",
+                                x, 0);
             }
         }
     }
@@ -343,9 +384,10 @@ static tc_status tci_checker_in(tci_checked *t, int check)
                  t->c->program->steps[t->step].fn;
     for (int o = 0; o < t->n; o++) {
         bool numbers = check & (TC_CHECK_NAN | TC_CHECK_INF) && !t->k->writes[o];
-        bool wanted = check & TC_CHECK_BITS || (numbers && tci_checker_is_overwritten(t, o));
-        t->copies[o] = wanted ? tci_checker_copy(t, o) : NULL;
-        if (wanted && !t->copies[o]) {
+        bool compares = check & TC_CHECK_BITS;
+        t->copies[o] = compares ? tci_checker_copy(t, o) : NULL;
+        if ((compares && !t->copies[o]) ||
+            (!compares && numbers && tci_checker_is_overwritten(t, o) && tci_checker_look(t, o))) {
             return TC_ERR_MEMORY;
         }
     }
@@ -425,11 +467,47 @@ static tc_status tci_checker_tell(tc_call *c, const tci_checker_found *found)
 
 TCI_FN void tci_checker_end(tc_call *c)
 {
-    for (int i = 0; c->check_inputs && i < c->program->n_inputs; i++) {
-        tci_heap_free_aligned(c->check_inputs[i]);
+    int n = c->program->n_inputs;
+    for (int i = 0; c->check_inputs && i < n; i++) {
+        tci_heap_free_aligned(c->check_inputs[n + i]);
     }
     tci_heap_free(c->check_inputs);
     c->check_inputs = NULL;
+}
+
+/* True if an output of the run meets the bytes at data. */
+static bool tci_checker_is_written(const tc_program *f, const tci_run *r, const void *data,
+                                   size_t bytes)
+{
+    bool meets = false;
+    for (int i = 0; i < f->n_outputs; i++) {
+        uintptr_t from = (uintptr_t)data, at = (uintptr_t)r->outputs->items[i].data;
+        size_t room = (size_t)tci_dim_hint(f->code->outputs[i].bytes);
+        meets = meets || (at < from + bytes && from < at + room);
+    }
+    return meets;
+}
+
+/* Input i as it is before the run: the user's memory, or a copy of memory that the host cannot read
+ * or the run writes. */
+static bool tci_checker_input(tc_call *c, const tci_run *r, int i)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    void *from = r->inputs->items[i].data, **copy = &c->check_inputs[f->n_inputs + i];
+    size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
+    bool on_device = from && device && device->is_device && device->is_device(device->user, from);
+    c->check_inputs[i] = from;
+    if (!from || !(on_device || tci_checker_is_written(f, r, from, bytes))) {
+        return true;
+    }
+    c->check_inputs[i] = *copy = tci_heap_get_aligned(bytes + 64);
+    if (*copy && on_device) {
+        device->download(device->user, *copy, from, (int64_t)bytes);
+    } else if (*copy) {
+        memcpy(*copy, from, bytes);
+    }
+    return *copy != NULL;
 }
 
 /* Each page of a buffer read, and written as it is if `writes`; the signal that ends that; 0: none.
@@ -486,22 +564,15 @@ TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r)
     if (!status && f->options.check & TC_CHECK_NO_FILE) {
         return TC_OK; /* nothing is written of them */
     }
-    c->check_inputs = status ? NULL : tci_heap_get(sizeof(void *) * (size_t)(f->n_inputs + 1));
-    for (int i = 0; c->check_inputs && i < f->n_inputs; i++) {
-        size_t bytes = (size_t)tci_dim_hint(f->code->inputs[i].bytes);
-        const void *from = r->inputs->items[i].data;
-        c->check_inputs[i] = tci_heap_get_aligned(bytes + 64);
-        if (!c->check_inputs[i]) {
-            return TC_ERR_MEMORY;
-        }
-        const tc_backend *device = f->code->device;
-        if (from && device && device->is_device && device->is_device(device->user, from)) {
-            device->download(device->user, c->check_inputs[i], from, (int64_t)bytes);
-        } else if (from) {
-            memcpy(c->check_inputs[i], from, bytes);
-        }
+    if (status) {
+        return status;
     }
-    return status ? status : c->check_inputs ? TC_OK : TC_ERR_MEMORY;
+    c->check_inputs = tci_heap_get(sizeof(void *) * 2 * (size_t)(f->n_inputs + 1));
+    bool ok = c->check_inputs != NULL;
+    for (int i = 0; i < f->n_inputs && ok; i++) {
+        ok = tci_checker_input(c, r, i);
+    }
+    return ok ? TC_OK : TC_ERR_MEMORY;
 }
 
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch)

@@ -3,7 +3,7 @@
 #ifndef TCI_DEBUG_KERNEL_CHECK_H
 #define TCI_DEBUG_KERNEL_CHECK_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* Additional data of a checked kernel's code, made while the plan exists. */
 struct tci_checker_info {
@@ -25,7 +25,7 @@ typedef struct tci_checker_found {
 /* Fills k->check, and k->interp where bits are compared. Memory is the code's; false: there is
  * none. */
 TCI_FN bool tci_checker_prepare(tci_code *c, tci_code_kernel *k, const tci_kernel *from, int check);
-/* Before a run: the inputs as they are, for a case that is written (debug/minify.c). They stay with
+/* Before a run: where the inputs are, for a case that is written (debug/minify.c). Copies stay with
  * the call until _end. TC_ERR_CHECK: a buffer cannot be read or written (c->last);
  * TC_ERR_MEMORY. */
 TCI_FN tc_status tci_checker_begin(tc_call *c, const tci_run *r);
@@ -35,7 +35,8 @@ typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
 /* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
  * and c->last in words. */
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch);
-/* A condition of the user's did not hold in a step of the run on this thread (debug/probe.c); */
+/* A condition of the user's did not hold in a step of the run on this thread (debug/debug_ops.c);
+ */
 TCI_FN void tci_checker_fail(const char *text);
 /* true if one did not since the last call: text says which. */
 TCI_FN bool tci_checker_failed(char *text, size_t room);

@@ -13,7 +13,7 @@
 
 #include "../base/alloc.h"
 #include "../base/env.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "repro.h"
 
 #ifndef TC_NO_DEBUG
@@ -236,7 +236,12 @@ static void tci_minify_write(tci_minify *m, const tci_case *k, const char *why, 
     const char *file = strrchr(tci_str_text(&path), '/');
     bool can = tci_repro_text(&program, k, &m->o, m->kind, file ? file + 1 : "", why);
     if (!can) {
-        tci_str_printf(text, "; an op of it has no public call, so no program was written");
+        int odd = 0;
+        while (odd < k->root && tci_repro_can(k, odd)) {
+            odd++;
+        }
+        tci_str_printf(text, "; no program was written: no call makes its '%s' alone",
+                       tci_op_name(k->nodes[odd].op));
     } else if (!path.failed && !program.failed &&
                tci_os_publish(path.text, program.text, program.n, NULL)) {
         int64_t most = 0;
@@ -244,8 +249,9 @@ static void tci_minify_write(tci_minify *m, const tci_case *k, const char *why, 
             most = TCI_MAX(most, tci_case_bytes(&k->nodes[i]) /
                                      tci_dtype_get((tc_dtype)k->nodes[i].dtype)->bytes);
         }
-        tci_str_printf(text, "; wrote %s (%d nodes, %lld elements)", path.text, tci_case_size(k),
-                       (long long)most);
+        int nodes = tci_case_size(k);
+        tci_str_printf(text, "; wrote %s (%d node%s, %lld element%s)", path.text, nodes,
+                       nodes == 1 ? "" : "s", (long long)most, most == 1 ? "" : "s");
     } else {
         tci_str_printf(text, "; '%s' cannot be written", tci_str_text(&path));
     }

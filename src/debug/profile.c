@@ -1,7 +1,7 @@
 /* debug/profile.c - profiling sessions: starts and stops recording, collects the rings of all
  * threads, and resolves records to names, lines and shapes.
  *
- * In: the rings of debug/record.c. Out: tc_profile, which debug/timeline.c shows.
+ * In: the rings of debug/profile_record.c. Out: tc_profile, which debug/timeline.c shows.
  *
  * Design: the names, lines and shapes of a program are noted once, at its first record, so a
  * profile outlives programs and contexts. Ending a session turns recording off, waits for threads
@@ -13,7 +13,7 @@
 
 #include "../base/os.h"
 #include "../base/posix.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "source_location.h"
 #include "summary.h"
 
@@ -58,20 +58,9 @@ static void tci_profile_args(tci_str *out, const tc_program *f, int step, const 
     tci_str_add(out, ",\"operands\":[");
     for (int o = 0; o < k->n_operands; o++) {
         const tci_code_buffer *b = &f->code->buffers[s->operands[o]];
-        const tci_code_port *port = b->kind == TCI_BUF_INPUT    ? &f->code->inputs[b->index]
-                                    : b->kind == TCI_BUF_OUTPUT ? &f->code->outputs[b->index]
-                                                                : NULL;
         tci_str_printf(out, "%s\"%s ", o ? "," : "", k->writes[o] ? "write" : "read");
-        if (port) {
-            tci_str_printf(out, "%s [", tci_dtype_get((tc_dtype)port->dtype)->name);
-            for (int d = 0; d < port->rank; d++) {
-                tci_str_printf(out, "%s%lld", d ? ", " : "",
-                               (long long)tci_dim_hint(port->shape[d]));
-            }
-            tci_str_add(out, "]\"");
-        } else {
-            tci_str_printf(out, "%lld bytes\"", (long long)tci_dim_hint(b->bytes));
-        }
+        tci_summary_shape(out, b->dtype, b->rank, b->shape);
+        tci_str_add(out, "\"");
     }
     tci_str_add(out, "]");
     tci_str_free(&region);

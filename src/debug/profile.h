@@ -126,7 +126,7 @@ struct tc_profile {
     uint32_t epoch;
 };
 
-/* ---- the state of debug/record.c, for debug/profile.c ---- */
+/* ---- the state of debug/profile_record.c, for debug/profile.c ---- */
 enum {
     TCI_RING_CHUNK = 2048, /* records */
     TCI_RING_MARKS = 64,   /* marks within each other */

@@ -92,6 +92,83 @@ static void tci_repro_pad(tci_str *out, const tci_case *k, const tci_case_node *
     }
 }
 
+/* One call for each axis with windows: node.h has the attributes. */
+static void tci_repro_window(tci_str *out, const tci_case_node *n, int number)
+{
+    tci_str_printf(out, "    tc_tensor t%d = t%d;\n", number, n->in[0]);
+    for (int i = 0; i + 3 < n->n_attr; i += 4) {
+        tci_str_printf(out, "    t%d = tc_unfold(t%d, %" PRId64 ", %" PRId64 ", %" PRId64 ");\n",
+                       number, number, n->attr[i], n->attr[i + 1], n->attr[i + 2]);
+    }
+}
+
+static bool tci_repro_windows(const tci_case_node *n)
+{
+    bool dense = true;
+    for (int i = 3; i < n->n_attr; i += 4) {
+        dense = dense && n->attr[i] == 1; /* tc_unfold has no dilation */
+    }
+    return dense;
+}
+
+/* Calls by tci_mode; NULL: there is none. */
+static const char *const tci_repro_scatters[TCI_MODE_COUNT] = {[TCI_MODE_SET] = "scatter",
+                                                               [TCI_MODE_ADD] = "scatter_add",
+                                                               [TCI_MODE_MIN] = "scatter_min",
+                                                               [TCI_MODE_MAX] = "scatter_max",
+                                                               [TCI_MODE_MUL] = "scatter_prod"};
+static const char *const tci_repro_scans[TCI_MODE_COUNT] = {[TCI_MODE_ADD] = "cumsum",
+                                                            [TCI_MODE_MUL] = "cumprod",
+                                                            [TCI_MODE_MIN] = "cummin",
+                                                            [TCI_MODE_MAX] = "cummax"};
+
+/* A scan from the last element on is one of the flipped axis, flipped. */
+static void tci_repro_scan(tci_str *out, const tci_case_node *n, int number)
+{
+    bool extreme = n->attr[2] == TCI_MODE_MIN || n->attr[2] == TCI_MODE_MAX;
+    int axis = (int)n->attr[0];
+    tci_str_printf(out, "    tc_tensor t%d = t%d;\n", number, n->in[0]);
+    for (int turn = 0; turn < 3; turn++) {
+        if (turn != 1 && n->attr[1]) {
+            tci_str_printf(out, "    t%d = tc_flip(t%d, %d);\n", number, number, axis);
+        } else if (turn == 1 && extreme) {
+            tci_str_printf(out, "    tc_%s(t%d, %d, &t%d, NULL);\n", tci_repro_scans[n->attr[2]],
+                           number, axis, number);
+        } else if (turn == 1) {
+            tci_str_printf(out, "    t%d = tc_%s(t%d, %d);\n", number, tci_repro_scans[n->attr[2]],
+                           number, axis);
+        }
+    }
+}
+
+/* The sum of squared deviations: the variance times the count. */
+static void tci_repro_devsq(tci_str *out, const tci_case *k, const tci_case_node *n, int number)
+{
+    int64_t count = 1;
+    for (int i = 0; i < n->n_attr; i++) {
+        count *= k->nodes[n->in[0]].shape[n->attr[i]];
+    }
+    tci_str_printf(out, "    tc_tensor t%d = tc_mul(tc_var(t%d, TC_AXES(", number, n->in[0]);
+    tci_repro_ints(out, n->attr, n->n_attr, ", ");
+    tci_str_printf(out, "), 0, false), %" PRId64 ");\n", count);
+}
+
+static void tci_repro_layer_norm(tci_str *out, const tci_case_node *n)
+{
+    int axes = (int)n->attr[0], at = 2;
+    tci_str_printf(out, "tc_layer_norm(t%d, TC_AXES(", n->in[0]);
+    tci_repro_ints(out, n->attr + 1, axes, ", ");
+    tci_str_add(out, ")");
+    for (int i = 0; i < 2; i++) { /* weight, bias */
+        if (n->attr[1 + axes + i]) {
+            tci_str_printf(out, ", t%d", n->in[at++]);
+        } else {
+            tci_str_add(out, ", TC_NONE");
+        }
+    }
+    tci_str_printf(out, ", t%d)", n->in[1]);
+}
+
 static bool tci_repro_letters(const tci_case_node *n)
 {
     bool fits = n->attr[0] + n->attr[1] + n->attr[2] + 3 == n->n_attr;
@@ -122,7 +199,7 @@ TCI_FN bool tci_repro_can(const tci_case *k, int node)
         return true;
     }
     if (tci_op_is_reduce(n->op)) {
-        return n->op != TCI_OP_DEVSQ;
+        return true;
     }
     switch (n->op) {
     case TCI_OP_IOTA:
@@ -139,10 +216,13 @@ TCI_FN bool tci_repro_can(const tci_case *k, int node)
     case TCI_OP_SOFTMAX:
     case TCI_OP_LOG_SOFTMAX:
     case TCI_OP_MEAN:
+    case TCI_OP_LAYER_NORM:
+    case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_TOPK:
+    case TCI_OP_SCATTER:
     case TCI_OP_CROSS_ENTROPY: return true;
-    case TCI_OP_SCAN:
-        return n->n_in == 1 && n->n_attr == 3 && !n->attr[1] &&
-               (n->attr[2] == TCI_MODE_ADD || n->attr[2] == TCI_MODE_MUL);
+    case TCI_OP_WINDOW: return tci_repro_windows(n);
+    case TCI_OP_SCAN: return n->n_in == 1 && tci_repro_scans[n->attr[2]];
     case TCI_OP_CONTRACT: return tci_repro_letters(n);
     default: return false;
     }
@@ -193,10 +273,11 @@ static void tci_repro_call(tci_str *out, const tci_case *k, const tci_case_node 
     case TCI_OP_LOG_SOFTMAX:
         tci_str_printf(out, "tc_%s(t%d, %" PRId64 ")", name, n->in[0], n->attr[0]);
         return;
-    case TCI_OP_SCAN:
-        tci_str_printf(out, "tc_%s(t%d, %" PRId64 ")",
-                       n->attr[2] == TCI_MODE_MUL ? "cumprod" : "cumsum", n->in[0], n->attr[0]);
+    case TCI_OP_SCATTER:
+        tci_str_printf(out, "tc_%s(t%d, %" PRId64 ", t%d, t%d)", tci_repro_scatters[n->attr[1]],
+                       n->in[0], n->attr[0], n->in[1], n->in[2]);
         return;
+    case TCI_OP_LAYER_NORM: tci_repro_layer_norm(out, n); return;
     case TCI_OP_CONTRACT: tci_repro_contract(out, n); return;
     default:
         tci_str_printf(out, "tc_%s(", name);
@@ -219,6 +300,18 @@ static void tci_repro_node(tci_str *out, const tci_case *k, int number)
         tci_str_printf(out, "    tc_tensor t%d = tc_full(ctx, ", number);
         tci_repro_number(out, n);
         tci_str_printf(out, ", %s);\n", dtype);
+    } else if (n->op == TCI_OP_WINDOW) {
+        tci_repro_window(out, n, number);
+    } else if (n->op == TCI_OP_SCAN) {
+        tci_repro_scan(out, n, number);
+    } else if (n->op == TCI_OP_DEVSQ) {
+        tci_repro_devsq(out, k, n, number);
+    } else if (n->op == TCI_OP_TOPK) {
+        tci_str_printf(out,
+                       "    tc_tensor t%d;\n    tc_topk(t%d, %" PRId64 ", %" PRId64
+                       ", %s, NULL, &t%d);\n",
+                       number, n->in[0], n->attr[0], n->shape[n->attr[0]],
+                       n->attr[1] ? "true" : "false", number);
     } else if (n->op == TCI_OP_SLICE) {
         tci_repro_slice(out, k, n, number);
     } else if (n->op == TCI_OP_PAD) {

@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../plan/group.h"
+#include "../plan/fusion_groups.h"
 #include "../run/async_compile.h"
 #include "../run/symbolic_shapes.h"
 #include "explain.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "kernel_timing.h"
 #include "../run/comm_model.h"
 #include "source_location.h"
@@ -118,7 +118,7 @@ TCI_FN void tci_summary_time(tci_str *out, double ns)
 {
     static const char *const units[] = {"ns", "us", "ms", "s "};
     int u = 0;
-    while (ns >= 9999.5 && u + 1 < TCI_COUNT(units)) {
+    while (ns >= 999.5 && u + 1 < TCI_COUNT(units)) {
         ns /= 1000;
         u++;
     }
@@ -143,14 +143,19 @@ TCI_FN void tci_summary_json_text(tci_str *out, const char *text)
     tci_str_add(out, "\"");
 }
 
-static void tci_summary_shape(tci_str *out, const tci_code_port *port)
+TCI_FN void tci_summary_shape(tci_str *out, int dtype, int rank, const tci_dim *shape)
 {
-    tci_str_printf(out, "%s [", tci_dtype_get((tc_dtype)port->dtype)->name);
-    for (int i = 0; i < port->rank; i++) {
+    tci_str_printf(out, "%s [", tci_dtype_get((tc_dtype)dtype)->name);
+    for (int i = 0; i < rank; i++) {
         tci_str_add(out, i ? ", " : "");
-        tci_dim_print(out, port->shape[i]);
+        tci_dim_print(out, shape[i]);
     }
     tci_str_add(out, "]");
+}
+
+static void tci_summary_port(tci_str *out, const tci_code_port *port)
+{
+    tci_summary_shape(out, port->dtype, port->rank, port->shape);
 }
 
 /* The program whose ports and captured memory have names. */
@@ -176,7 +181,7 @@ static void tci_summary_ports(tci_str *out, const tc_program *f, bool outputs, i
     for (int i = 0; i < n && i < most; i++) {
         const char *name = owner->ports ? owner->ports[i + (outputs ? f->n_inputs : 0)].name : "";
         tci_str_printf(out, "  %s %d: ", outputs ? "output" : "input", i);
-        tci_summary_shape(out, &ports[i]);
+        tci_summary_port(out, &ports[i]);
         tci_str_printf(out, "%s%s\n", *name ? " " : "", name);
     }
     if (n > most) {
@@ -201,7 +206,7 @@ static void tci_summary_params(tci_str *out, const tc_program *f, int most)
     for (int i = 0; i < f->n_captured && i < most; i++) {
         const char *name = tci_summary_captured(f, i);
         tci_str_printf(out, "%s%s%s", i ? ", " : ": ", name, *name ? " " : "");
-        tci_summary_shape(out, &f->code->inputs[f->n_inputs + i]);
+        tci_summary_port(out, &f->code->inputs[f->n_inputs + i]);
     }
     tci_str_add(out, f->n_captured > most ? ", ...\n" : "\n");
 }
@@ -459,7 +464,7 @@ static void tci_summary_kernels(tci_str *out, const tc_program *f, tci_summary_r
     }
     int shown = tci_summary_sort(f, rows, n, o->sort, o->most);
     tci_str_printf(out, "%s  share calls   GB/s  Gflop/s  %-*s  from\n",
-                   o->measure_ms > 0 ? "measured" : " by model", (int)TCI_SUMMARY_WIDTH, "kernel");
+                   o->measure_ms > 0 ? "measured" : "by model", (int)TCI_SUMMARY_WIDTH, "kernel");
     for (int i = 0; i < n; i++) {
         if (i < shown) {
             tci_summary_kernel(out, f, &rows[i], total);

@@ -2,7 +2,7 @@
 #ifndef TCI_DEBUG_SUMMARY_H
 #define TCI_DEBUG_SUMMARY_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* One kernel of a program, with all its launches in a run. */
 typedef struct tci_summary_row {
@@ -21,6 +21,8 @@ TCI_FN int tci_summary_sort(const tc_program *f, tci_summary_row *rows, int n, t
 TCI_FN double tci_summary_model_ns(const tci_code_kernel *k);
 /* "12.3 us", of 8 characters. */
 TCI_FN void tci_summary_time(tci_str *out, double ns);
+/* "f32 [2, 3]" */
+TCI_FN void tci_summary_shape(tci_str *out, int dtype, int rank, const tci_dim *shape);
 /* A string of JSON with its quotes. */
 TCI_FN void tci_summary_json_text(tci_str *out, const char *text);
 /* The name of captured leaf i of the program; "" where it has none. */

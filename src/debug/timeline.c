@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "intern.h"
+#include "string_intern.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG
@@ -247,18 +247,33 @@ static void tci_timeline_track(tci_timeline *t, int pid, uint64_t tid, const cha
     tci_str_add(t->out, "}}");
 }
 
+static bool tci_timeline_communicates(const tc_profile *p)
+{
+    bool any = false;
+    for (int i = 0; i < p->n_threads && !any; i++) {
+        for (int64_t k = 0; k < p->threads[i].n && !any; k++) {
+            any = p->threads[i].records[k].kind == TCI_RECORD_COMM;
+        }
+    }
+    return any;
+}
+
 static void tci_timeline_tracks(tci_timeline *t)
 {
     tci_timeline_track(t, 1, 0, "process_name", "host");
-    tci_timeline_track(t, 2, 0, "process_name", "device");
+    if (t->p->n_tracks) {
+        tci_timeline_track(t, 2, 0, "process_name", "device");
+    }
     for (int i = 0; i < t->p->n_tracks; i++) {
         tci_str name = {0};
         tci_timeline_track_name(&name, t, true, i);
         tci_timeline_track(t, 2, (uint64_t)i + 1, "thread_name", tci_str_text(&name));
         tci_str_free(&name);
     }
-    tci_timeline_track(t, 3, 0, "process_name", "communication");
-    tci_timeline_track(t, 3, 1, "thread_name", "collectives");
+    if (tci_timeline_communicates(t->p)) {
+        tci_timeline_track(t, 3, 0, "process_name", "communication");
+        tci_timeline_track(t, 3, 1, "thread_name", "collectives");
+    }
     for (int i = 0; i < t->p->n_threads; i++) {
         tci_str name = {0};
         tci_timeline_track_name(&name, t, false, i);
@@ -479,8 +494,9 @@ static bool tci_timeline_before(const tc_profile *p, const tci_timeline_row *a,
                 : sort == TC_BY_FLOPS ? a->flops - b->flops
                 : sort == TC_BY_NAME
                     ? -(double)strcmp(tci_timeline_row_name(p, a), tci_timeline_row_name(p, b))
-                    : (double)(b->program - a->program) * 1e9 + b->step - a->step;
-    return by > 0;
+                    : 0;
+    bool earlier = a->program != b->program ? a->program < b->program : a->step < b->step;
+    return by != 0 ? by > 0 : earlier;
 }
 
 /* Selection: the rows that are shown come first. */

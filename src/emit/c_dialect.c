@@ -6,12 +6,12 @@
  * definition of a new name is expanded from a template, and whatever the template mentions is
  * requested on the way; a definition is appended to the text only when it is complete, so the text
  * is always in an order that compiles, and each name is in it once. c_prims.c has the prims,
- * c_memory.c the memory rows, c_soft.c plain C for what a processor or compiler lacks; expansions
- * of ops/math.c are printed here, one local variable per value. Invariant: no definition needs
- * libm, libgcc or memcpy, or touches an element that its row excludes. */
+ * c_memory.c the memory rows, c_fallbacks.c plain C for what a processor or compiler lacks;
+ * expansions of ops/math.c are printed here, one local variable per value. Invariant: no definition
+ * needs libm, libgcc or memcpy, or touches an element that its row excludes. */
 #include <string.h>
 
-#include "c_spell.h"
+#include "c_templates.h"
 
 #include "../base/hash.h"
 #include "../loop/ir.h"
@@ -504,13 +504,18 @@ static const char *tci_c_dialect_constant(tci_dialect *d, tc_dtype t, tci_value 
 static void tci_c_dialect_prelude(tci_dialect *d, tci_str *out)
 {
     tci_c_dialect *cd = d->state;
+    /* of instructions on vectors of that width */
+    const char *has = d->vector_bytes == 16 ? "(defined(__FMA__) || defined(__SSE4_1__))"
+                                            : "defined(__FMA__)";
     tci_str_add(out, d->words->prelude);
+    tci_str_printf(out,
+                   "#if defined(__clang__) && (%s || !defined(__x86_64__))\n"
+                   "#define TC_HAS(x) __has_builtin(x)\n#else\n#define TC_HAS(x) 0\n#endif\n"
+                   "#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__) && %s\n"
+                   "#define TC_GCC 1\n#else\n#define TC_GCC 0\n#endif\n",
+                   has, has);
     tci_str_add(
         out,
-        "#if defined(__clang__) && (defined(__FMA__) || !defined(__x86_64__))\n"
-        "#define TC_HAS(x) __has_builtin(x)\n#else\n#define TC_HAS(x) 0\n#endif\n"
-        "#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__) && defined(__FMA__)\n"
-        "#define TC_GCC 1\n#else\n#define TC_GCC 0\n#endif\n"
         "#if defined(__clang__)\n#define TC_CONVERT 1\n"
         "#elif defined(__GNUC__) && __GNUC__ >= 9\n#define TC_CONVERT 1\n"
         "#else\n#define TC_CONVERT 0\n#endif\n"

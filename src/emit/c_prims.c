@@ -1,14 +1,14 @@
 /* emit/c_prims.c - writes the BASE prims in the C dialect.
  *
- * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition. Design: three layers.
- * An operator of the vector extension if there is one; else an x86 builtin of the exact
+ * In: a template's meaning (emit/c_templates.h) and a prim. Out: its definition. Design: three
+ * layers. An operator of the vector extension if there is one; else an x86 builtin of the exact
  * instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of the scalar
  * definition, which is plain C and the meaning that all others equal bit for bit
  * (tests/cpu/test_dialect.c). Invariant: no operation of a definition is undefined in C for any
  * operand (wrapping apart: -fwrapv); a compiler may therefore fold constants freely. */
 #include <string.h>
 
-#include "c_spell.h"
+#include "c_templates.h"
 
 /* ---- conversion of vectors, values known in range ---- */
 
@@ -414,11 +414,18 @@ static bool tci_c_dialect_define_builtin(tci_c_dialect_env *e, tci_prim p, int n
         return true;
     }
     bool small = bytes < 64;
+    const char *soft = p == TCI_P_FMA && cd->d.vector_bytes == 16 ? tci_c_dialect_soft_fma(cd, e->t)
+                                                                  : NULL;
     tci_str text = {0};
     text.s = s;
-    tci_str_printf(&text, "TC_I $T $n(%s) {\n#if TC_GCC\n    return __builtin_ia32_%s(%s);\n",
-                   tci_c_dialect_params[n_args], small ? b->small_name : b->gcc_name,
-                   small ? b->small_args : b->gcc_args);
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n#if ", tci_c_dialect_params[n_args]);
+    if (soft) {
+        tci_str_printf(&text,
+                       "defined(__SSE4_1__) && !defined(__FMA__)\n    return %s(a, b, c);\n#elif ",
+                       soft);
+    }
+    tci_str_printf(&text, "TC_GCC\n    return __builtin_ia32_%s(%s);\n",
+                   small ? b->small_name : b->gcc_name, small ? b->small_args : b->gcc_args);
     const char *clang_name = small ? b->small_name : b->clang_name;
     tci_str_printf(&text, "#elif TC_HAS(__builtin_ia32_%s)\n    return __builtin_ia32_%s(%s);\n",
                    clang_name, clang_name, small ? b->small_args : b->clang_args);
@@ -575,7 +582,8 @@ static void tci_c_dialect_define_select(tci_c_dialect_env *e)
     tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
     /* With AVX-512 compilers make one vpternlog of the operators; and gcc 12 turns a byte blend
      * round whose mask was widened and narrowed again behind a != (from -O1 on). */
-    bool blends = (bytes == 16 || bytes == 32) && e->cd->d.vector_bytes < 64;
+    bool blends = (bytes == 16 || bytes == 32) && bytes <= e->cd->d.vector_bytes &&
+                  e->cd->d.vector_bytes < 64;
     if (blends) {
         const char *name = size == 4 ? "blendvps" : size == 8 ? "blendvpd" : "pblendvb";
         const char *width = bytes == 32 ? "256" : size < 4 ? "128" : "";

@@ -17,7 +17,7 @@ typedef struct tci_target {
     int warp_unit;      /* of a device: bits of tc_warp_unit */
     bool no_exchange;   /* of a device: as in tci_machine */
     tc_machine machine; /* what the backend knows of it */
-    bool has_fma;       /* without it generated code is refused (fma must be exact and fast) */
+    bool usable;        /* native code can be made for it */
     char features[128]; /* canonical text, part of every cache key */
     char record[320];   /* and so is this: what schedules go by (tci_machine_text) */
     const char *flags[24];

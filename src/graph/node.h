@@ -4,7 +4,7 @@
  *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
  *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except of the ops that are unique
- *    (ops/info.h)
+ *    (ops/op_info.h)
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
@@ -50,8 +50,8 @@
  *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
  *                    reverse: the last element of the inputs first. stops: 0, or the
- *                    number of a carry and 1. No value of its own. Operands: graph/repeat.h
- *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
+ *                    number of a carry and 1. No value of its own. Operands: graph/loop_node.h
+ * RESULT           which of a REPEAT's results (graph/loop_node.h); input 0 is the REPEAT. In plan/
  *                    its inputs are those that the REPEAT has outside of its body, and the second
  *                    word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
@@ -93,7 +93,7 @@
 #include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
-#include "../ops/info.h"
+#include "../ops/op_info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
@@ -139,8 +139,9 @@ typedef struct tci_node {
     const char *name;     /* INPUT */
     tc_site site;         /* the user's line that made it */
     const char *call;     /* the public call that stands there, "tc_gather"; NULL: unknown */
-    /* In a context's graph the region that was open (debug/intern.h), with TCI_REGION_BACKWARD. In
-     * a compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
+    /* In a context's graph the region that was open (debug/string_intern.h), with
+     * TCI_REGION_BACKWARD. In a compile's graph 1 + the canonical number of the node that it was
+     * made for; 0: unknown. */
     uint32_t region;
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */

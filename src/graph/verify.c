@@ -5,9 +5,9 @@
  * every node; one per family checks attributes and shapes. For symbolic sizes only a provable
  * violation is reported, since not every bound of an expression can be proven. */
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "build.h"
-#include "repeat.h"
+#include "loop_node.h"
 
 #include <inttypes.h>
 #include <string.h>

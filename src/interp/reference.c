@@ -12,9 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"

@@ -71,7 +71,9 @@
  *             DOT of the weights exp(x - MAX) / SUM, rounded to bf16 or f16, with such values.
  *             Keys are processed in steps; partial sums are rescaled whenever a larger score
  *             occurs, the exponentials rather than the weights are rounded, and the division comes
- *             last. The interpreter computes LANES and the chain, so executors agree only within
+ *             last. A kernel without the DOT has STEPS(n), n the columns of the values that
+ *             another one multiplies the weights with, as the steps depend on it. The
+ *             interpreter computes LANES and the chain, so executors agree only within
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
  *             for weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights below
  *             2^-14 add 2^-25 max |b| each. A row without a finite score is NaN. Also for a kernel
@@ -121,8 +123,8 @@
 
 #include "../base/dim.h"
 #include "../ops/combine.h"
-#include "../ops/custom.h"
-#include "../ops/info.h"
+#include "../ops/custom_op.h"
+#include "../ops/op_info.h"
 #include "../ops/prim.h"
 
 enum {
@@ -342,9 +344,12 @@ typedef struct tci_kernel {
     /* of a merged kernel, or a fused loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
-    const tci_kloop *loop;        /* of a fused loop; NULL: it is none */
-    bool faults;                  /* holds a FAULT instruction */
-    bool is_repeat;               /* none: stands for a body, within plan/ */
+    const tci_kloop *loop; /* of a fused loop; NULL: it is none */
+    bool faults;           /* holds a FAULT instruction */
+    bool is_repeat;        /* none: stands for a body, within plan/ */
+    /* before orders are chosen, of a kernel of scores that sums no values: columns of those that
+     * another kernel multiplies the weights with; 0: there is none */
+    int32_t value_columns;
     int64_t flops, bytes;         /* of one whole run, for cost and explain */
     tci_dim all_flops, all_bytes; /* the same where sizes are symbolic: not of hints */
     char name[64];                /* tc_k_<ops>: C identifier without hash */

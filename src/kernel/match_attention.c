@@ -10,10 +10,11 @@
  *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
  *     stage 5  stores of values made of o, and of values made of m and l
  *
- * and its two products as a matrix unit takes them. A matrix unit takes 16-bit operands in the
- * layouts of kernel/match_matrix_unit.h; SIMT threads take f32, f16 and bf16 in any layout. The
- * answer is a function of shape, layout, dtype and the kind of machine, and loop/ can schedule
- * every kernel that matches. */
+ * and its two products as a matrix unit takes them; or stages 0 to 2 and stores of values made of m
+ * and l alone, for kernels that compute the weights from these (value_columns of kernel/ir.h). A
+ * matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads take
+ * f32, f16 and bf16 in any layout. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
 #include "match_attention.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ enum {
     TCI_ATTENTION_SUM,
     TCI_ATTENTION_WEIGHTS,
     TCI_ATTENTION_RESULT,
-    TCI_ATTENTION_REDS
+    TCI_ATTENTION_REDS,
+    TCI_ATTENTION_ROW_REDS = TCI_ATTENTION_WEIGHTS /* without a result */
 };
 enum { TCI_ATTENTION_CUT = 1 << 29 }; /* of a cut's distance, at most */
 
@@ -47,18 +49,33 @@ TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
     return fits;
 }
 
-/* The stages and reductions, and the axes of d, keys and values. */
+/* True if the kernel is to store values of rows alone. */
+static bool tci_attention_is_rows(const tci_kernel *k)
+{
+    return k->n_reds == TCI_ATTENTION_ROW_REDS;
+}
+
+/* Columns of the values that weights are multiplied with in another kernel; 0: not known. */
+static int64_t tci_attention_elsewhere(const tci_kernel *k)
+{
+    const tci_kred *sum = &k->reds[TCI_ATTENTION_SUM];
+    return sum->order == TCI_ORDER_STEPS ? sum->order_n : k->value_columns;
+}
+
+/* The stages and reductions, and the axes of d, keys and values: d again where there are none. */
 static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
 {
+    const bool rows = tci_attention_is_rows(k);
+    const int n_reds = rows ? TCI_ATTENTION_ROW_REDS : TCI_ATTENTION_REDS;
     static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
                                                     TCI_RED_MAX, TCI_RED_DOT};
     static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
     static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
-    if (k->vector != TCI_VEC_INNER || k->n_reds != TCI_ATTENTION_REDS ||
-        k->n_stages <= TCI_ATTENTION_REDS || !tci_attention_has_sizes(k)) {
+    if (k->vector != TCI_VEC_INNER || k->n_reds != n_reds || k->n_stages <= n_reds ||
+        !tci_attention_has_sizes(k) || (rows && tci_attention_elsewhere(k) == 0)) {
         return false;
     }
-    for (int r = 0; r < TCI_ATTENTION_REDS; r++) {
+    for (int r = 0; r < n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
             !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
@@ -67,18 +84,18 @@ static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
     }
     axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
     axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
-    axes[2] = k->stages[TCI_ATTENTION_RESULT].axes[1];
-    bool fits = k->n_axes == k->n_outer + 3 && k->stages[TCI_ATTENTION_RESULT].axes[0] == axes[1];
-    for (int r = TCI_ATTENTION_MOST; r <= TCI_ATTENTION_WEIGHTS; r++) {
+    axes[2] = rows ? axes[0] : k->stages[TCI_ATTENTION_RESULT].axes[1];
+    bool fits = k->n_axes == k->n_outer + (rows ? 2 : 3);
+    for (int r = TCI_ATTENTION_MOST; r < n_reds; r++) {
         fits = fits && k->stages[r].axes[0] == axes[1];
     }
-    for (int t = TCI_ATTENTION_REDS; t < k->n_stages; t++) {
+    for (int t = n_reds; t < k->n_stages; t++) {
         bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
-        fits = fits && (row || (tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0) &&
-                                k->stages[t].axes[0] == axes[2]));
+        bool column = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0);
+        fits = fits && (row || (column && !rows && k->stages[t].axes[0] == axes[2]));
     }
     for (int i = 0; i < k->n_stores; i++) {
-        fits = fits && k->stores[i].stage >= TCI_ATTENTION_REDS;
+        fits = fits && k->stores[i].stage >= n_reds;
     }
     return fits;
 }
@@ -232,7 +249,8 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     r->n_axis = axes[2];
     s->k = tci_dim_known(k->axes[axes[0]].size);
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
-    r->n = tci_dim_known(k->axes[axes[2]].size);
+    r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
+                                    : tci_dim_known(k->axes[axes[2]].size);
     bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
                     tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
                     tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
@@ -244,17 +262,20 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     return coef[0][axes[1]] == 0;
 }
 
-/* The loads of queries, keys and values, and the other factor of the values; false: there are
- * none. */
+/* The loads of queries, keys and values, keys where there is no result, and the other factor of the
+ * values; false: there are none. */
 static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
                                 int *weights)
 {
     const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
-    int keys = k->insts[s->in[1]].axes >> axes[1] & 1, values = k->insts[r->in[1]].op == TCI_K_LOAD;
+    int keys = k->insts[s->in[1]].axes >> axes[1] & 1;
     loads[0] = s->in[1 - keys];
-    loads[1] = s->in[keys];
-    loads[2] = r->in[values];
-    *weights = r->in[1 - values];
+    loads[1] = loads[2] = s->in[keys];
+    if (!tci_attention_is_rows(k)) {
+        int values = k->insts[r->in[1]].op == TCI_K_LOAD;
+        loads[2] = r->in[values];
+        *weights = r->in[1 - values];
+    }
     return k->insts[loads[2]].op == TCI_K_LOAD;
 }
 
@@ -311,7 +332,7 @@ TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, 
 
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
 {
-    int axes[3], weights, power;
+    int axes[3], weights = -1, power;
     int32_t loads[3];
     memset(x, 0, sizeof(*x));
     if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
@@ -319,11 +340,17 @@ TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
         return false;
     }
     int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
+    x->is_rows = tci_attention_is_rows(k);
     bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
-                 tci_attention_has_weights(k, weights, t, power) &&
+                 (x->is_rows || tci_attention_has_weights(k, weights, t, power)) &&
                  tci_attention_sides(k, axes, loads, t, x);
     if (found) {
-        tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+        if (x->is_rows) {
+            x->result.value = x->sum;
+            x->result.staged = t;
+        } else {
+            tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+        }
         x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
     }
     return found;
@@ -363,12 +390,15 @@ TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
     static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
     tci_attention x;
     bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 - x.is_rows; i++) {
         k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
                                  : on_unit ? TCI_ORDER_MATRIX
                                            : TCI_ORDER_CHAIN;
         k->reds[reds[i]].order_n = 0;
         k->reds[reds[i]].near = 0;
+    }
+    if (x.is_rows) {
+        k->reds[TCI_ATTENTION_SUM].order_n = (int32_t)x.result.n;
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct tci_attention {
     int32_t score;     /* the instruction whose rows the weights are made of */
     tci_attention_cut cut;
     bool on_unit;      /* a matrix unit takes its factors in their layout; threads take any */
+    bool is_rows;      /* nothing takes the result, whose n alone counts: keys are values too */
     bool tells;        /* stores values of a row alone, made of */
     int32_t most, sum; /* its largest score and the sum of its exponentials */
     int32_t threads;   /* of a block (loop/simt_attention.h); 0: on a matrix unit; */

@@ -323,7 +323,8 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
                                                (red->dtype == TC_F64 || red->dtype == TC_I32)));
         return;
     case TCI_ORDER_STEPS:
-        TCI_ASSERT(s, red->order_n == 0 && red->dtype == TC_F32);
+        TCI_ASSERT(s, red->dtype == TC_F32);
+        TCI_ASSERT(s, red->order_n == 0 || (red->order_n > 0 && red->op == TCI_RED_SUM));
         TCI_ASSERT(s, red->op == TCI_RED_SUM || (red->op == TCI_RED_DOT && keeps));
         return;
     }

@@ -226,7 +226,9 @@ TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
     if (x->tells) {
         tci_attention_tell_rows(b, x);
     }
-    tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+    if (!x->is_rows) {
+        tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+    }
 }
 
 TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,

@@ -23,6 +23,12 @@ static inline int tci_attention_slabs(int64_t size)
     return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
 }
 
+/* Columns of values in memory; keys have d. */
+static inline int64_t tci_attention_value_columns(const tci_attention *x)
+{
+    return x->is_rows ? TCI_MIN(x->result.n, x->scores.k) : x->result.n;
+}
+
 /* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
  * sums, and of all with barriers and the rounding up of its start. */
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);

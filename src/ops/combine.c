@@ -5,7 +5,7 @@
  * integers. */
 #include "combine.h"
 
-#include "info.h"
+#include "op_info.h"
 
 /* ---- rows ---- */
 

@@ -6,7 +6,7 @@
  * rounded; each list states interval and error. */
 #include <math.h>
 
-#include "math_builder.h"
+#include "math_expansion.h"
 
 /* The angle pi/2, in two parts. */
 static const double tci_arc_right = 0x1.921fb6p+0, tci_arc_right_rest = -0x1.777a5cp-25;

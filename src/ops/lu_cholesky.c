@@ -12,7 +12,7 @@
  * Rows stay in place; a list holds the pivot row of each column. */
 #include "composite.h"
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 
 enum {
     TCI_ELIMINATE_WHOLE = 64, /* columns that are not cut into blocks */

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "math_builder.h"
+#include "math_expansion.h"
 
 static tci_step_inst tci_math_insts[TCI_RECIPES_MAX];
 static tci_recipe tci_math_recipes[TCI_P_COUNT - TCI_P_BASE_COUNT][2];

@@ -31,8 +31,8 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
-/* Powers of whole and half numbers up to 8 (ops/power.c): which exponents, and x to the b of one as
- * a recipe of x in the given memory, for TCI_POWER_MAX. */
+/* Powers of whole and half numbers up to 8 (ops/pow_expansion.c): which exponents, and x to the b
+ * of one as a recipe of x in the given memory, for TCI_POWER_MAX. */
 enum { TCI_POWER_MAX = 64 };
 TCI_FN bool tci_power_is_plain(double b);
 TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);

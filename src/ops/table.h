@@ -45,7 +45,7 @@
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
- *   facts     of tci_fact in ops/info.h, which makes one info row of each op
+ *   facts     of tci_fact in ops/op_info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by

@@ -15,7 +15,7 @@
  * Invariants: in other ranges only step numbers, moves and turns change; the loop has one operand
  * per buffer, starting at the buffer's first byte; no step refers to a buffer that became a local
  * scalar. */
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  * and the kernel is canonicalized. */
 #include "../kernel/simplify.h"
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 
@@ -1149,6 +1149,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, NULL, p.literals, NULL, 0, false};
     out.offsets = TCI_NEW_ARRAY(s, tci_dim, out.kernel->n_operands + 1);
     out.kernel = tci_kernel_crop(out.kernel, out.offsets);
+    out.kernel->value_columns = g->kernel > 0 ? f->pairs->items[g->kernel - 1].value_columns : 0;
     int unit = tci_pk_unit_of_group(f, g, machine);
     tci_class_choose(out.kernel, machine, unit);
     out.lacks_unit = unit > TCI_ORDER_CHAIN && out.kernel->reds[0].order != unit;

@@ -9,7 +9,7 @@
  * The result of a probe follows from the graph and from which of the nodes that it met were
  * materialized, in its own round or earlier. So a root that is placed again is probed again only
  * if one of these nodes was materialized in the round of its probe or later. */
-#include "group.h"
+#include "fusion_groups.h"
 
 enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
 

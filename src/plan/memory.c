@@ -3,7 +3,7 @@
  * A temporary lives from the first step that writes it to the last step that reads it. An output
  * may share the memory of an input if nothing reads that input later, and the step that writes the
  * output reads, for each point, only the elements that it writes there. */
-#include "group.h"
+#include "fusion_groups.h"
 
 static void tci_memory_lifetimes(tci_plan *p)
 {

@@ -10,7 +10,7 @@
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"
-#include "group.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum {
@@ -450,10 +450,27 @@ static tci_table *tci_plan_copy_set(tci_scratch *s, const tci_table *set)
     return copy;
 }
 
+/* Refuses kernel k, which was not joined, with other nodes in it, with several takers, and at last
+ * its set: takers of copies have copies each then, and those without a form with these none. */
+static void tci_plan_refuse_kernel(const tci_scores_kernel *k, bool blocks,
+                                   tci_scores_refused *refused)
+{
+    if (blocks && !k->alone) {
+        tci_table_add(&refused->alone, k->set);
+    } else if (!k->copied) {
+        tci_table_add(&refused->whole, k->set);
+    } else if (!k->apart && k->n_takers > 1) {
+        tci_table_add(&refused->joint, k->set);
+    } else if (k->shares) {
+        tci_table_add(&refused->shared, k->copied);
+    }
+    for (int t = 0; t < k->n_takers && k->alone && !k->shares; t++) {
+        tci_table_add(&refused->takers, k->takers[t]);
+    }
+}
+
 /* Refuses the sets of pairs one of whose kernels was not joined; false: all were. A set with a
- * kernel that sums several axes is tried by lines first. On a GPU, where these kernels have a class
- * of their own that must not depend on other nodes in them, a set is then tried alone; at last
- * takers that have scores of their own are refused one by one. */
+ * kernel that sums several axes is tried by lines first. */
 static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
                                   tci_scores_refused *refused)
 {
@@ -469,17 +486,8 @@ static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
     for (int i = 0; i < j->pairs->n; i++) {
         const tci_scores_kernel *k = &j->pairs->items[i];
         any = any || !f->joined[i];
-        if (f->joined[i] || tci_table_has(&by_lines, k->set)) {
-            continue;
-        }
-        if (j->maker.machine.block_threads > 0 && !k->alone) {
-            tci_table_add(&refused->alone, k->set);
-        } else if (k->n_takers == 0) {
-            tci_table_add(&refused->whole, k->set);
-        } else if (k->n_takers == 1 || !tci_table_add(&refused->joint, k->set)) {
-            for (int t = 0; t < k->n_takers; t++) {
-                tci_table_add(&refused->takers, k->takers[t]);
-            }
+        if (!f->joined[i] && !tci_table_has(&by_lines, k->set)) {
+            tci_plan_refuse_kernel(k, j->maker.machine.block_threads > 0, refused);
         }
     }
     return any;

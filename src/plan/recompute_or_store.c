@@ -3,7 +3,7 @@
  *
  * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
  *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
- *                      more expensive than to write and read it (plan/cost.h); on GPUs rather the
+ * more expensive than to write and read it (plan/fusion_cost.h); on GPUs rather the
  *                      value one or two cheap ops upstream, if that has fewer bytes
  *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
  *                      element of the row by a GPU kernel that does not make its operands
@@ -18,13 +18,13 @@
  * and all below it; the topmost expensive one is materialized at once, and later walks end there.
  * So a value carried from step to step is stored at the step where its repetition begins to cost,
  * and no walk goes further back: the work is linear in nodes. A materialized value becomes a root
- * in the next round (plan/group.c), which begins there.
+ * in the next round (plan/fusion_groups.c), which begins there.
  *
  * The cost of a node is that of one evaluation with everything inlined into it: flops and sources
  * of the distinct nodes down to memory. The walk that adds them up ends early, since a few nodes
  * suffice to be expensive. */
-#include "cost.h"
-#include "group.h"
+#include "fusion_cost.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum { TCI_STORE_NEAR = 4 /* operations, casts too, to a narrower value that is better stored */ };
@@ -356,13 +356,24 @@ static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
                                : tci_pnode_of(f, x)->forced || tci_op_is(x->op, TCI_IS_STORABLE);
 }
 
+/* True if the axes of x are those of its operand, in another order or repeated. A RESHAPE to the
+ * same shape tells copies of scores apart. */
+static bool tci_store_keeps_axes(const tci_node *x)
+{
+    bool same = x->op == TCI_OP_RESHAPE && x->rank == x->in[0]->rank;
+    for (int i = 0; i < x->rank && same; i++) {
+        same = x->shape[i] == x->in[0]->shape[i];
+    }
+    return same || x->op == TCI_OP_PERMUTE || x->op == TCI_OP_EXPAND;
+}
+
 /* The same of a contraction: an operand whose axes RESHAPEs make of others is copied unless these
  * are in memory in their order, as each must be one axis there. */
 static void tci_store_operands(tci_fusion *f, tci_node *n)
 {
     for (int i = 0; i < n->n_in && n->op == TCI_OP_CONTRACT; i++) {
         tci_node *x = n->in[i];
-        while ((x->op == TCI_OP_PERMUTE || x->op == TCI_OP_EXPAND) && !tci_pnode_of(f, x)->forced) {
+        while (tci_store_keeps_axes(x) && !tci_pnode_of(f, x)->forced) {
             x = x->in[0];
         }
         if (x->op == TCI_OP_RESHAPE && tci_pnode_of(f, x)->kernel == 0 &&

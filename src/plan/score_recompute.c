@@ -509,6 +509,13 @@ static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_nod
     return made;
 }
 
+/* Number and origin of a copy of a contraction; number 0: it is none. */
+static tci_scores_copied tci_scores_copy_of(const tci_scores *p, const tci_node *n)
+{
+    const tci_scores_copied none = {NULL, 0}, *found = p->own ? tci_table_find(p->own, n) : NULL;
+    return found ? *found : none;
+}
+
 static tci_node *tci_scores_without_casts(tci_node *n)
 {
     while (n->op == TCI_OP_CAST) {
@@ -575,8 +582,9 @@ static tci_node *tci_scores_row_sum(const tci_scores *p, const tci_node *fold, c
         return NULL;
     }
     tci_node *x = tci_table_get(now, change->in[own]), *v = tci_table_get(now, change->in[1 - own]);
-    if (p->own && tci_table_has(p->own, change)) { /* attention has the operand itself */
-        *(own == 1 ? &x : &v) = (own == 1 ? x : v)->in[0];
+    tci_node **with = own == 1 ? &x : &v;
+    for (int i = tci_scores_copy_of(p, change).n; i > 0; i--) {
+        *with = (*with)->in[0]; /* attention has the operand itself */
     }
     w = tci_build_cast(g, tci_table_get(now, w), (tc_dtype)x->dtype);
     tci_node *o = tci_build_contract(g, w, labels[2], v, labels[1 - own], rank[own], labels[own]);
@@ -736,17 +744,21 @@ typedef struct tci_scores_own {
     const tci_node *like; /* one of the pairs, which have its shape */
     const tci_table *now; /* what stands for nodes that are not copied */
     tci_table *made;      /* of a node its copy, or what stands for it */
+    tci_scores_copied copied;
 } tci_scores_own;
 
-/* Pair n, a contraction, over an operand seen through a RESHAPE to its shape. */
+/* Pair n, a contraction, over an operand seen through RESHAPEs to its shape, as many as the number
+ * of the copy. */
 static tci_node *tci_scores_own_product(tci_scores_own *o, tci_node *n)
 {
     tci_graph *g = o->p->a->g;
     tci_node *in[2] = {tci_table_get(o->now, n->in[0]), tci_table_get(o->now, n->in[1])};
-    in[1] = tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)in[1]->dtype, in[1]->rank, in[1]->shape, 1,
-                           &in[1], 0, NULL);
+    for (int i = 0; i < o->copied.n; i++) {
+        in[1] = tci_graph_node(g, TCI_OP_RESHAPE, (tc_dtype)in[1]->dtype, in[1]->rank, in[1]->shape,
+                               1, &in[1], 0, NULL);
+    }
     tci_node *made = tci_contract_of(g, n, (tc_dtype)n->dtype, in);
-    tci_table_add(o->p->own, made);
+    *(tci_scores_copied *)tci_table_at(o->p->own, made) = o->copied;
     return made;
 }
 
@@ -789,8 +801,23 @@ static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
     return tci_scores_of(p, x)->is_made && number > 0 && !p->sets[number - 1].fits;
 }
 
-/* A taker of powers over copies of what they are made of, which the takers of a set share. NULL: it
- * keeps those that it has. */
+/* The copies of the scores x that a taker is to have: those of all takers of a set, or, where these
+ * have no form together, of this taker alone. */
+static tci_scores_own tci_scores_own_for(const tci_scores *p, const tci_node *x,
+                                         const tci_table *now)
+{
+    const int number = tci_scores_of(p, x)->set;
+    const tci_node *set = p->sets[number - 1].pairs[0];
+    tci_scores_own own = {p, x, now, &p->copies[number].made, {set, 1}};
+    if (tci_table_has(&p->refused->shared, set)) {
+        own.copied.n = ++p->copies[number].n;
+        own.made = TCI_NEW(p->a->s, tci_table);
+        *own.made = tci_table_in(p->a->s, sizeof(tci_node *));
+    }
+    return own;
+}
+
+/* A taker of powers over copies of what they are made of. NULL: it keeps those that it has. */
 static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     bool may = n->op == TCI_OP_CONTRACT && !tci_table_has(&p->refused->takers, n) &&
@@ -800,8 +827,7 @@ static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, con
             !tci_scores_of(p, n->in[i])->has_powers) {
             continue;
         }
-        tci_table *made = &p->copies[tci_scores_of(p, n->in[i])->set];
-        tci_scores_own own = {p, n->in[i], now, made};
+        tci_scores_own own = tci_scores_own_for(p, n->in[i], now);
         tci_node *in[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
         in[i] = tci_scores_own_of(&own, n->in[i], 0);
         tci_node *taker = tci_contract_of(p->a->g, n, (tc_dtype)n->dtype, in);
@@ -821,9 +847,9 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
     tci_table given = tci_table_in(s, sizeof(bool));
     for (int pass = 0; pass < 2; pass++) {
         tci_table copied = tci_table_in(s, sizeof(tci_node *));
-        p->copies = TCI_NEW_ARRAY(s, tci_table, p->n_sets + 1);
+        p->copies = TCI_NEW_ARRAY(s, tci_scores_copies, p->n_sets + 1);
         for (int i = 0; i <= p->n_sets; i++) {
-            p->copies[i] = tci_table_in(s, sizeof(tci_node *));
+            p->copies[i].made = tci_table_in(s, sizeof(tci_node *));
         }
         const tci_scores_set *set;
         bool all = true;
@@ -918,17 +944,29 @@ static tci_node *tci_scores_copy(const tci_scores *p, const tci_scores_set *set,
     return first;
 }
 
-/* The takers in kernel k of a set that has scores of its own. */
+/* The takers in kernel k of a set that has scores of its own; of a set of one taker that one. */
 static void tci_scores_note_takers(const tci_scores *p, const tci_scores_set *set, int k,
                                    tci_scores_kernel *kernel)
 {
     kernel->takers = TCI_NEW_ARRAY(p->a->s, const tci_node *, set->n_ends + 1);
     for (int e = 0; e < set->n_ends; e++) {
         const tci_node *taker = tci_scores_origin(p, set->ends[e].node);
-        if (set->ends[e].kernel == k && !set->ends[e].folds && taker != set->ends[e].node) {
+        bool here = set->ends[e].kernel == k || !kernel->shares;
+        if (here && !set->ends[e].folds && taker != set->ends[e].node) {
             kernel->takers[kernel->n_takers++] = taker;
         }
     }
+}
+
+/* Columns of the widest taker of a set. */
+static int32_t tci_scores_columns(const tci_scores_set *set)
+{
+    int64_t columns = 0;
+    for (int e = 0; e < set->n_ends; e++) {
+        int64_t width = set->ends[e].folds ? 0 : tci_scores_width(set, &set->ends[e]);
+        columns = TCI_MAX(columns, width);
+    }
+    return (int32_t)TCI_MIN(columns, INT32_MAX);
 }
 
 static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
@@ -938,8 +976,12 @@ static void tci_scores_add_kernels(tci_scores *p, tci_scores_set *set)
     for (int k = 0; k < set->n_kernels; k++) {
         tci_scores_kernel kernel = {.set = first,
                                     .summed = set->kernels[k].summed,
-                                    .alone = tci_table_has(&p->refused->alone, first)};
-        if (p->own && tci_table_has(p->own, first)) {
+                                    .alone = tci_table_has(&p->refused->alone, first),
+                                    .apart = tci_table_has(&p->refused->joint, first),
+                                    .copied = tci_scores_copy_of(p, first).set};
+        kernel.value_columns = set->kernels[k].takes ? 0 : tci_scores_columns(set);
+        kernel.shares = kernel.copied && !tci_table_has(&p->refused->shared, kernel.copied);
+        if (kernel.copied) {
             tci_scores_note_takers(p, set, k, &kernel);
         }
         TCI_PUSH(p->a->s, p->out->items, p->out->n, p->out->cap, kernel);
@@ -1119,7 +1161,7 @@ TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
     }
     tci_scores p = {.a = a, .refused = refused, .out = out};
     tci_table origins = tci_table_in(a->s, sizeof(const tci_node *));
-    tci_table own = tci_table_in(a->s, sizeof(bool));
+    tci_table own = tci_table_in(a->s, sizeof(tci_scores_copied));
     p.origins = &origins;
     p.own = &own;
     tci_scores_look(&p, roots, n_roots);

@@ -3,7 +3,7 @@
 #ifndef TCI_PLAN_SCORE_RECOMPUTE_H
 #define TCI_PLAN_SCORE_RECOMPUTE_H
 
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_SCORES_NODES = 64, /* bits of a set of them */
@@ -47,6 +47,18 @@ typedef struct tci_scores_set {
     int32_t first_kernel; /* number of the first one in the program */
 } tci_scores_set;
 
+/* A copy of scores: the first pair of the set that they are of, and the number of the copy. */
+typedef struct tci_scores_copied {
+    const tci_node *set;
+    int32_t n;
+} tci_scores_copied;
+
+/* Copies of the scores of a set: of a node the one that all takers share, and how many others. */
+typedef struct tci_scores_copies {
+    tci_table made; /* tci_node * */
+    int32_t n;
+} tci_scores_copies;
+
 typedef struct tci_scores {
     const tci_algo *a;
     const tci_scores_refused *refused;
@@ -60,8 +72,8 @@ typedef struct tci_scores {
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
-    tci_table *copies;       /* per set: of a node its copy (tci_node *), */
-    tci_table *own;          /* and the set of contractions that are copies; or NULL */
+    tci_scores_copies *copies; /* per set */
+    tci_table *own;            /* of a contraction that is a copy: tci_scores_copied; or NULL */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)

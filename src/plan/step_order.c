@@ -16,7 +16,7 @@
  * that waits for a collective when nothing else is left. So the weight gradient of a layer
  * precedes the data gradients that its bucket does not need, and buckets are sent while those are
  * computed. Updates come last. */
-#include "group.h"
+#include "fusion_groups.h"
 
 typedef enum tci_step_order_rule {
     TCI_STEP_ORDER_FIRST,    /* what came first */

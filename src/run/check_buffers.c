@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "context.h"
+#include "runtime_structs.h"
 
 /* ---- texts of refusals: never on the fast path ---- */
 

@@ -2,7 +2,7 @@
 #ifndef TCI_RUN_COMM_MODEL_H
 #define TCI_RUN_COMM_MODEL_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 typedef struct tci_comm_model {
     double compute_ns; /* of kernels, one after the other */

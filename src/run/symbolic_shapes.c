@@ -1,9 +1,9 @@
 /* run/symbolic_shapes.c - dynamic shapes: instances of symbolic code for the sizes of a run, cached
  * by the shapes of the buffers; nothing is compiled.
  *
- * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
- * ordinary program whose code has the family's functions and known sizes everywhere else. The code
- * that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
+ * In: a program whose code is a family (compile/compiled_code.h), buffers. Out: a run of an
+ * *instance*: an ordinary program whose code has the family's functions and known sizes everywhere
+ * else. The code that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
  *
  * An instance is made the first time its sizes occur: every expression of the family is evaluated,
  * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
@@ -28,7 +28,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../compile/cache.h"
+#include "../compile/memory_cache.h"
 #include "../kernel/specialize_sizes.h"
 
 struct tci_dynamic_call {
@@ -174,6 +174,10 @@ static void tci_dynamic_memory(tci_dynamic_build *b)
     for (int i = 0; i < from->n_buffers; i++) {
         c->buffers[i] = from->buffers[i];
         c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
+        c->buffers[i].shape = tci_dynamic_get(b, from->buffers[i].rank, sizeof(tci_dim));
+        for (int d = 0; d < from->buffers[i].rank; d++) {
+            c->buffers[i].shape[d] = tci_dynamic_size(b, from->buffers[i].shape[d]);
+        }
         lives[i].first = from->buffers[i].first;
         lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
         lives[i].alone = from->n_steps - 1;

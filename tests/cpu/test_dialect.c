@@ -780,6 +780,20 @@ static void judge_width(const char *cc, int bits)
     judge(cc, &t, t.vector_bytes);
 }
 
+/* x86-64-v2, which has no FMA; other machines of that width have one (judge_width). */
+static void judge_v2(const char *cc)
+{
+#if defined(__x86_64__)
+    tci_target t = {.features = "sse42 vector=16"};
+    tci_target_set_flags(&t);
+    CHECK(t.n_flags == 1);
+    judge(cc, &t, 16);
+#else
+    (void)cc;
+    SKIP("flags of x86-64");
+#endif
+}
+
 TEST(dialect_gcc_512)
 {
     judge_width("gcc", 512);
@@ -799,6 +813,14 @@ TEST(dialect_gcc_scalar)
 TEST(dialect_gcc_scalar_without_fma)
 {
     judge("gcc", NULL, 0);
+}
+TEST(dialect_gcc_v2)
+{
+    judge_v2("gcc");
+}
+TEST(dialect_clang_v2)
+{
+    judge_v2("clang");
 }
 TEST(dialect_clang_512)
 {

@@ -134,7 +134,10 @@ TEST(kernels_lie_in_runs_in_steps_and_add_up_to_the_time_that_passed)
             CHECK_STR(string_of(args, "program"), "train");
             CHECK(number_of(args, "bytes") == 2 * LENGTH * sizeof(float));
             CHECK_HAS(string_of(args, "line"), "test_profile.c:");
-            CHECK_EQ_INT(json_get(args, "operands")->n, 2);
+            const json *operands = json_get(args, "operands");
+            CHECK_EQ_INT(operands->n, 2);
+            CHECK_STR(operands->first->string, "read f32 [64]");
+            CHECK_STR(operands->first->next->string, "write f32 [64]");
         }
         runs += is(e, "run") && !strcmp(string_of(e, "name"), "tc_run train");
         steps += is(e, "step");
@@ -315,6 +318,86 @@ TEST(few_large_runs_are_not_launch_bound_but_for_what_the_program_does_between_t
     end();
 }
 
+/* ---- the orders of the table ---- */
+
+/* The kernels of the table's rows, by the op of their name, and their share of the time. */
+static int rows_of(const tc_profile *p, tc_sort sort, int most, char names[4][8], double shares[4])
+{
+    static char text[20000];
+    int n = 0;
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_profile_table(p, file, sort, most), TC_OK);
+    fclose(file);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        const char *kernel = strstr(line, "tc_k_"), *share = strchr(line, '%');
+        if (kernel && share && n < 4) {
+            while (share > line && share[-1] != ' ') {
+                share--;
+            }
+            snprintf(names[n], sizeof(names[n]), "%.*s", (int)strcspn(kernel + 5, "_ "),
+                     kernel + 5);
+            shares[n++] = atof(share);
+        }
+    }
+    return n;
+}
+
+/* Three kernels of which each is first in another order: a subtraction of most bytes, a product of
+ * most flops, and a sine that runs most often. */
+TEST(rows_of_the_table_are_in_the_order_that_was_asked_for)
+{
+    enum { MANY = 1 << 18, SIDE = 128, RUNS = 20 };
+    static const struct {
+        tc_sort sort;
+        const char *first, *second, *third;
+    } orders[] = {{TC_BY_CALLS, "sin", "sub", "contract"},
+                  {TC_BY_BYTES, "sub", "contract", "sin"},
+                  {TC_BY_FLOPS, "contract", "sub", "sin"},
+                  {TC_BY_NAME, "contract", "sin", "sub"},
+                  {TC_BY_ORDER, "sub", "sin", "contract"}};
+    static float many[MANY], square[SIDE * SIDE], more[MANY];
+    tc_ctx *ctx;
+    tc_profile *p;
+    tc_program *f[3];
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, SIDE, SIDE);
+    REQUIRE(tc_compile(tc_sub(tc_input(ctx, "x", TC_F32, MANY), 1), &f[0]) == TC_OK);
+    REQUIRE(tc_compile(tc_sin(tc_input(ctx, "y", TC_F32, LENGTH)), &f[1]) == TC_OK);
+    REQUIRE(tc_compile(tc_matmul(a, a), &f[2]) == TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < RUNS; i++) {
+        if (i < 2) {
+            tc_run(f[0], TC_BUFS(TC_BUF(many, MANY)), TC_BUFS(TC_BUF(more, MANY)));
+        }
+        run(f[1]);
+    }
+    tc_run(f[2], TC_BUFS(TC_BUF(square, SIDE * SIDE)), TC_BUFS(TC_BUF(more, SIDE * SIDE)));
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    char names[4][8];
+    double shares[4] = {0};
+    for (size_t i = 0; i < sizeof(orders) / sizeof(*orders); i++) {
+        const char *want[] = {orders[i].first, orders[i].second, orders[i].third};
+        CHECK_EQ_INT(rows_of(p, orders[i].sort, -1, names, shares), 3);
+        for (int r = 0; r < 3; r++) {
+            CHECK_MSG(!strncmp(names[r], want[r], 7), "order %d, row %d: %s, expected %s",
+                      (int)orders[i].sort, r, names[r], want[r]);
+        }
+        CHECK_EQ_INT(rows_of(p, orders[i].sort, 1, names, shares), 1);
+        CHECK_MSG(!strncmp(names[0], want[0], 7), "order %d: %s", (int)orders[i].sort, names[0]);
+    }
+    CHECK_EQ_INT(rows_of(p, TC_BY_TIME, 0, names, shares), 3);
+    CHECK(shares[0] >= shares[1] && shares[1] >= shares[2]);
+    tc_profile_free(p);
+    for (int i = 0; i < 3; i++) {
+        tc_program_free(f[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* ---- threads ---- */
+
 static void *many_runs(void *f)
 {
     tc_mark_begin("thread");
@@ -352,6 +435,142 @@ TEST(threads_have_tracks_of_their_own_also_after_one_ended)
     free(written.data);
     tc_profile_free(p);
     tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The track of that name; NAN: there is none, or there are two. */
+static double track_named(const json *j, const char *name)
+{
+    double tid = NAN;
+    int n = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        const char *is_named = string_of(json_get(e, "args"), "name");
+        size_t length = strlen(name);
+        bool same = !strncmp(is_named, name, length) &&
+                    (!is_named[length] || !strncmp(is_named + length, " (", 2));
+        if (!strcmp(string_of(e, "name"), "thread_name") && same) {
+            tid = number_of(e, "tid");
+            n++;
+        }
+    }
+    return n == 1 ? tid : NAN;
+}
+
+TEST(the_thread_of_a_queue_has_a_named_track_with_its_runs)
+{
+    enum { QUEUES = 2, RUNS = 3 };
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "queued");
+    tc_profile *p;
+    static float results[QUEUES][LENGTH];
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int q = 0; q < QUEUES; q++) { /* one after the other, so that a thread's number is free */
+        tc_queue *queue;
+        REQUIRE(tc_queue_make(&queue) == TC_OK);
+        for (int i = 0; i < RUNS; i++) {
+            CHECK_EQ_INT(tc_run_async(f, queue, TC_BUFS(TC_BUF(in, LENGTH)),
+                                      TC_BUFS(TC_BUF(results[q], LENGTH)), NULL),
+                         TC_OK);
+        }
+        tc_queue_free(queue); /* when all is done */
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    for (int q = 0; q < QUEUES; q++) {
+        char name[40];
+        snprintf(name, sizeof(name), "tc queue %d", q + 1);
+        double tid = track_named(j, name);
+        int runs = 0, kernels = 0;
+        CHECK_MSG(tid == tid, "no track, or two, of '%s'", name);
+        for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+            runs += is(e, "run") && number_of(e, "tid") == tid;
+            kernels += is(e, "kernel") && number_of(e, "tid") == tid;
+        }
+        CHECK_EQ_INT(runs, RUNS);
+        CHECK_EQ_INT(kernels, RUNS * KERNELS);
+    }
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* ---- compiles ---- */
+
+static void count_files(void *user, const tc_progress *progress)
+{
+    int *files = user;
+    *files = progress->files > *files ? progress->files : *files;
+}
+
+/* A compiler that only sleeps: the spans of its processes are as long, on tracks of their own, in
+ * the phase of the compile. */
+TEST(each_process_of_the_compiler_is_a_span_named_by_its_file)
+{
+    enum { PROGRAMS = 40 };
+    begin();
+    char path[600];
+    snprintf(path, sizeof(path), "%s", in_dir("slowcc"));
+    FILE *script = fopen(path, "w");
+    REQUIRE(script != NULL);
+    fputs("#!/bin/sh\nsleep 0.1\nexit 1\n", script);
+    fclose(script);
+    chmod(path, 0700);
+    int files = 0, spans = 0, inside = 0;
+    tc_options o = {.backend = "cpu",
+                    .cc = path,
+                    .no_disk_cache = true,
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .progress = count_files,
+                    .progress_user = &files};
+    tc_ctx *ctx;
+    tc_profile *p;
+    tc_job jobs[PROGRAMS] = {{{NULL, 0}, {NULL, 0}, NULL, TC_OK}};
+    tc_program *f[PROGRAMS];
+    tc_tensor x[PROGRAMS], y[PROGRAMS];
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (int i = 0; i < PROGRAMS; i++) {
+        x[i] = tc_input(ctx, "x", TC_F32, 60 + i);
+        y[i] = tc_softmax(tc_add(tc_mul(tc_sin(x[i]), 0.37), tc_erf(x[i])), -1);
+        jobs[i] = (tc_job){{&x[i], 1}, {&y[i], 1}, &f[i], TC_OK};
+    }
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    CHECK_EQ_INT(tc_compile_many(jobs, PROGRAMS, NULL), TC_ERR_COMPILER);
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    const json *events = json_get(j, "traceEvents"), *phase = NULL;
+    for (const json *e = events->first; e; e = e->next) {
+        phase = is(e, "compile") && !strcmp(string_of(e, "name"), "compiler") ? e : phase;
+    }
+    REQUIRE(phase != NULL);
+    for (int i = 0; i < files; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "compiler tc_%d.c", i);
+        for (const json *e = events->first; e; e = e->next) {
+            if (is(e, "compile") && !strcmp(string_of(e, "name"), name)) {
+                double begins = number_of(e, "ts") - number_of(phase, "ts");
+                spans++;
+                CHECK(number_of(e, "dur") >= 1e5);
+                inside += begins >= -0.001 &&
+                          begins + number_of(e, "dur") <= number_of(phase, "dur") + 0.001;
+            }
+        }
+    }
+    CHECK(files > 1 || tci_os_cpu_count() == 1);
+    CHECK_EQ_INT(spans, files);
+    CHECK_EQ_INT(inside, files);
+    for (int i = 1; i < files; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "C compiler %d", i + 1);
+        CHECK(track_named(j, name) == track_named(j, name));
+    }
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
     tc_ctx_free(ctx);
     end();
 }

@@ -18,7 +18,8 @@ typedef struct gradients {
     bool threads;      /* by threads alone */
     bool rounded;      /* scores are rounded, as products of halves are that a user writes */
     int groups;        /* heads of queries that share keys and values; 0: none do */
-    bool of_values;    /* the gradient to these alone, with the result */
+    bool of_values;    /* the gradient to these alone, with the result, */
+    bool no_result;    /* or without: no kernel sums values */
 } gradients;
 
 static const gradients cases[] = {
@@ -50,6 +51,16 @@ static const gradients cases[] = {
     {"halves by threads, heads of 256", 1, 40, 72, 256, 256, .half = true, .threads = true},
     {"values alone, causal", 2, 144, 144, 64, 80, .of_values = true, .causal = true},
     {"f32, values alone", 1, 150, 170, 36, 40, .of_values = true, .full = true, .threads = true},
+    {"values without a result", 2, 200, 144, 64, 64, .of_values = true, .no_result = true},
+    {"wide values without a result, causal", 2, 144, 144, 48, 136, .of_values = true,
+     .no_result = true, .causal = true, .half = true},
+    {"narrow values without a result", 1, 200, 200, 128, 40, .of_values = true, .no_result = true},
+    {"f32, wide values without a result", 1, 150, 170, 20, 76, .of_values = true, .no_result = true,
+     .full = true, .threads = true},
+    {"f32, causal values without a result", 2, 140, 140, 64, 33, .of_values = true,
+     .no_result = true, .full = true, .threads = true, .causal = true},
+    {"grouped heads, values without a result", 4, 128, 160, 64, 64, .groups = 2, .of_values = true,
+     .no_result = true},
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]), N_IN = 4, N_OUT = 4 };
@@ -136,7 +147,8 @@ static void make(problem *p, tc_ctx *ctx, gradients c)
     grads[3] = attention(p, ctx);
     CHECK(!tc_vjp(((tc_tensors){&grads[3], 1}), ((tc_tensors){&p->in[3], 1}), p->in + first,
                   3 - first, grads + first));
-    for (int i = first; i < 3 + (c.forward || c.of_values); i++) {
+    const bool result = c.forward || (c.of_values && !c.no_result);
+    for (int i = first; i < 3 + result; i++) {
         p->out[p->n_out] = grads[i];
         p->n[p->n_out] = n[i];
         p->which[p->n_out++] = i;

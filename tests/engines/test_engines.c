@@ -280,26 +280,11 @@ TEST(networks_run_by_xla_on_a_gpu)
 static void compare_networks(const char *backend, const char *short_name)
 {
     NEED(backend);
-    char text[300];
     for (int i = 0; i < NET_CASES; i++) {
         for (int train = 0; train < 2; train++) {
-            if (!tct_soak && (train || strcmp(net_cases[i].name, short_name))) {
-                continue;
+            if (tct_soak || (!train && !strcmp(net_cases[i].name, short_name))) {
+                net_compare(&net_cases[i], train, backend, net_run);
             }
-            net *n = net_make(net_cases[i].name, train);
-            float **want = net_run(n, "interp", text), **got = NULL;
-            REQUIRE(want != NULL);
-            got = net_run(n, backend, text);
-            CHECK_MSG(got != NULL, "%s%s by %s: %s", n->c->name, train ? ", training" : "", backend,
-                      text);
-            if (got) {
-                double far = net_check(n, backend, got, want, train);
-                printf("engines: %s%s by %s: %d arrays within %.1e of the interpreter's\n",
-                       n->c->name, train ? ", training" : "", backend, n->n_out, far);
-                net_free_values(n, got);
-            }
-            net_free_values(n, want);
-            net_free(n);
         }
     }
     tc_ctx_free(ctx);

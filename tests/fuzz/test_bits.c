@@ -35,6 +35,9 @@ static const way ways[] = {
     {"cpu, 128 bits", {.backend = "cpu", .vector_bits = 128}, true},
     {"cpu, 256 bits", {.backend = "cpu", .vector_bits = 256}, true},
     {"cpu, scalar", {.backend = "cpu", .vector_bits = -1}, true},
+#if defined(__x86_64__)
+    {"cpu, without FMA", {.backend = "cpu", .machine = "x86-64-v2"}, true},
+#endif
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 

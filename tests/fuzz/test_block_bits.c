@@ -222,25 +222,40 @@ TEST(bits_depend_on_no_kernel_of_blocks_of_threads)
     }
 }
 
+static void check_units(uint64_t seed)
+{
+    static program p;
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+    tci_interp_unit_part = UNIT_PART;
+    draw_units(&p, ctx, seed);
+    for (int m = 0; m < MACHINES; m++) {
+        check_on(&p, machines[m].name);
+    }
+    drop(&p);
+    tci_interp_unit_part = 0;
+    tc_ctx_free(ctx);
+}
+
 TEST(bits_of_matrix_units_depend_on_no_kernel)
 {
     const char *one = getenv("TC_TEST_SEED");
     int n = one ? 1 : tct_soak ? UNITS_SOAK : UNITS;
     uint64_t first = one ? strtoull(one, NULL, 0) : tct_seed * 7000003;
-    static program p;
     register_machines();
-    tci_interp_unit_part = UNIT_PART;
     for (int at = 0; at < n; at++) {
-        tc_ctx *ctx;
-        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
-        draw_units(&p, ctx, first + (uint64_t)at);
-        for (int m = 0; m < MACHINES; m++) {
-            check_on(&p, machines[m].name);
-        }
-        drop(&p);
-        tc_ctx_free(ctx);
+        check_units(first + (uint64_t)at);
     }
-    tci_interp_unit_part = 0;
+}
+
+/* Programs in which kernels of attention's gradients once followed from other gradients. */
+TEST(gradients_of_attention_depend_on_no_other_gradient)
+{
+    static const uint64_t seeds[] = {7000120, 14000012, 14000169, 14000191, 14000323};
+    register_machines();
+    for (size_t at = 0; at < sizeof(seeds) / sizeof(seeds[0]); at++) {
+        check_units(seeds[at]);
+    }
 }
 
 /* Layouts of images follow from the other convolutions of a program, orders from the machine: not

@@ -51,6 +51,7 @@ static const made_for pairs = {{.vector_bytes = 64, .has_work = true, .has_pairs
 static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
                               tci_dialect_c,
                               NULL};
+static const made_for small = {{.vector_bytes = 16}, tci_dialect_c, NULL};
 static const made_for loops = {{.vector_bytes = 32, .has_work = true, .loops = true},
                                tci_dialect_c,
                                NULL};
@@ -471,6 +472,27 @@ TEST(pairs)
     tc_ctx *ctx = open_ctx();
     tc_tensor x = tc_input(ctx, "x", TC_BF16, 32, 35), w = tc_input(ctx, "w", TC_BF16, 35, 32);
     check_on("pairs", TC_TENSORS(x, w), tc_matmul(x, w), pairs);
+    tc_ctx_free(ctx);
+}
+
+/* The prelude of vectors whose fma is computed in software where the processor has none. */
+static const char *soft_fma_text(tci_scratch *s, tc_tensors inputs, tc_tensors outputs, made_for on)
+{
+    (void)inputs, (void)outputs;
+    tci_dialect *d = on.dialect(s, on.machine.vector_bytes);
+    tci_str *out = TCI_NEW(s, tci_str);
+    out->s = s;
+    d->prim(d, TCI_P_FMA, TC_F32, TC_F32, 4, 0);
+    d->prim(d, TCI_P_FMA, TC_F64, TC_F64, 2, 0);
+    d->prelude(d, out);
+    return tci_str_text(out);
+}
+
+TEST(fma_in_software)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 37);
+    check_text("soft_fma", TC_TENSORS(x), TC_TENSORS(x), small, soft_fma_text);
     tc_ctx_free(ctx);
 }
 

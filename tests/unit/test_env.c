@@ -111,19 +111,29 @@ TEST(a_field_wins_over_its_variable)
     unsetenv("TC_CC_TIMEOUT");
 }
 
-/* What a context prints to stderr under NAME=1, in a process of its own. */
-static void printed(const char *name, char *text, size_t room)
+static void keep_log(void *user, const char *topic, const char *text)
+{
+    (void)topic;
+    (void)user;
+    fprintf(stderr, "logged: %s\n", text);
+}
+
+/* What contexts print to stderr under NAME=VALUE, in a process of its own. */
+static void printed(const char *name, const char *value, int contexts, bool log, char *text,
+                    size_t room)
 {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     pid_t child = fork();
     if (child == 0) {
-        tc_ctx *ctx = NULL;
-        tc_options o = {.backend = "interp"};
+        tc_options o = {.backend = "interp", .log = log ? keep_log : NULL};
         dup2(ends[1], STDERR_FILENO);
-        setenv(name, "1", 1);
-        tc_ctx_make(&ctx, &o);
-        tc_ctx_free(ctx);
+        setenv(name, value, 1);
+        for (int i = 0; i < contexts; i++) {
+            tc_ctx *ctx = NULL;
+            tc_ctx_make(&ctx, &o);
+            tc_ctx_free(ctx);
+        }
         tct_exit(0);
     }
     close(ends[1]);
@@ -139,9 +149,46 @@ static void printed(const char *name, char *text, size_t room)
 TEST(help_lists_every_variable)
 {
     char text[8192];
-    printed("TC_HELP", text, sizeof(text));
+    printed("TC_HELP", "1", 2, false, text, sizeof(text));
     for (int i = 0; i < TCI_COUNT(names); i++) {
         CHECK_HAS(text, names[i]);
+    }
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    while ((text = strstr(text, part))) {
+        text += strlen(part);
+        n++;
+    }
+    return n;
+}
+
+/* Through the log callback of any context, or to stderr for TC_LOG=compile; and for a word that
+ * TC_LOG itself does not know, to stderr too. */
+TEST(unknown_variables_and_words_are_told_once_a_process)
+{
+    static const struct {
+        const char *name, *value, *says;
+    } rows[] = {{"TC_BAKEND", "cpu", "TC_BAKEND is no variable of tc: TC_HELP=1 lists them\n"},
+                {"TC_LOG", "recompile", "TC_LOG has 'recompile': expected words of compile,"},
+                {"TC_DUMP", "plan,grpah", "TC_DUMP has 'grpah': expected words of graph,"},
+                {"TC_CHECK", "nans", "TC_CHECK has 'nans': expected words of bits,"},
+                {"TC_STANCE", "lazy", "TC_STANCE is 'lazy': expected one of compile,"},
+                {"TC_THREADS", "abc", "TC_THREADS is 'abc': expected a number, taken as not"}};
+    char text[8192];
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        bool by_stderr = !strcmp(rows[i].name, "TC_LOG");
+        printed(rows[i].name, rows[i].value, 3, true, text, sizeof(text));
+        CHECK_MSG(count_of(text, rows[i].says) == (by_stderr ? 2 : 1), "%s: %s", rows[i].name,
+                  text);
+        printed(rows[i].name, rows[i].value, 3, false, text, sizeof(text));
+        CHECK_MSG(count_of(text, rows[i].says) == by_stderr, "%s, no log: %s", rows[i].name, text);
+        setenv("TC_LOG", "compile", 1);
+        printed(rows[i].name, rows[i].value, 3, false, text, sizeof(text));
+        CHECK_MSG(count_of(text, rows[i].says) == 1, "%s, TC_LOG: %s", rows[i].name, text);
+        unsetenv("TC_LOG");
     }
 }
 
