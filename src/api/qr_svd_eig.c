@@ -14,7 +14,7 @@
  * its value subtracted again: its derivative is that of the factors, and after two such steps so is
  * the second derivative (refinement of Ogita and Aishima). */
 #include "loops.h"
-#include "factor.h"
+#include "qr_svd_eig.h"
 
 #include <math.h>
 
@@ -515,10 +515,10 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
                   squares;
         a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
-        (tc_dtype_of(x) != TC_F64                     ? tci_factor_singular_short
-         : tc_size(a, -1) <= TCI_FACTOR_ROTATED ? tci_factor_singular
-                                                : tci_factor_singular_polar)(
-            &m, tc_stop_gradient(a), &left, &values, &right);
+        (tc_dtype_of(x) != TC_F64 ? tci_factor_singular_short
+         : tc_size(a, -1) <= TCI_FACTOR_ROTATED
+             ? tci_factor_singular
+             : tci_factor_singular_polar)(&m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);
         values = tc_stop_gradient(values);
         tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);

@@ -1,9 +1,9 @@
-/* api/factor.h - helpers that matrix factorizations share: reflectors in blocks, Jacobi rotations.
+/* api/qr_svd_eig.h - helpers that matrix factorizations share: reflectors in blocks, Jacobi rotations.
  *
  * In: matrices [..., m, n], within a call between tci_made_begin and its end. Out: tensors that
- * api/factor.c and api/eigen.c put together. */
-#ifndef TCI_API_FACTOR_H
-#define TCI_API_FACTOR_H
+ * api/qr_svd_eig.c and api/eig_divide_conquer.c put together. */
+#ifndef TCI_API_QR_SVD_EIG_H
+#define TCI_API_QR_SVD_EIG_H
 
 #include "composite_ops.h"
 
@@ -48,7 +48,7 @@ TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site her
 /* Eigenvectors of symmetric matrices a, whose elements are near 1, as rows, in any order, without
  * derivatives, by rotations. */
 TCI_FN tc_tensor tci_factor_rotated(const tci_made *m, tc_tensor a);
-/* The same by divide and conquer (api/eigen.c), for matrices of many rows. */
+/* The same by divide and conquer (api/eig_divide_conquer.c), for matrices of many rows. */
 TCI_FN tc_tensor tci_eigen_vectors(const tci_made *m, tc_tensor a);
 
 #endif

@@ -1,11 +1,11 @@
-/* api/eigen.c - eigenvectors of large symmetric matrices: tridiagonal form, divide and conquer.
+/* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices: tridiagonal form, divide and conquer.
  *
  * In: symmetric matrices [..., n, n] whose largest element is between 1 and 2. Out: orthonormal
  * eigenvectors as rows, in any order, without derivatives.
  *
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
  * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
- * diagonalize (api/factor.c). Then pairs of blocks merge: diag(d) + rho z z^T, where all roots of
+ * diagonalize (api/qr_svd_eig.c). Then pairs of blocks merge: diag(d) + rho z z^T, where all roots of
  * the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection of the distance
  * to the nearer pole, and z is computed again from the roots, so that vectors are orthogonal
  * however close roots are (Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995). Entries with
@@ -14,7 +14,7 @@
  *
  * The last product of matrices of each level has most of the arithmetic. */
 #include "loops.h"
-#include "factor.h"
+#include "qr_svd_eig.h"
 
 #include <math.h>
 
@@ -150,7 +150,8 @@ static tc_tensor tci_eigen_entries(tc_tensor of_steps, tc_tensor last, tc_site h
 static tc_tensor tci_eigen_order(const tci_made *m, tc_tensor values)
 {
     tc_site here = m->here;
-    tc_tensor row = tci_factor_places(m, tc_size(values, -1)), column = tci_factor_turned(row, here);
+    tc_tensor row = tci_factor_places(m, tc_size(values, -1)),
+              column = tci_factor_turned(row, here);
     tc_tensor one = tc_unsqueeze(values, -1), other = tc_unsqueeze(values, -2);
     tc_tensor equal = tc_logical_and(tc_eq(other, one), tc_lt(column, row));
     tc_tensor before = tc_cast(tc_logical_or(tc_lt(other, one), equal), TC_I64);
@@ -223,7 +224,8 @@ static tc_tensor tci_eigen_roots(tci_eigen_merge *g)
     const bool wide = tc_dtype_of(g->d) == TC_F64;
     tc_tensor row = tci_factor_places(g->m, tc_size(g->d, -1)), last[2];
     g->kept = tc_ne(g->z, 0);
-    tc_tensor later = tc_logical_and(tc_unsqueeze(g->kept, -2), tc_lt(row, tci_factor_turned(row, here)));
+    tc_tensor later = tc_logical_and(tc_unsqueeze(g->kept, -2),
+                                     tc_lt(row, tci_factor_turned(row, here)));
     tc_tensor after = tc_min(tc_where(later, tc_unsqueeze(g->d, -2), INFINITY), TC_AXES(-1), false);
     tc_tensor inner = tc_lt(after, INFINITY);
     after = tc_where(inner, after, g->d);
@@ -354,8 +356,8 @@ TCI_FN tc_tensor tci_eigen_vectors(const tci_made *m, tc_tensor a)
     tc_tensor d = tci_eigen_lines(of_panels[2], n, here), rows;
     rows = tci_eigen_tridiagonal(m, d, tci_eigen_lines(of_panels[3], n, here));
     tc_tensor columns = tci_factor_turned(rows, here);
-    tc_scan(TC_TENSORS(columns), ((tc_tensors){of_panels, 2}), 0, true, tci_factor_gather_block, &p.f,
-            &columns, NULL, 0);
+    tc_scan(TC_TENSORS(columns), ((tc_tensors){of_panels, 2}), 0, true, tci_factor_gather_block,
+            &p.f, &columns, NULL, 0);
     return tci_made_shaped(tci_factor_turned(columns, here), a, here);
 }
 
