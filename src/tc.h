@@ -347,6 +347,7 @@
 #include "api/loops.c"
 #include "api/recurrent.c"
 #include "api/qr_svd_eig.c"
+#include "api/eig_divide_conquer.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES
