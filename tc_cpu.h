@@ -1,35 +1,36 @@
 /* tc_cpu.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cpu.h ---- */
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
-/* ---- src/cpu/target.c ---- */
-/* cpu/target.c - detects the CPU features of this process, and derives the compiler flags from
- * them.
+/* ---- src/cpu/cpu_features.c ---- */
+/* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
+ * from them.
  *
  * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
  * (XCR0), so the answer is right under valgrind and emulators, where -march=native would name
  * features that the process may not use. A host without that builtin, or on an unknown processor,
  * gets scalar code in plain C. Invariant: flags and features are a function of (arch,
- * vector_bytes, has_fma, matrix_units, unit_bytes, has_pairs, int_points), never of the model. */
+ * vector_bytes, fma, matrix_units, unit_bytes, has_pairs, int_points), never of the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
-/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
+/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
+ * it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 
-/* cpu/target.c. vector_bits as in tc_options. */
+/* cpu/cpu_features.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 /* The compiler's flags for t->features. */
 TCI_FN void tci_target_set_flags(tci_target *t);
 /* True if this process may run code that was made for a target of these features. */
 TCI_FN bool tci_target_runs(const char *features);
-/* Why there is no native code where detection finds no fused multiply-add. */
+/* Why there is no native code on this processor. */
 TCI_FN const char *tci_target_why_none(void);
 
 /* cpu/machine.c */
@@ -50,9 +51,10 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
 
 #endif
 
-/* ---- src/cpu/target.c, continued ---- */
+/* ---- src/cpu/cpu_features.c, continued ---- */
 typedef struct tci_cpu_level {
     int vector_bytes;
+    bool fma; /* needs FMA; else the C dialect computes it (emit/c_fallbacks.c) */
     const char *features;
     const char *flags[8];
 } tci_cpu_level;
@@ -60,11 +62,13 @@ typedef struct tci_cpu_level {
 /* Widest first. Every processor with AVX2 has F16C and FMA, but FMA is asked for all the same. */
 static const tci_cpu_level tci_cpu_levels[] = {
     {64,
+     true,
      "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
      {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c",
       "-mprefer-vector-width=512"}},
-    {32, "avx2,fma,f16c", {"-mavx2", "-mfma", "-mf16c"}},
-    {16, "avx,fma", {"-mavx", "-mfma"}},
+    {32, true, "avx2,fma,f16c", {"-mavx2", "-mfma", "-mf16c"}},
+    {16, true, "avx,fma", {"-mavx", "-mfma"}},
+    {16, false, "sse42", {"-msse4.2"}},
 };
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__TINYC__)
@@ -182,16 +186,25 @@ static bool tci_cpu_has_byte_tiles(void)
 }
 #endif
 
-/* Widest vector that the process may use, in bytes; 0: none with fma. */
+static bool tci_cpu_has_fma(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("fma");
+#elif defined(__aarch64__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* Widest vector that the process may use, in bytes; 0: no native code. */
 static int tci_cpu_widest(void)
 {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("fma")) {
-        return 0;
-    }
-    if (!__builtin_cpu_supports("avx2")) {
-        return 16;
+    if (!tci_cpu_has_fma() || !__builtin_cpu_supports("avx2")) {
+        return tci_cpu_has_fma() || __builtin_cpu_supports("sse4.2") ? 16 : 0;
     }
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -203,10 +216,16 @@ static int tci_cpu_widest(void)
 #endif
 }
 
+/* True if the process may run code of that level, in vectors of at most so many bytes. */
+static bool tci_cpu_takes_level(const tci_cpu_level *level, int vector_bytes)
+{
+    return level->vector_bytes <= vector_bytes && (!level->fma || tci_cpu_has_fma());
+}
+
 TCI_FN const char *tci_target_why_none(void)
 {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
-    return "the processor has no fused multiply-add (FMA3)";
+    return "the processor has no SSE4.2";
 #elif defined(__x86_64__)
     return "the compiler of this library cannot ask what the processor has (gcc and clang can)";
 #else
@@ -253,13 +272,13 @@ TCI_FN void tci_target_set_flags(tci_target *t)
     }
 }
 
-/* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: fma needs
- * them. */
+/* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: the
+ * instruction for fma needs them. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
 {
     memset(t, 0, sizeof *t);
     int widest = tci_cpu_widest();
-    t->has_fma = widest > 0;
+    t->usable = widest > 0;
     t->vector_bytes = vector_bits > 0   ? TCI_MIN(widest, vector_bits / 8)
                       : vector_bits < 0 ? 0
                                         : widest;
@@ -268,11 +287,11 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     t->vector_bytes = t->vector_bytes >= 16 ? 16 : 0;
     snprintf(t->features, sizeof t->features, "neon,fma vector=%d", t->vector_bytes);
 #else
-    snprintf(t->arch, sizeof t->arch, "%s", t->has_fma ? "x86-64" : "c");
+    snprintf(t->arch, sizeof t->arch, "%s", t->usable ? "x86-64" : "c");
     int level_bytes = t->vector_bytes ? t->vector_bytes : TCI_MIN(widest, 32);
     const char *features = "none";
     const tci_cpu_level *level = tci_cpu_levels, *end = level + TCI_COUNT(tci_cpu_levels);
-    while (level < end && level->vector_bytes > level_bytes) {
+    while (level < end && !tci_cpu_takes_level(level, level_bytes)) {
         level++;
     }
     if (level < end) {
@@ -281,7 +300,7 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     t->vector_bytes = level < end && t->vector_bytes ? level->vector_bytes : 0;
     t->matrix_units = t->vector_bytes == 64 && tci_cpu_has_tiles();
     t->unit_bytes = t->matrix_units && tci_cpu_has_byte_tiles();
-    t->int_points = tci_cpu_int_points(t->vector_bytes);
+    t->int_points = level < end && level->fma ? tci_cpu_int_points(t->vector_bytes) : 0;
     t->has_pairs = t->vector_bytes == 64 && tci_cpu_has_pairs();
     snprintf(t->features, sizeof t->features, "%s%s%s%s%s vector=%d", features,
              t->matrix_units ? ",amx" : "", t->unit_bytes ? ",bytes" : "",
@@ -298,7 +317,7 @@ static bool tci_cpu_may_use(const tci_target *mine, const char *word, size_t n)
 {
     bool has = tci_cpu_list_has(mine->features, word, n);
     for (int i = 0; i < TCI_COUNT(tci_cpu_levels) && !has; i++) {
-        has = tci_cpu_levels[i].vector_bytes <= tci_cpu_widest() &&
+        has = tci_cpu_takes_level(&tci_cpu_levels[i], tci_cpu_widest()) &&
               tci_cpu_list_has(tci_cpu_levels[i].features, word, n);
     }
     bool is_pairs = n == 4 && !memcmp(word, "bf16", n);
@@ -321,7 +340,7 @@ TCI_FN bool tci_target_runs(const char *features)
         }
         at += n + (at[n] == ',');
     }
-    return mine.has_fma && mine.vector_bytes == vector_bytes;
+    return mine.usable && mine.vector_bytes == vector_bytes;
 }
 /* ---- src/cpu/machine.c ---- */
 /* cpu/machine.c - detects the processor: its caches, and how many of its cores the process may
@@ -511,6 +530,7 @@ typedef struct tci_cc_task {
     tci_spawn result;
     int exit_code;
     const tc_build *build;
+    int number; /* of the file, from 1 */
     pthread_t thread;
     bool beside; /* thread runs it */
 } tci_cc_task;
@@ -634,12 +654,21 @@ static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
     t->command.cancel = build->cancel;
 }
 
+/* The thread of one of the other processes. */
+static void *tci_cc_thread(void *arg)
+{
+    const tci_cc_task *t = arg;
+    tci_profile_role("C compiler", t->number);
+    return tci_cc_run(arg);
+}
+
 /* The other processes run in parallel with the first, each from a thread that lives as long as it
  * does; one without a thread runs when the first has ended. */
 static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_run, &tasks[i]) == 0;
+        tasks[i].number = i + 1;
+        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_thread, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
         if (!tasks[i].beside) {
@@ -742,7 +771,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     snprintf(t.features + n, sizeof(t.features) - n, "%s", tci_cc_instruments() ? " asan" : "");
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
-    out->usable = t.has_fma;
+    out->usable = t.usable;
     out->matrix_units = t.matrix_units;
     out->has_pairs = t.has_pairs;
     out->unit_bytes = t.unit_bytes;

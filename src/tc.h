@@ -1,4 +1,4 @@
-/* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
+/* src/tc.h - root of the joined header: all files in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
 #ifndef TC_H
 #define TC_H
@@ -335,6 +335,7 @@
 #include "api/losses.c"
 #include "api/split_stack.c"
 #include "api/quantize.c"
+#include "api/sparse_matmul.c"
 #include "api/fourier.c"
 #include "api/stft.c"
 #include "api/statistics.c"
@@ -346,6 +347,7 @@
 #include "api/loops.c"
 #include "api/recurrent.c"
 #include "api/qr_svd_eig.c"
+#include "api/eig_divide_conquer.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES

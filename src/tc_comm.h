@@ -1,5 +1,5 @@
-/* src/tc_comm.h - root of the engines of communicators: shared memory, MPI, and what is made of
- * collectives. An optional header: it brings tc.h, and joins the implementation where that is. */
+/* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
+ * training. An optional header: it brings tc.h, and joins the implementation where that is. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 

@@ -47,7 +47,7 @@ struct tc_jit {
     tci_general general;
     bool check;
     tci_mutex lock;   /* of recording, the table's writer, and `ctx` */
-    uint64_t builder; /* atomic: tci_os_thread_id of who has it; 0: nobody */
+    uint64_t builder; /* atomic: tci_os_thread_id of who has it; 0: none */
     tci_mutex errors_lock;
     tci_thread_errors errors;
 };

@@ -1,4 +1,5 @@
-/* api/named_regions.c - regions: names for parts of a program.
+/* api/named_regions.c - tc_region_begin and tc_region_end: named regions of a program, for profiles
+ * and error texts.
  *
  * In: tc_region_begin and tc_region_end. Out: tci_ctx.region, which each public call stores in the
  * nodes that it makes. */

@@ -31,7 +31,7 @@ typedef struct tc_job {
 } tc_job;
 TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here);
 #define tc_compile_many(...) tc_compile_many_at(__VA_ARGS__, TC_HERE)
-/* NULL is fine. Once for each program; waits for nobody: no run may be under way. Calls made from
+/* NULL is fine. Once for each program; does not wait: no run may be under way. Calls made from
  * it stay usable. */
 TC_API void tc_program_free(tc_program *f);
 
@@ -135,7 +135,7 @@ TC_API bool tc_event_done(const tc_event *event); /* whether it is reached; does
 /* Milliseconds between two events, by the device's clock where both are of one. TC_ERR_ARGUMENT:
  * NULL, or one is not reached yet. */
 TC_API tc_status tc_event_elapsed(tc_event *from, tc_event *to, double *ms);
-/* NULL is fine. Before or after the run, the queue and the program; waits for nobody. */
+/* NULL is fine. Before or after the run, the queue and the program; does not wait. */
 TC_API void tc_event_free(tc_event *event);
 
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */

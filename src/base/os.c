@@ -308,7 +308,7 @@ static int tci_os_write_on(int fd, const char *at, size_t n)
 }
 
 /* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
- * would die, beside the error; it is held back here, and taken in. */
+ * would die, besides the error; it is held back here, and taken in. */
 TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
     sigset_t limit, before, waiting;

@@ -1,4 +1,5 @@
-/* comm/comm_from_env.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
+/* comm/comm_from_env.c - tc_comm_from_env: makes a communicator of the processes that a launcher
+ * started, on the engine that fits them. */
 #include "../base/env.h"
 #include "api.h"
 #include "launcher_env.h"

@@ -1,5 +1,5 @@
-/* comm/host_reduce.c - see comm/host_reduce.h. Elements are taken in blocks that stay in the
- * nearest cache.
+/* comm/host_reduce.c - combines the operands of a reduction over ranks in host memory. Elements are
+ * taken in blocks that stay in the nearest cache.
  *
  * min and max have the meaning of tc's own: a NaN wins. Integers wrap; bool is 0 or 1. */
 #include "host_reduce.h"

@@ -40,7 +40,7 @@ static struct {
 
 static const tci_backend tci_backend_interp = {.name = "interp",
                                                .target = {.arch = "c", .features = "interp"}};
-#define TCI_BACKEND_NO_CPU "tc_cpu.h was not beside tc.h, or TC_NO_CPU was defined"
+#define TCI_BACKEND_NO_CPU "tc_cpu.h was not next to tc.h, or TC_NO_CPU was defined"
 static const tci_backend tci_backend_interp_only = {
     .name = "interp",
     .target = {.arch = "c", .features = "interp"},
@@ -435,7 +435,7 @@ TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
     if (!strcmp(name, "cpu")) {
         tci_str_add(out, " (" TCI_BACKEND_NO_CPU ")");
     } else if (!strcmp(name, "cuda")) {
-        tci_str_add(out, " (TC_CUDA was not defined, or tc_cuda.h was not beside tc.h)");
+        tci_str_add(out, " (TC_CUDA was not defined, or tc_cuda.h was not next to tc.h)");
     }
 }
 

@@ -1,4 +1,4 @@
-/* debug/summary.h - rows of kernels, as tc_explain, profiles and reports show them. */
+/* debug/summary.h - declares the rows of kernels that tc_explain, profiles and reports print. */
 #ifndef TCI_DEBUG_SUMMARY_H
 #define TCI_DEBUG_SUMMARY_H
 

@@ -171,7 +171,7 @@ TCI_FN int tci_case_size(const tci_case *k)
 
 /* ---- building and running ---- */
 
-/* A case as a program, made by the rooms below the public calls: no context takes part. */
+/* A case as a program, made by the modules below the public calls: no context takes part. */
 typedef struct tci_case_built {
     tci_scratch s;
     tci_node **nodes; /* by number, */

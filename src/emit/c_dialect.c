@@ -1,7 +1,7 @@
-/* emit/c_dialect.c - implements the C dialect: types, prims and memory accesses as C for gcc,
- * clang and tcc.
+/* emit/c_dialect.c - implements the C dialect: types, primitives and memory accesses as C source
+ * for gcc, clang and tcc.
  *
- * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
+ * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C source
  * without any #include, for scalar code and for the compilers' vector extension. Design: the
  * definition of a new name is expanded from a template, and whatever the template mentions is
  * requested on the way; a definition is appended to the text only when it is complete, so the text

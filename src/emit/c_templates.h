@@ -87,6 +87,6 @@ TCI_FN const char *tci_c_dialect_soft_fma(tci_c_dialect *cd, tc_dtype t);
 TCI_FN void tci_c_dialect_soft(tci_c_dialect *cd,
                                const char *name); /* defines one of its texts and what it needs */
 TCI_FN void tci_c_dialect_define_soft(const tci_c_dialect_env *e,
-                                      tci_prim p); /* scalar prims without an operator */
+                                      tci_prim p); /* scalar primitives without an operator */
 
 #endif

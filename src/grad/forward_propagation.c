@@ -140,7 +140,7 @@ static int tci_forward_put(tci_forward_lists *t, int part, tci_node *outside, tc
     return at;
 }
 
-/* Operand i of the loop, and what stands beside it. Returns the number of the latter, or, if there
+/* Operand i of the loop, and its companion. Returns the number of the latter, or, if there
  * is none, that of what it replaces, or -1. */
 static int tci_forward_operand(tci_forward *w, const tci_forward_loop *l, tci_forward_lists *t,
                                int i, int *stops)

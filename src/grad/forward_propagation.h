@@ -16,9 +16,9 @@ typedef struct tci_forward tci_forward;
 
 /* Rules of a propagation: how companions are built. */
 typedef struct tci_forward_rules {
-    tci_node *(*rule)(tci_forward *w, tci_node *n);  /* what comes to stand beside n, or NULL */
-    tci_node *(*whole)(tci_forward *w, tci_node *n); /* beside n, which has nothing */
-    int axes;      /* in front of what stands beside a node: 0, or 1 of w->count elements */
+    tci_node *(*rule)(tci_forward *w, tci_node *n);  /* the companion of n, or NULL */
+    tci_node *(*whole)(tci_forward *w, tci_node *n); /* of n without a companion */
+    int axes;      /* in front of the axes of a companion: 0, or 1 of w->count elements */
     bool replaces; /* it stands for the node, which a body needs no more */
 } tci_forward_rules;
 

@@ -43,6 +43,8 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
  * NULL out. */
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
+/* t: what gelu's result is rounded to. */
+TCI_FN tci_node *tci_slope_of_gelu(tci_graph *g, tci_node *x, tc_dtype t);
 
 /* grad/lu_cholesky.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);
@@ -67,7 +69,7 @@ TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *val
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
                                tci_node *const *grads, tci_node **given);
 
-/* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
+/* Floats, each paired with a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {
     tci_node *const *nodes, *const *with;
     int n;

@@ -1,4 +1,4 @@
-/* grad/loop.c - gradient of a repetition: a repetition that runs backward over saved values.
+/* grad/loop.c - gradient of a loop (REPEAT node): a loop that runs backward over saved values.
  *
  * In: a REPEAT and the gradients of its results. Out: the gradients of its operands.
  *

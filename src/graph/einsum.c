@@ -485,7 +485,7 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
     return true;
 }
 
-/* Sums those axes of t that nobody else needs: not the result, and none of terms[0, n) but t
+/* Sums those axes of t that no other part needs: not the result, and none of terms[0, n) but t
  * itself. */
 static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_contract_term *terms,
                                  int n, const int64_t *out, int rank)

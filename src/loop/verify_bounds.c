@@ -1,4 +1,5 @@
-/* loop/verify_bounds.c - checks bounds in a loop nest: evaluates its addresses at the corners. */
+/* loop/verify_bounds.c - verifies that the memory accesses of a loop nest are in bounds, by
+ * evaluating their addresses at the corners of the iteration space. */
 #include "ir.h"
 
 typedef struct tci_bounds {

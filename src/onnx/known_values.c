@@ -1,5 +1,5 @@
-/* onnx/known_values.c - known values: small arrays of numbers and symbolic sizes, and their
- * conversion to tensors. */
+/* onnx/known_values.c - values known while an ONNX graph is imported: small arrays of numbers and
+ * symbolic sizes, and their conversion to tensors. */
 #include "import.h"
 #include "call_site.h"
 

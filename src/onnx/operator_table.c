@@ -1,4 +1,5 @@
-/* onnx/operator_table.c - the table generated from onnx/operator_table.h. */
+/* onnx/operator_table.c - builds the table of imported ONNX operators from the rows of
+ * onnx/operator_table.h. */
 #include "operator_table.h"
 
 static const tci_ox_row tci_ox_table[] = {

@@ -31,7 +31,7 @@ enum { TCI_CUSTOM_SPLIT = 1 << 30 };
 /* One call: the arrays of its inputs and, last, of its results, without their memory. Of a
  * function of the user's, one of the two steps of a collective, or of an engine that runs the graph
  * or a part of it. A part has one place for all its results: in it they are one after the other,
- * and an UNPACK copies one of them, of which n_more come before it, to a place of its own. */
+ * and an UNPACK copies one of them, after n_more others, to a place of its own. */
 typedef enum tci_custom_kind {
     TCI_CUSTOM_PLAIN,
     TCI_CUSTOM_PART,

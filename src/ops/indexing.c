@@ -34,7 +34,7 @@ static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *pla
     return right ? r : tci_composite_unary(g, TCI_OP_LOGICAL_NOT, r);
 }
 
-/* The first `at` lie before the value, and those from at + left on do not: of a known number halves
+/* The first `at` are before the value, and those from at + left on do not: of a known number halves
  * stay inside. */
 static tci_node *tci_search_halves(tci_graph *g, tci_node *sorted, tci_node *values, bool right,
                                    tci_node *at)
@@ -63,7 +63,7 @@ static tci_node *tci_search_rows(tci_graph *g, tci_node *sorted, tci_node *value
     if (tci_dim_is_known(n)) {
         return tci_search_halves(g, sorted, values, right, at);
     }
-    for (int i = tci_search_steps(n) - 1; i >= 0; i--) { /* the first `at` lie before the value */
+    for (int i = tci_search_steps(n) - 1; i >= 0; i--) { /* the first `at` are before the value */
         tci_node *past = tci_composite_binary(g, TCI_OP_ADD, at,
                                               tci_composite_whole(g, (int64_t)1 << i));
         tci_node *fits = tci_composite_binary(g, TCI_OP_LE, past, size);

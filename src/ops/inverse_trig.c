@@ -1,4 +1,4 @@
-/* ops/inverse_trig.c - expansions of atan2, asin and acos into scalar prims, in f32 and f64.
+/* ops/inverse_trig.c - expansions of atan2, asin and acos into scalar primitives, in f32 and f64.
  *
  * In: the expansion being built. Out: its instructions, the last one the result. Each function
  * reduces its argument to one interval on which an odd polynomial gives the angle, and adds

@@ -1,5 +1,6 @@
 /* ops/math_expansion.h - instruction builder for math functions (exp, sin, ...) that are expanded
- * into scalar prims: each function appends instructions and returns the index of the result. */
+ * into scalar primitives: each function appends instructions and returns the index of the result.
+ */
 #ifndef TCI_OPS_MATH_EXPANSION_H
 #define TCI_OPS_MATH_EXPANSION_H
 

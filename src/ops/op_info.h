@@ -13,7 +13,7 @@
 
 typedef enum tci_fact {
     TCI_IS_LEAF = 1 << 0,      /* has no operands */
-    TCI_IS_MEMORY = 1 << 1,    /* a leaf that lies in memory, whatever is planned */
+    TCI_IS_MEMORY = 1 << 1,    /* a leaf that is in memory, whatever is planned */
     TCI_IS_NUMBER = 1 << 2,    /* a leaf that is a 0-d number, kept in the node */
     TCI_IS_UNIQUE = 1 << 3,    /* equal ones are not merged */
     TCI_IS_EFFECT = 1 << 4,    /* has no result: only ever a root */

@@ -1,4 +1,5 @@
-/* ops/special_functions.c - expansions of ERFINV, LGAMMA and its derivatives into scalar prims.
+/* ops/special_functions.c - expansions of ERFINV, LGAMMA and its derivatives into scalar
+ * primitives.
  *
  * In and out as in ops/math.c, for all lanes at once: every lane computes all pieces of a function,
  * and selects take the one of its interval. Where pieces meet, each contributes 0, or 1 before a

@@ -318,7 +318,7 @@ typedef struct tci_algo {
     tci_table *associations; /* as in tci_fusion */
     tci_str
         *routes; /* lines on how contractions are computed (plan/contraction_route.c); NULL: none */
-    tci_plan_contests *contests; /* contractions of which several routes fit; NULL: none is noted */
+    tci_plan_contests *contests; /* contractions that several routes fit; NULL: none is noted */
     const tci_router *router;    /* set by tci_plan_algorithm */
 } tci_algo;
 static inline void tci_algo_force(const tci_algo *a, tci_node *n)

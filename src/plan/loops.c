@@ -32,12 +32,12 @@ typedef struct tci_repeat_spot {
 
 typedef struct tci_plan_repeat {
     tci_repeat r;
-    tci_node **outside;     /* operands as they are in memory, before plan/decompose.c; */
-    tci_node **stored;      /* per carry, then per output: RESULT of its rows, NULL: nobody reads */
-    tci_dim *pitch;         /* bytes of a row: of each carry, input and output */
-    bool *keeps;            /* of each carry: all rows, not two that alternate */
-    tci_dim *skipped;       /* of each input, rows before the first in its memory */
-    tci_plan *enter, *body; /* made when first needed */
+    tci_node **outside;       /* operands as they are in memory, before plan/decompose.c; */
+    tci_node **stored;        /* per carry, then per output: RESULT of its rows, NULL: not read */
+    tci_dim *pitch;           /* bytes of a row: of each carry, input and output */
+    bool *keeps;              /* of each carry: all rows, not two that alternate */
+    tci_dim *skipped;         /* of each input, rows before the first in its memory */
+    tci_plan *enter, *body;   /* made when first needed */
     const tci_kernel *kernel; /* that stands for it */
 } tci_plan_repeat;
 
@@ -427,7 +427,7 @@ static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, tci_
     return spot;
 }
 
-/* The rows of a carry of which all stay: what a step reads, or what it writes. */
+/* The rows of a carry that all stay: what a step reads, or what it writes. */
 static tci_repeat_spot tci_repeat_walk_carry(const tci_repeat *r, int32_t buffer, tci_dim pitch,
                                              bool writes)
 {

@@ -342,7 +342,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
 {
     const tci_node *source = tci_plan_source(n);
     const tci_pnode *known = tci_pnode_of(f, source);
-    /* a leaf that is an output has a root too, which copies it: when, nobody waits for */
+    /* a leaf that is an output has a root too, which copies it: nothing waits for the copy */
     bool given = tci_plan_is_leaf(source) || known->root < 0;
     return given ? known->buffer : f->roots[known->root].buffer;
 }

@@ -194,7 +194,7 @@ static int tci_memory_first_store(const tci_kernel *k, int out)
 static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     if (k->call) {
-        return false; /* nobody knows in which order it reads and writes */
+        return false; /* the order of its reads and writes is unknown */
     }
     int store = tci_memory_first_store(k, out), from, to;
     if (store < 0) {

@@ -232,7 +232,7 @@ static void tci_store_cut(tci_fusion *f, tci_store_list *l, int first, int cut)
     }
 }
 
-/* Goes through what root r evaluates and cuts it in parts of which none is too large. A part is
+/* Goes through what root r evaluates and cuts it in parts, none of them too large. A part is
  * looked at again from its cut on, at most half of it, so the work is linear. */
 static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
 {

@@ -145,7 +145,7 @@ static int64_t tci_remat_fee(const tci_node *n)
     return (int64_t)(bytes / TCI_REMAT_FEE);
 }
 
-/* Nodes by place, of which those are vertices that waiting values can be made of. */
+/* Nodes by place; those from which waiting values can be made are vertices. */
 static tci_mincut *tci_remat_make_cut(tci_remat *m)
 {
     int n = m->f->nodes.n;

@@ -298,7 +298,7 @@ static int64_t tci_step_order_begins(const tci_step_order *q, int t)
     return bytes;
 }
 
-/* Bytes that nobody needs after it. */
+/* Bytes that no later step needs. */
 static int64_t tci_step_order_ends(const tci_step_order *q, int t)
 {
     int64_t bytes = 0;

@@ -1,4 +1,5 @@
-/* run/comm_model.h - time of a program on many ranks by a model. */
+/* run/comm_model.h - declares the alpha-beta cost model of collectives: predicted time of a program
+ * on many ranks. */
 #ifndef TCI_RUN_COMM_MODEL_H
 #define TCI_RUN_COMM_MODEL_H
 

@@ -1,5 +1,5 @@
-/* run/runtime_structs.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to
- * nodes. */
+/* run/runtime_structs.h - defines the structs behind the opaque types tc_ctx, tc_program and
+ * tc_call, and declares the functions of run/. */
 #ifndef TCI_RUN_RUNTIME_STRUCTS_H
 #define TCI_RUN_RUNTIME_STRUCTS_H
 
@@ -125,7 +125,7 @@ typedef struct tci_index_read {
     int32_t port;
     int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
     int32_t n_casts;
-    bool padded;           /* others stand beside those of the leaf */
+    bool padded;           /* has more elements than the leaf */
     const char *name;      /* of a user's input, or NULL */
     const char *leaf_file; /* where the leaf was made, or NULL */
     int32_t leaf_line;
