@@ -1,4 +1,5 @@
-/* api/composite_ops.c - calls defined by other calls: clamps, norms over axes, distances, draws.
+/* api/composite_ops.c - composite ops: public calls that are defined by other public calls (clamp,
+ * norms over axes, distances, random draws).
  *
  * In: what the user gives. Out: the result of the calls in their definition.
  * The one idea: a call here is written as its user would write it. The calls within it bear its
@@ -91,6 +92,29 @@ TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
 TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
 {
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
+}
+
+TCI_FN tc_tensor tci_made_named(const tci_made *m, tci_call_name call, tc_tensor y,
+                                tc_tensors operands, double number, int n_words,
+                                const int64_t *words)
+{
+    tci_node *nodes[TCI_NAMED_OPERANDS];
+    int n = 0;
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, y);
+    tci_node *r = tci_frame_node(&f, y, "the result");
+    for (int i = 0; i < operands.n && !f.failed; i++) {
+        if (!tci_is_none(operands.items[i])) {
+            nodes[n++] = tci_frame_node(&f, operands.items[i], "an operand");
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    nodes[n] = tci_graph_literal(g, TC_F64, (tci_value){.f = number});
+    return tci_frame_end(&f, nodes[n] ? tci_build_named(g, call, r, n + 1, nodes, n_words, words)
+                                      : NULL);
 }
 
 TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
@@ -390,8 +414,8 @@ TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend,
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %s: expected a number, 0 or more",
                              TCI_DIM_TEXT(n));
     }
-    x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
-    x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);
+    x = tci_is_none(prepend) || !n ? x : tc_cat(TC_TENSORS(prepend, x), axis);
+    x = tci_is_none(append) || !n ? x : tc_cat(TC_TENSORS(x, append), axis);
     const int64_t enough = tc_rank(x) > 0 ? tci_dim_most(tc_size(x, axis)) : 1; /* none is left */
     for (n = TCI_MIN(n, TCI_MAX(enough, 1)); n > 0 && !tc_status_of(x); n--) {
         tc_tensor after = tc_slice(x, axis, 1, TC_END, 1);
@@ -632,6 +656,7 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     tc_tensor rows = tc_unsqueeze(tci_made_wide(&m, x1), -2);
     tc_tensor columns = tc_unsqueeze(tci_made_wide(&m, x2), -3);
     tc_tensor off = tc_sub(rows, columns);
+    p = tc_size(off, -1) ? p : 1; /* rows of no element are 0 apart, also by the largest */
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
@@ -774,6 +799,9 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     }
     tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
+    const int64_t words[] = {is_causal, !tci_is_none(mask)};
+    y = tci_made_named(&m, TCI_NAMED_ATTENTION, y, TC_TENSORS(query, key, value, mask), scale, 2,
+                       words);
     y = tci_is_none(seen) ? y : tc_where(seen, y, 0);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
@@ -930,7 +958,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     }
     if (!tci_is_none(per_sample_weights) && strcmp(mode, "sum")) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT,
-                             "per_sample_weights beside the mode %s: only "
+                             "per_sample_weights with the mode %s: only "
                              "sums have them",
                              mode);
     }
@@ -1064,7 +1092,7 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
     tci_words_put(&m.ctx->graph, &w, NULL);
     tc_tensor noise = tc_neg(tc_log(tc_maximum(tc_neg(tc_log1p(tc_neg(u))), 0x1p-100)));
     tc_tensor y = tc_softmax(tc_div(tc_add(wide, noise), tau), axis);
-    if (hard && !tc_status_of(y)) { /* a value of 0 and 1 beside the gradient of y */
+    if (hard && !tc_status_of(y)) { /* a value of 0 and 1 with the gradient of y */
         tc_tensor most = tc_argmax(y, axis, true);
         tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(y, axis), 1, TC_I64);
         for (int i = axis < 0 ? axis + rank : axis; i + 1 < rank; i++) {

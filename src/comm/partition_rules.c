@@ -1,5 +1,5 @@
-/* comm/partition_rules.c - how each op is computed on parts: the split of its result follows from
- * those of its operands.
+/* comm/partition_rules.c - sharding rules of each op: the split of its result from those of its
+ * operands, and the op on shards.
  *
  * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
  * splits that it wants its operands in, and the op once more on parts.
@@ -582,6 +582,7 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
     case TCI_OP_MEAN:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY: tci_part_composite(v, n); break;
+    case TCI_OP_NAMED:
     case TCI_OP_CONV_TRANSPOSE: tci_part_as(v, n, tci_expand_composite(v->g, n)); break;
     case TCI_OP_SHARD: tci_part_mark(v, n); break;
     case TCI_OP_ASSIGN: tci_part_assign(v, n); break;

@@ -2,14 +2,14 @@
  *
  * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
  * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
-#include "../compile/backend.h"
+#include "../compile/backend_registry.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "../base/alloc.h"
 #include "../base/os.h"
-#include "../run/queue.h"
+#include "../run/async_queue.h"
 #include "device.h"
 #include "dialect.h"
 #include "nvrtc.h"
@@ -143,6 +143,9 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
     bool found = !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
                  !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
                  tci_cuda_read_skeleton(d, m, symbol, f);
+    tci_cu_ptr at;
+    size_t bytes;
+    f->waits = found && !in.cu->module_global(&at, &bytes, m->handle, "tc_waits");
     tci_cuda_leave(&in, TC_OK);
     return found;
 }

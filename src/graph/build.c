@@ -7,7 +7,7 @@
  * Design: nothing is implicit in the graph. No later pass knows about broadcasting or promotion.
  *
  * This file has the checks, the dtype rules, elementwise ops and reductions. Movement is in
- * graph/move.c, contractions (matmul, einsum) in graph/contract.c, composites in ops/composite.c.
+ * graph/movement.c, contractions (matmul, einsum) in graph/einsum.c, composites in ops/composite.c.
  * Identities that are free to detect (a reshape to the same shape) return their input; all others
  * are left to rewrite/. */
 #include "build.h"

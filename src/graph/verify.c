@@ -5,9 +5,9 @@
  * every node; one per family checks attributes and shapes. For symbolic sizes only a provable
  * violation is reported, since not every bound of an expression can be proven. */
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "build.h"
-#include "repeat.h"
+#include "loop_node.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -562,7 +562,7 @@ static void tci_verify_custom(const tci_verify *v)
     bool known = v->n->n_in <= TC_CUSTOM_MOST && v->n->rank <= TC_CUSTOM_MOST;
     bool split = v->n->attr[0] >= TCI_CUSTOM_SPLIT; /* of an engine */
     tci_verify_that(v, split || (known && tci_custom_get(v->n->attr[0])),
-                    "an op that nobody listed");
+                    "an op without a verifier");
 }
 
 static void tci_verify_collective(const tci_verify *v)
@@ -646,6 +646,10 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_NAMED:
+        tci_verify_composite(v, tci_verify_same_as_input);
+        tci_verify_that(v, v->n->attr[0] >= 0 && v->n->attr[0] < TCI_NAMED_COUNT, "no such call");
+        break;
     case TCI_OP_CONV_TRANSPOSE: tci_verify_composite(v, tci_verify_conv_transpose); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
     case TCI_OP_CUSTOM: tci_verify_custom(v); break;

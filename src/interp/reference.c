@@ -4,7 +4,7 @@
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
  * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
  * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
- * with the kernel path except the scalar prims and the dtype conversions.
+ * with the kernel path except the scalar primitives and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
  * Composites are direct formulas in double in both modes, as their promise is an error bound and
@@ -12,9 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"
@@ -1241,6 +1241,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
         break;
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD:
+    case TCI_OP_NAMED:
     case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));

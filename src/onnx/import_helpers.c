@@ -1,10 +1,10 @@
 /* onnx/import_helpers.c - helpers of the ONNX importers: operands, attributes, shapes, weights in
  * files, and bodies of subgraphs.
  *
- * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. An
- * importer that builds a subgraph does so through tci_ox.build. */
+ * Calls go one way: known_values.c, this file, constant_fold.c and the operators, the table of
+ * operator_table.c, import.c. An importer that builds a subgraph does so through tci_ox.build. */
 #include "import.h"
-#include "here.h"
+#include "call_site.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -258,8 +258,8 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph",
+                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }
     if (!v->is_made) {

@@ -1,5 +1,6 @@
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
- * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+/* ops/table.h - table of all ops, one row each. From them come the enum, prototypes and macros of
+ * the public calls, checks, lowering, the interpreter, gradients, tests, the fuzz list and the
+ * README's op table.
  *
  * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
@@ -9,7 +10,7 @@
  *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
  *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
- *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
+ *          or the next integer, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
  *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
  *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
@@ -18,7 +19,7 @@
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
  *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
- *          the result is no float, so nobody asks. The whole is computed in the compute dtype and
+ * the result is no float, so it is never read. The whole is computed in the compute dtype and
  *          rounded once. A column is differentiated again: where the function is smooth, each
  *          branch must equal the derivative around the point, not only at it (K(0) may stand for
  *          B where B is 0 only if the function is not smooth there), and where a branch is not
@@ -45,7 +46,7 @@
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
- *   facts     of tci_fact in ops/info.h, which makes one info row of each op
+ *   facts     of tci_fact in ops/op_info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
@@ -82,9 +83,7 @@
       DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
     X(ERF, erf, 1, FLOAT, CALL, ERF(A),                                                            \
       DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
-    X(GELU, gelu, 1, FLOAT, CALL, GELU(A),                                                         \
-      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
-          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
+    X(GELU, gelu, 1, FLOAT, CALL, GELU(A), DA(MUL(G, GELU_SLOPE(A))),                              \
       "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf (arXiv 1606.08415)")                              \
     X(RELU, relu, 1, NUMERIC, EXACT, MAX(A, K(0)),                                                 \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
@@ -422,7 +421,24 @@
       "its second operand, differentiated as its first, which is equal to it")                     \
     X(SHARD, shard, 1, 1, SHARD, OWN, "x, with the communicators that its axes are split over")    \
     X(CONV_TRANSPOSE, conv_transpose, 2, 2, CONV_TRANSPOSE, EXPANSION,                             \
-      "the transpose of a convolution with respect to its images")
+      "the transpose of a convolution with respect to its images")                                 \
+    X(NAMED, named, 2, MANY, NAMED, OWN,                                                           \
+      "its first operand, which is the result of a call over the others")
+
+/* Calls whose result keeps their name and operands, in a NAMED node around what the call expands
+ * into, for model formats that have an operator of the same meaning: built rows, and calls of api/.
+ * X(ID) */
+#define TCI_NAMED_BUILT(X)                                                                         \
+    X(LEAKY_RELU) X(ELU) X(CELU) X(SELU) X(MISH) X(SOFTPLUS) X(HARDTANH) X(RELU6) X(HARDSIGMOID)   \
+    X(HARDSWISH) X(GELU_TANH)
+#define TCI_NAMED_CALLS(X)                                                                         \
+    X(CONV) X(BATCH_NORM) X(GROUP_NORM) X(INSTANCE_NORM) X(RMS_NORM) X(ATTENTION)
+
+typedef enum tci_call_name {
+#define TCI_ROW(id) TCI_NAMED_##id,
+    TCI_NAMED_BUILT(TCI_ROW) TCI_NAMED_CALLS(TCI_ROW) TCI_NAMED_COUNT
+#undef TCI_ROW
+} tci_call_name;
 
 /* Calls that no op is made for: what they give is their formula's nodes. */
 #define TCI_BUILT_OPS(X)                                                                           \
@@ -589,6 +605,7 @@
 #define TCI_ATTRS_RESULT(X) X(result, COUNT, FIRST) X(repeat, COUNT, REST)
 #define TCI_ATTRS_CONV_TRANSPOSE(X)                                                                \
     X(groups, SIZE, FIRST) X(stride, SIZE, REST) X(dilation, SIZE, REST) X(before, PLACE, REST)
+#define TCI_ATTRS_NAMED(X) X(call, COUNT, FIRST) X(words, COUNT, REST)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST) X(axes, AXIS, REST) X(has_weight, FLAG, LAST) X(has_bias, FLAG, LAST)
 
@@ -621,6 +638,7 @@ typedef enum tci_mode {
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(TETRAGAMMA, 1, GRADIENT)   /* the derivative of trigamma */                                  \
     X(SINC_SLOPE, 1, GRADIENT)   /* the derivative of sinc */                                      \
+    X(GELU_SLOPE, 1, GRADIENT)   /* the derivative of gelu */                                      \
     X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \

@@ -217,6 +217,23 @@ TCI_FN tci_node *tci_window_biased(tci_graph *g, tci_node *r, tci_node *bias, in
     return tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
 }
 
+/* r as the result of a call of tc_conv; r itself where a number is symbolic. */
+static tci_node *tci_window_named_conv(tci_graph *g, tci_node *r, int n, tci_node *x, tci_node *w,
+                                       tci_node *bias, const tci_window_conv *c)
+{
+    tci_node *in[3] = {x, w, bias};
+    int64_t words[1 + 4 * TCI_IMAGE_AXES] = {c->groups};
+    bool known = tci_dim_is_known(c->groups);
+    for (int i = 0; i < n; i++) {
+        const int64_t of[] = {c->stride[i], c->dilation[i], c->padding[i], c->after[i]};
+        for (int k = 0; k < 4; k++) {
+            words[1 + 4 * i + k] = of[k];
+            known = known && tci_dim_is_known(of[k]);
+        }
+    }
+    return known ? tci_build_named(g, TCI_NAMED_CONV, r, bias ? 3 : 2, in, 1 + 4 * n, words) : r;
+}
+
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o)
 {
@@ -240,7 +257,9 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
         memcpy(shape + 2, r->shape + 3, sizeof(*shape) * (size_t)n);
         r = tci_build_reshape(g, r, n + 2, shape);
     }
-    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
+    r = tci_window_biased(g, r, bias, n, dtype);
+    return image.batched ? tci_window_named_conv(g, r, n, x, w, bias, &c)
+                         : tci_image_result(g, &image, r);
 }
 
 /* ---- pools ---- */
@@ -249,7 +268,7 @@ typedef struct tci_pooling {
     tci_image image;
     int64_t kernel[TCI_IMAGE_AXES], stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES];
     int64_t dilation[TCI_IMAGE_AXES];
-    /* Of each window only those elements are read that lie in x in any of them. */
+    /* Of each window only those elements are read that are inside x in any of them. */
     tci_dim reads[TCI_IMAGE_AXES];
     int64_t before[TCI_IMAGE_AXES];
     tci_dim after[TCI_IMAGE_AXES];

@@ -11,7 +11,7 @@
 TEST(kept_cases_give_their_outputs_interpreted)
 {
     begin("interp");
-    CHECK_EQ_INT(judge_kept(1, false), 310);
+    CHECK_EQ_INT(judge_kept(1, false), 319);
     end();
 }
 
@@ -378,6 +378,60 @@ TEST(a_loop_ends_by_its_condition_or_by_its_count)
     tc_program_free(f);
     tc_onnx_free(m);
     end();
+}
+
+/* for (i = 0; i < steps; i++) v += v * x, as PyTorch exports a loop of TorchScript: the body returns
+ * a constant of the graph around it as the condition. */
+static message growing(const int64_t *steps)
+{
+    message g = {.n = 0}, body = {.n = 0}, node = {.n = 0};
+    const int64_t always = 1;
+    add_info(&g, 11, "x", 1, no_sizes);
+    add_tensor(&g, "steps", 7, -1, steps, 8);
+    add_tensor(&g, "always", 9, -1, &always, 1);
+    add_info(&body, 11, "i", 7, no_sizes);
+    add_info(&body, 11, "goes", 9, no_sizes);
+    add_info(&body, 11, "was", 1, no_sizes);
+    add_node(&body, "Mul was x > more", -1);
+    add_node(&body, "Add was more > now", -1);
+    add_node(&body, "Identity always > goes_on", -1);
+    add_info(&body, 12, "goes_on", 9, no_sizes);
+    add_info(&body, 12, "now", 1, no_sizes);
+    add_text(&node, 1, "steps");
+    add_text(&node, 1, "always");
+    add_text(&node, 1, "x");
+    add_text(&node, 2, "y");
+    add_text(&node, 4, "Loop");
+    add_body(&node, "body", &body);
+    add_message(&g, 1, &node);
+    add_info(&g, 12, "y", 1, no_sizes);
+    return g;
+}
+
+TEST(a_loop_whose_condition_is_a_constant_around_it_has_a_gradient)
+{
+    static const int64_t counts[] = {3, 70}; /* unrolled; a tc_scan */
+    for (int i = 0; i < TCI_COUNT(counts); i++) {
+        tc_onnx_model *m = NULL;
+        tc_program *f = NULL;
+        tc_tensor slope;
+        message g = growing(&counts[i]);
+        float x = 0.125f, y = 0, dx = 0;
+        double n = (double)counts[i];
+        begin("interp");
+        CHECK_MSG(load(&g, NULL, &m) == TC_OK, "%s", tc_error(ctx));
+        REQUIRE(m != NULL);
+        CHECK_MSG(tc_grad(m->outputs[0], m->inputs, 1, &slope) == TC_OK, "%s", tc_error(ctx));
+        REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 1), TC_TENSORS(m->outputs[0], slope), NULL,
+                              &f) == TC_OK);
+        CHECK(tc_run(f, TC_BUFS(TC_BUF(&x, 1)), TC_BUFS(TC_BUF(&y, 1), TC_BUF(&dx, 1))) == TC_OK);
+        double grown = pow(1.125, n), grown_slope = grown + 0.125 * n * grown / 1.125;
+        CHECK_MSG(fabs((double)y / (0.125 * grown) - 1) < 1e-5, "%g", (double)y);
+        CHECK_MSG(fabs((double)dx / grown_slope - 1) < 1e-5, "%g", (double)dx);
+        tc_program_free(f);
+        tc_onnx_free(m);
+        end();
+    }
 }
 
 TEST(a_body_that_is_wrong_is_named)
