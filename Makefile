@@ -103,7 +103,7 @@ build/readme: tools/readme.c
 # A switch over an enum names every case: a new op, neutral call, reduction, attribute or kind of step
 # does not compile until each room says what it is there, whether or not there is a default. These
 # have defaults that stand for what many dtypes share, or for all that is never asked of them.
-DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_soft.c loop/ir.c onnx/known.c onnx/fold.c ops/dtype.c)
+DEFAULTS = $(addprefix src/,emit/c_dialect.c emit/c_fallbacks.c loop/ir.c onnx/known_values.c onnx/constant_fold.c ops/dtype.c)
 
 rooms: $(ROOM_C:%=%.room) $(BENCH_C:%=%.checked) ## every room compiles alone, without a warning; with symbolic sizes too. And every benchmark
 
@@ -151,7 +151,7 @@ $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(impl_begin|impl_end|here|\.gen)\.h$$/d' \
+	@ls src/*/*.h | sed -E -e '/(impl_begin|impl_end|call_site|\.gen)\.h$$/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 

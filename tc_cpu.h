@@ -1,9 +1,9 @@
 /* tc_cpu.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cpu.h ---- */
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
-/* ---- src/cpu/target.c ---- */
-/* cpu/target.c - detects the CPU features of this process, and derives the compiler flags from
- * them.
+/* ---- src/cpu/cpu_features.c ---- */
+/* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
+ * from them.
  *
  * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
@@ -16,14 +16,15 @@
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
-/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
+/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
+ * it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 
-/* cpu/target.c. vector_bits as in tc_options. */
+/* cpu/cpu_features.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 /* The compiler's flags for t->features. */
 TCI_FN void tci_target_set_flags(tci_target *t);
@@ -50,10 +51,10 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
 
 #endif
 
-/* ---- src/cpu/target.c, continued ---- */
+/* ---- src/cpu/cpu_features.c, continued ---- */
 typedef struct tci_cpu_level {
     int vector_bytes;
-    bool fma; /* needs FMA; else the C dialect computes it (emit/c_soft.c) */
+    bool fma; /* needs FMA; else the C dialect computes it (emit/c_fallbacks.c) */
     const char *features;
     const char *flags[8];
 } tci_cpu_level;

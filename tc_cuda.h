@@ -1,11 +1,11 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of what GPUs need. Brought in by tc.h, with or without tc_cpu.h: under
- * TC_BLOCKS schedules and passes for a device of the user's, under TC_CUDA the CUDA backend too,
- * CUDA source by NVRTC. */
+/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Brought in
+ * by tc.h, with or without tc_cpu.h: under TC_BLOCKS schedules and passes for a device of the
+ * user's, under TC_CUDA the CUDA backend too, CUDA source by NVRTC. */
 /* ---- src/tc_blocks.h ---- */
-/* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
- * Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
+/* src/tc_blocks.h - GPU-only files: pattern matchers, schedules and passes for machines of thread
+ * blocks. Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
 /* ---- src/kernel/match_mma_sync.c ---- */
 /* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
  * cores (mma.sync) can run it.
@@ -6588,9 +6588,9 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
                                   tci_conv_layout_cost,   tci_conv_layout_build};
     return &row;
 }
-/* ---- src/plan/layout.c ---- */
-/* plan/layout.c - decides which values are stored channels-last: layout propagation (NCHW to
- * NHWC).
+/* ---- src/plan/layout_propagation.c ---- */
+/* plan/layout_propagation.c - decides which values are stored channels-last: layout propagation
+ * (NCHW to NHWC).
  *
  * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
  * that a contraction reads through windows (a convolution its image, a gradient that of a result)
@@ -7991,7 +7991,7 @@ TCI_FN int tci_block_routes(const tci_route **rows)
 
 #ifdef TCI_HAS_CUDA
 /* ---- src/cuda/wgmma.c ---- */
-/* cuda/wgmma.c - writes the CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp,
+/* cuda/wgmma.c - writes the CUDA source of the warp-specialized WGMMA GEMM: TMA producer warp,
  * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
@@ -8021,8 +8021,10 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  * share, one of each consumer of both; a buffer is written only after its previous contents were
  * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
 /* ---- src/cuda/wgmma.h ---- */
-/* cuda/wgmma.h - declares the CUDA text of WGMMA GEMM: the main loop; and the properties of such a
- * kernel that a module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
+ * a kernel that a module stores, so that they are known wherever the cubin comes from. and the
+ * properties of such a kernel that a module stores, so that they are known wherever the cubin comes
+ * from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 
@@ -8869,8 +8871,8 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
                    symbol, symbol);
 }
 /* ---- src/cuda/wgmma_attention.c ---- */
-/* cuda/wgmma_attention.c - writes the CUDA text of fused attention on WGMMA: the main loop, in the
- * layers of cuda/wgmma.c, whose small functions it shares.
+/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop, in
+ * the layers of cuda/wgmma.c, whose small functions it shares.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
  * one, a ring of steps of keys, one of values, the final sums, barriers. Slots: first the
@@ -8897,7 +8899,8 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
  * from reading them before it. Each warp stores and reads rows of its own, so a warp barrier is
  * enough there. */
 /* ---- src/cuda/wgmma_attention.h ---- */
-/* cuda/wgmma_attention.h - declares the CUDA text of fused attention on WGMMA: the main loop. */
+/* cuda/wgmma_attention.h - declares the writer of CUDA source for fused attention on WGMMA: the
+ * main loop. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_H
 #define TCI_CUDA_WGMMA_ATTENTION_H
 
@@ -9449,7 +9452,7 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
     tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
 }
 /* ---- src/cuda/wgmma_attention_backward.c ---- */
-/* cuda/wgmma_attention_backward.c - writes the CUDA text of attention's gradients on WGMMA: the
+/* cuda/wgmma_attention_backward.c - writes the CUDA source of attention's gradients on WGMMA: the
  * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
  *
  * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
@@ -10176,7 +10179,7 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_str_add(out, "}\n");
 }
 /* ---- src/cuda/simt_attention.c ---- */
-/* cuda/simt_attention.c - writes the CUDA text of fused attention, forward and backward, on CUDA
+/* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
  * cores: shared-memory layout and main loops.
  *
  * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,
@@ -10197,8 +10200,8 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
  * copy to memory that all have read. Missing rows and steps are zeros, and their weights are 0, or
  * are never stored. */
 /* ---- src/cuda/simt_attention.h ---- */
-/* cuda/simt_attention.h - declares the CUDA text of attention and its gradients on SIMT threads:
- * the main loops. */
+/* cuda/simt_attention.h - declares the writer of CUDA source for attention and its gradients on
+ * SIMT threads: the main loops. */
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 
@@ -10771,7 +10774,8 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
 /* ---- src/cuda/mma_sync.c ---- */
-/* cuda/mma_sync.c - writes the CUDA text of mma.sync (sm_75 and later).
+/* cuda/mma_sync.c - writes the CUDA source of GEMM on mma.sync, the tensor cores of warps (sm_75
+ * and later).
  *
  * In: the statements for warp tensor cores (loop/memory_ops.h). Out: their text, in two layers:
  * functions of one PTX instruction each, which tests that run the text without a GPU define for
@@ -10789,7 +10793,7 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
  * the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
  * rows of four f64. */
 /* ---- src/cuda/mma_sync.h ---- */
-/* cuda/mma_sync.h - declares the CUDA text of mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 

@@ -1094,7 +1094,7 @@ static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **comp
     return TC_OK;
 }
 
-/* A request that nobody else uses. */
+/* A request that no other run uses. */
 static tci_ov_request *tci_ov_take(tci_ov_program *p, char text[TC_GRAPH_TEXT])
 {
     pthread_mutex_lock(&p->lock);
@@ -2112,8 +2112,9 @@ __attribute__((constructor)) static void tci_engines_register(void)
     (void)tc_register_graph_backend(tci_openxla_backend());
     (void)tc_register_graph_backend(tci_tvm_backend());
 }
-/* ---- src/engines/best.c ---- */
-/* engines/best.c - tc_best_backend: measures which backend runs a graph fastest on this machine.
+/* ---- src/engines/fastest_backend.c ---- */
+/* engines/fastest_backend.c - tc_best_backend: measures which backend runs a graph fastest on this
+ * machine.
  *
  * In: a graph and a time budget. Out: the backends that compiled it, sorted by the median time of a
  * run. Every backend runs with the options of the graph's context, on zeros. */

@@ -264,20 +264,20 @@ TC_API const char *tc_onnx_op_how(int i);
 #pragma GCC optimize("no-single-precision-constant")
 #endif
 
-/* ---- src/onnx/proto.c ---- */
-/* onnx/proto.c - reads the wire format of ONNX files (onnx/proto.h).
+/* ---- src/onnx/proto_read.c ---- */
+/* onnx/proto_read.c - reads the wire format of ONNX files (onnx/proto_read.h).
  *
  * Design: a cursor over a message, each advance of which is checked against the end, and a function
  * for each message that takes the fields it knows and skips the rest. Lists of numbers are packed
  * or not (models before 2020), or mixed: both are appended. */
-/* ---- src/onnx/proto.h ---- */
-/* onnx/proto.h - an ONNX file as structs: the protobuf wire format, read without a library.
+/* ---- src/onnx/proto_read.h ---- */
+/* onnx/proto_read.h - an ONNX file as structs: the protobuf wire format, read without a library.
  *
  * In: untrusted bytes. Out: the model in scratch memory; names and data point into the scratch
  * memory or into the bytes. Invalid input escapes by tci_scratch_fail with TC_ERR_IO. Field numbers
  * are those of onnx.proto (github.com/onnx/onnx, IR version 13). */
-#ifndef TCI_ONNX_PROTO_H
-#define TCI_ONNX_PROTO_H
+#ifndef TCI_ONNX_PROTO_READ_H
+#define TCI_ONNX_PROTO_READ_H
 
 
 struct tci_onnx_graph;
@@ -384,7 +384,7 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
 #endif
 
 
-/* ---- src/onnx/proto.c, continued ---- */
+/* ---- src/onnx/proto_read.c, continued ---- */
 #include <inttypes.h>
 #include <string.h>
 
@@ -983,19 +983,20 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
     }
     return m;
 }
-/* ---- src/onnx/known.c ---- */
-/* onnx/known.c - known values: small arrays of numbers and symbolic sizes, and their conversion to
- * tensors. */
+/* ---- src/onnx/known_values.c ---- */
+/* onnx/known_values.c - values known while an ONNX graph is imported: small arrays of numbers and
+ * symbolic sizes, and their conversion to tensors. */
 /* ---- src/onnx/import.h ---- */
 /* onnx/import.h - state of an ONNX import: values, operators, and functions shared by the
  * importers.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/fold.c). A known value becomes a tensor when an operator needs one. Nodes
- * are processed in order (onnx/import.c); onnx/rows.h names the function of each operator.
+ * graph is built (onnx/constant_fold.c). A known value becomes a tensor when an operator needs one.
+ * Nodes are processed in order (onnx/import.c); onnx/operator_table.h names the function of each
+ * operator.
  *
  * Failures escape by tci_ox_fail, which names node and op; the functions own nothing outside the
- * scratch memory. They build graphs with the public calls of tc.h (onnx/here.h). */
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -1129,7 +1130,7 @@ static inline bool tci_ox_given(tc_tensor t)
     return !tci_is_none(t);
 }
 
-/* ---- known values: onnx/known.c, onnx/fold.c ---- */
+/* ---- known values: onnx/known_values.c, onnx/constant_fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
                                       const int64_t *sizes);
 TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items);
@@ -1164,13 +1165,13 @@ TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user);
 TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
 
 #endif
-/* ---- src/onnx/here.h ---- */
-/* onnx/here.h - call site of public calls made in onnx/: that of the user's call. Included only by
- * .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
+/* ---- src/onnx/call_site.h ---- */
+/* onnx/call_site.h - call site of public calls made in onnx/: that of the user's call. Included
+ * only by .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
 #undef TC_HERE
 #define TC_HERE (o->here)
 
-/* ---- src/onnx/known.c, continued ---- */
+/* ---- src/onnx/known_values.c, continued ---- */
 #include <math.h>
 #include <string.h>
 
@@ -1308,8 +1309,8 @@ TCI_FN tc_tensor tci_ox_known_tensor(const tci_ox_op *o, const tci_ox_known *k)
 /* onnx/import_helpers.c - helpers of the ONNX importers: operands, attributes, shapes, weights in
  * files, and bodies of subgraphs.
  *
- * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. An
- * importer that builds a subgraph does so through tci_ox.build. */
+ * Calls go one way: known_values.c, this file, constant_fold.c and the operators, the table of
+ * operator_table.c, import.c. An importer that builds a subgraph does so through tci_ox.build. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -1878,9 +1879,9 @@ TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
     const char *text = tc_error(o->ctx), *call = strstr(text, "tc_");
     tci_ox_fail(o, status, "%s", call ? call : text);
 }
-/* ---- src/onnx/fold.c ---- */
-/* onnx/fold.c - constant folding of shape arithmetic: operators whose operands are known while the
- * graph is built.
+/* ---- src/onnx/constant_fold.c ---- */
+/* onnx/constant_fold.c - constant folding of shape arithmetic: operators whose operands are known
+ * while the graph is built.
  *
  * In: small arrays of numbers and symbolic sizes. Out: the same. Integers are computed by
  * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float that represents
@@ -2608,16 +2609,16 @@ TCI_FN bool tci_ox_fold(tci_ox_op *o)
     }
     return rows[row].fold(&x);
 }
-/* ---- src/onnx/elementwise.c ---- */
-/* onnx/elementwise.c - imports elementwise ONNX operators. */
-/* ---- src/onnx/rows.h ---- */
-/* onnx/rows.h - the table of imported ONNX operators.
+/* ---- src/onnx/import_elementwise.c ---- */
+/* onnx/import_elementwise.c - imports elementwise ONNX operators. */
+/* ---- src/onnx/operator_table.h ---- */
+/* onnx/operator_table.h - the table of imported ONNX operators.
  *
  * Row: X(ONNX's name, function, call, how): tci_ox_make_FUNCTION builds it, `call` selects one of
  * several ops of that function, `how` is the text for docs/onnx.md. Sorted by strcmp, for binary
  * search. */
-#ifndef TCI_ONNX_ROWS_H
-#define TCI_ONNX_ROWS_H
+#ifndef TCI_ONNX_OPERATOR_TABLE_H
+#define TCI_ONNX_OPERATOR_TABLE_H
 
 
 #define TCI_OX_ROWS(X)                                                                             \
@@ -2820,7 +2821,7 @@ TCI_FN int tci_ox_n_rows(void);
 
 #endif
 
-/* ---- src/onnx/elementwise.c, continued ---- */
+/* ---- src/onnx/import_elementwise.c, continued ---- */
 #include <string.h>
 
 /* Before opset 7 operand 1 had the axes of operand 0 from `axis` on, and only if `broadcast`. */
@@ -3149,9 +3150,9 @@ TCI_OX_MAKE(gemm)
     }
     tci_ox_out(o, 0, tc_cast(y, d));
 }
-/* ---- src/onnx/shape.c ---- */
-/* onnx/shape.c - imports ONNX operators that compute sizes, move elements or concatenate tensors.
- */
+/* ---- src/onnx/import_shape.c ---- */
+/* onnx/import_shape.c - imports ONNX operators that compute sizes, move elements or concatenate
+ * tensors. */
 
 #include <string.h>
 
@@ -3589,9 +3590,9 @@ TCI_OX_MAKE(dropout)
         tci_ox_out(o, 1, tc_expand_at(tc_full(o->ctx, 1, d), rank, sizes, o->here));
     }
 }
-/* ---- src/onnx/reduce.c ---- */
-/* onnx/reduce.c - imports ONNX operators that reduce or normalize over axes: reductions, cumulative
- * sums, TopK, normalizations and losses. */
+/* ---- src/onnx/import_reduce.c ---- */
+/* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax,
+ * CumSum, TopK. */
 
 #include <math.h>
 #include <string.h>
@@ -3700,8 +3701,9 @@ TCI_OX_MAKE(top_k)
     tci_ox_out(o, 0, values);
     tci_ox_out(o, 1, places);
 }
-
-/* ---- normalizations ---- */
+/* ---- src/onnx/import_normalization.c ---- */
+/* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
+ * group and local response normalization. */
 
 TCI_OX_MAKE(batch_norm)
 {
@@ -3839,8 +3841,11 @@ TCI_OX_MAKE(mean_variance)
     tc_var_mean(x, TC_AXES_N(axes, n), 0, true, &var, &mean);
     tci_ox_out(o, 0, tc_div(tc_sub(x, mean), tc_add(tc_sqrt(var), 1e-9)));
 }
+/* ---- src/onnx/import_losses.c ---- */
+/* onnx/import_losses.c - imports ONNX loss functions: NegativeLogLikelihoodLoss and
+ * SoftmaxCrossEntropyLoss. */
 
-/* ---- losses ---- */
+#include <string.h>
 
 static tc_reduction tci_ox_reduction(const tci_ox_op *o)
 {
@@ -3884,9 +3889,9 @@ TCI_OX_MAKE(cross_entropy)
     tci_ox_out(o, 0, tci_ox_loss(o, logs));
     tci_ox_out(o, 1, logs);
 }
-/* ---- src/onnx/index.c ---- */
-/* onnx/index.c - imports ONNX operators that read and write at indices, and those whose output size
- * depends on values. */
+/* ---- src/onnx/import_indexing.c ---- */
+/* onnx/import_indexing.c - imports ONNX operators that read and write at indices, and those whose
+ * output size depends on values. */
 
 #include <string.h>
 
@@ -4124,8 +4129,8 @@ TCI_OX_MAKE(unique)
     tci_ox_out(o, 2, inverse);
     tci_ox_out_cut(o, 3, counts, count, 0);
 }
-/* ---- src/onnx/window.c ---- */
-/* onnx/window.c - imports ONNX operators of image windows: convolution, pooling, patches.
+/* ---- src/onnx/import_conv_pool.c ---- */
+/* onnx/import_conv_pool.c - imports ONNX operators of image windows: convolution, pooling, patches.
  *
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
@@ -4600,8 +4605,8 @@ TCI_OX_MAKE(col2im)
     }
     tci_ox_out(o, 0, y);
 }
-/* ---- src/onnx/resize.c ---- */
-/* onnx/resize.c - imports ONNX operators that sample images between their elements: Resize,
+/* ---- src/onnx/import_resize.c ---- */
+/* onnx/import_resize.c - imports ONNX operators that sample images between their elements: Resize,
  * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
  *
  * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
@@ -5053,8 +5058,9 @@ TCI_OX_MAKE(deform_conv)
     y = tc_reshape(tc_matmul(w, y), n, ws[0], oh, ow);
     tci_ox_out(o, 0, tci_ox_given(bias) ? tc_add(y, tc_reshape(bias, ws[0], 1, 1)) : y);
 }
-/* ---- src/onnx/quantize.c ---- */
-/* onnx/quantize.c - imports ONNX operators on quantized integers, as arithmetic in f32 and i32. */
+/* ---- src/onnx/import_quantize.c ---- */
+/* onnx/import_quantize.c - imports ONNX operators on quantized integers, as arithmetic in f32 and
+ * i32. */
 
 #include <string.h>
 
@@ -5159,8 +5165,9 @@ TCI_OX_MAKE(qlinear_matmul)
     tc_tensor y = tc_mul(tc_cast(sum, TC_F32), scale);
     tci_ox_out(o, 0, tci_ox_saturated(o, y, zero, tc_dtype_of(zero)));
 }
-/* ---- src/onnx/signal.c ---- */
-/* onnx/signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters. */
+/* ---- src/onnx/import_signal.c ---- */
+/* onnx/import_signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters.
+ */
 
 #include <math.h>
 #include <string.h>
@@ -5261,9 +5268,9 @@ TCI_OX_MAKE(mel)
                tc_cast(tci_ox_known_tensor(o, k),
                        tci_ox_dtype(o, tci_ox_int(o, "output_datatype", 1))));
 }
-/* ---- src/onnx/attention.c ---- */
-/* onnx/attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding, causal
- * convolution with state, linear attention. */
+/* ---- src/onnx/import_attention.c ---- */
+/* onnx/import_attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding,
+ * causal convolution with state, linear attention. */
 
 #include <math.h>
 #include <string.h>
@@ -5536,8 +5543,8 @@ TCI_OX_MAKE(linear_attention)
     tci_ox_out(o, 0, tc_cast(ys, tc_dtype_of(q)));
     tci_ox_out(o, 1, tc_cast(last, kept));
 }
-/* ---- src/onnx/recurrent.c ---- */
-/* onnx/recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* ---- src/onnx/import_recurrent.c ---- */
+/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
  *
  * The products with the inputs of all steps come first; a step adds those with the state. Sequences
  * of a batch may end early: from there on the state stays and outputs are 0. */
@@ -5770,8 +5777,8 @@ TCI_OX_MAKE(rnn)
         tci_ox_out(o, i + 1, tc_stack(TC_TENSORS_N(ends, ways), layout ? 1 : 0));
     }
 }
-/* ---- src/onnx/control.c ---- */
-/* onnx/control.c - imports the ONNX control flow operators If, Loop and Scan.
+/* ---- src/onnx/import_control_flow.c ---- */
+/* onnx/import_control_flow.c - imports the ONNX control flow operators If, Loop and Scan.
  *
  * A known condition or count selects a branch or unrolls the loop; otherwise the bodies become
  * those of tc_cond, tc_scan and tc_while. Bodies see the values of the outer graph. */
@@ -6244,8 +6251,9 @@ TCI_OX_MAKE(loop)
     }
     tci_ox_loop_while(o, &l);
 }
-/* ---- src/onnx/rows.c ---- */
-/* onnx/rows.c - the table generated from onnx/rows.h. */
+/* ---- src/onnx/operator_table.c ---- */
+/* onnx/operator_table.c - builds the table of imported ONNX operators from the rows of
+ * onnx/operator_table.h. */
 
 static const tci_ox_row tci_ox_table[] = {
 #define TCI_ROW(name, make, call, how) {#name, tci_ox_make_##make, call, how},
@@ -6800,17 +6808,17 @@ TC_API const char *tc_onnx_op_how(int i)
 {
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
-/* ---- src/onnx/walk.c ---- */
-/* onnx/walk.c - traversal of an exported graph (onnx/walk.h). */
-/* ---- src/onnx/walk.h ---- */
-/* onnx/walk.h - traversal of an exported graph: operands first, each node once.
+/* ---- src/onnx/export_walk.c ---- */
+/* onnx/export_walk.c - traversal of an exported graph (onnx/export_walk.h). */
+/* ---- src/onnx/export_walk.h ---- */
+/* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
  * node, its name in the file. A composite that the function does not write is replaced by its
- * expansion. Shared by ONNX (export.c) and StableHLO (stablehlo.c), with the frames of public
- * calls, the names of inputs and the values of captured memory. */
-#ifndef TCI_ONNX_WALK_H
-#define TCI_ONNX_WALK_H
+ * expansion. Shared by ONNX (export.c) and StableHLO (export_stablehlo.c), with the frames of
+ * public calls, the names of inputs and the values of captured memory. */
+#ifndef TCI_ONNX_EXPORT_WALK_H
+#define TCI_ONNX_EXPORT_WALK_H
 
 
 /* State of a node: its name, and its expansion (which may be another node when built again). NULL:
@@ -6876,7 +6884,7 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here);
 
 #endif
 
-/* ---- src/onnx/walk.c, continued ---- */
+/* ---- src/onnx/export_walk.c, continued ---- */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7336,15 +7344,15 @@ TCI_FN bool tci_ox_find_pool(const tci_node *n, tci_ox_sliding *w)
     }
     return true;
 }
-/* ---- src/onnx/write.c ---- */
-/* onnx/write.c - writes the wire format of ONNX files (onnx/write.h). */
-/* ---- src/onnx/write.h ---- */
-/* onnx/write.h - an ONNX graph being written: nodes, initializers and names of values.
+/* ---- src/onnx/proto_write.c ---- */
+/* onnx/proto_write.c - writes the wire format of ONNX files (onnx/proto_write.h). */
+/* ---- src/onnx/proto_write.h ---- */
+/* onnx/proto_write.h - an ONNX graph being written: nodes, initializers and names of values.
  *
  * In: operators with attributes. Out: protobuf messages in growing buffers. A name represents a
  * value; it is in scratch memory. */
-#ifndef TCI_ONNX_WRITE_H
-#define TCI_ONNX_WRITE_H
+#ifndef TCI_ONNX_PROTO_WRITE_H
+#define TCI_ONNX_PROTO_WRITE_H
 
 
 /* An attribute: text, a list (n >= 0), one number (n: -1 integer, -2 float), or a graph (-3). */
@@ -7395,7 +7403,7 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 
 #endif
 
-/* ---- src/onnx/write.c, continued ---- */
+/* ---- src/onnx/proto_write.c, continued ---- */
 #include <string.h>
 
 static void tci_ow_varint(tci_str *to, uint64_t v)
@@ -7554,16 +7562,16 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&w->graph, field, &info);
 }
 /* ---- src/onnx/export_conv.c ---- */
-/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
- * ONNX.
+/* onnx/export_conv.c - exports convolutions and pooling as ONNX Conv, ConvTranspose, MaxPool and
+ * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
  * Transpose and a Reshape around it where the graph has other axes. */
-/* ---- src/onnx/out.h ---- */
-/* onnx/out.h - state of an ONNX export, shared by its source files. */
-#ifndef TCI_ONNX_OUT_H
-#define TCI_ONNX_OUT_H
+/* ---- src/onnx/export_state.h ---- */
+/* onnx/export_state.h - state of an ONNX export, shared by its source files. */
+#ifndef TCI_ONNX_EXPORT_STATE_H
+#define TCI_ONNX_EXPORT_STATE_H
 
 /* ---- src/onnx/export.h ---- */
 /* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
@@ -7583,7 +7591,7 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
 
 #endif
 
-/* ---- src/onnx/out.h, continued ---- */
+/* ---- src/onnx/export_state.h, continued ---- */
 /* A repetition that has left: the names of its results. */
 typedef struct tci_ox_left_loop {
     const tci_node *repeat;
@@ -9165,16 +9173,16 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                              tci_ox_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/stablehlo_text.c ---- */
-/* onnx/stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that several
- * files write (onnx/stablehlo.h). */
-/* ---- src/onnx/stablehlo.h ---- */
-/* onnx/stablehlo.h - state of a StableHLO export, shared by its source files.
+/* ---- src/onnx/export_stablehlo_text.c ---- */
+/* onnx/export_stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that
+ * several files write (onnx/export_stablehlo.h). */
+/* ---- src/onnx/export_stablehlo.h ---- */
+/* onnx/export_stablehlo.h - state of a StableHLO export, shared by its source files.
  *
  * A value is its SSA name. Sizes are numbers everywhere: symbols have the values that the caller
  * gave (tci_hlo_size). */
-#ifndef TCI_ONNX_STABLEHLO_H
-#define TCI_ONNX_STABLEHLO_H
+#ifndef TCI_ONNX_EXPORT_STABLEHLO_H
+#define TCI_ONNX_EXPORT_STABLEHLO_H
 
 
 /* A repetition that has left: the names of its results. */
@@ -9259,7 +9267,7 @@ TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
 TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
                                   bool nan_first, const char *a, const char *b);
 
-/* ---- stablehlo_scalar.c ---- */
+/* ---- export_stablehlo_scalar.c ---- */
 /* The value of an elementwise op, WHERE, CAST, BITCAST or RANDOM, with tc's meaning of every scalar
  * operation: the node is lowered as a kernel lowers it, and the instructions leave one by one. */
 TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const *in);
@@ -9267,14 +9275,14 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
 TCI_FN const char *tci_hlo_arrange(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from,
                                    const int64_t *order, const tci_hlo_shape *to, const char *x);
 
-/* ---- stablehlo_conv.c ---- */
+/* ---- export_stablehlo_conv.c ---- */
 /* CONTRACT and reductions of windows: what they are written from (0: neither), and as what. */
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list);
 TCI_FN const char *tci_hlo_conv_out(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                     const char *const *in);
 TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const tci_node *n,
                                     const char *x);
-/* ---- stablehlo_index.c: of the ops with these names ---- */
+/* ---- export_stablehlo_index.c: of the ops with these names ---- */
 TCI_FN const char *tci_hlo_gather_out(tci_hlo *h, const tci_node *n, const char *const *in);
 TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char *const *in);
 TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x);
@@ -9285,7 +9293,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
 
 #endif
 
-/* ---- src/onnx/stablehlo_text.c, continued ---- */
+/* ---- src/onnx/export_stablehlo_text.c, continued ---- */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -9610,8 +9618,8 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
     is_nan = tci_hlo_binary(h, "and", shape, TC_BOOL, is_nan, number);
     return tci_hlo_binary(h, "or", shape, TC_BOOL, is, is_nan);
 }
-/* ---- src/onnx/stablehlo_scalar.c ---- */
-/* onnx/stablehlo_scalar.c - exports elementwise nodes as StableHLO.
+/* ---- src/onnx/export_stablehlo_scalar.c ---- */
+/* onnx/export_stablehlo_scalar.c - exports elementwise nodes as StableHLO.
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
@@ -10085,8 +10093,9 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
     tc_dtype made = (tc_dtype)k->insts[root].dtype, to = (tc_dtype)n->dtype;
     return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
 }
-/* ---- src/onnx/stablehlo_index.c ---- */
-/* onnx/stablehlo_index.c - exports gathers, scatters, sorts and running reductions as StableHLO.
+/* ---- src/onnx/export_stablehlo_index.c ---- */
+/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and running reductions as
+ * StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
  * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
@@ -10342,8 +10351,8 @@ TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x
     }
     return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
 }
-/* ---- src/onnx/stablehlo_while.c ---- */
-/* onnx/stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
+/* ---- src/onnx/export_stablehlo_while.c ---- */
+/* onnx/export_stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
  * iteration number, the carries, the inputs and held values (unchanged), a buffer for each output,
@@ -10555,8 +10564,8 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
     }
     return NULL;
 }
-/* ---- src/onnx/stablehlo_conv.c ---- */
-/* onnx/stablehlo_conv.c - exports convolutions and pools as StableHLO.
+/* ---- src/onnx/export_stablehlo_conv.c ---- */
+/* onnx/export_stablehlo_conv.c - exports convolutions and pools as StableHLO.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, with operands
  * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
@@ -10742,16 +10751,16 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
                    y, dtype, tci_hlo_type(h, t, &from), dtype, tci_hlo_type(h, t, &to));
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, r);
 }
-/* ---- src/onnx/stablehlo.c ---- */
-/* onnx/stablehlo.c - tc_export_stablehlo: writes a graph as the text of a StableHLO module.
+/* ---- src/onnx/export_stablehlo.c ---- */
+/* onnx/export_stablehlo.c - tc_export_stablehlo: writes a graph as the text of a StableHLO module.
  *
  * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
  * module with one function, @main, as XLA's PJRT plugins compile it.
  *
  * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
- * casts and random bits become the scalar operations of their kernel form (stablehlo_scalar.c);
- * movement, reductions, contractions, sorts and repetitions the StableHLO op of the same meaning;
- * composites their expansion, which XLA's own passes fuse. */
+ * casts and random bits become the scalar operations of their kernel form
+ * (export_stablehlo_scalar.c); movement, reductions, contractions, sorts and repetitions the
+ * StableHLO op of the same meaning; composites their expansion, which XLA's own passes fuse. */
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* src/tc_blocks.h - what only machines of blocks of threads use: recognisers, schedules and passes.
- * Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
+/* src/tc_blocks.h - GPU-only files: pattern matchers, schedules and passes for machines of thread
+ * blocks. Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
 #include "kernel/match_mma_sync.c"
 #include "kernel/tma_boxes.c"
 #include "kernel/match_attention.c"
@@ -17,7 +17,7 @@
 #include "loop/mma_gemm.c"
 #include "plan/scatter_sort.c"
 #include "plan/conv_layout.c"
-#include "plan/layout.c"
+#include "plan/layout_propagation.c"
 #include "plan/hoist_factors.c"
 #include "plan/small_channel_conv.c"
 #include "plan/depthwise_wgrad.c"

@@ -1,5 +1,5 @@
-/* src/tc_comm.h - root of the engines of communicators: shared memory, MPI, and what is made of
- * collectives. An optional header: it brings tc.h, and joins the implementation where that is. */
+/* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
+ * training. An optional header: it brings tc.h, and joins the implementation where that is. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 
@@ -14,12 +14,12 @@
 
 #include "base/impl_begin.h"
 
-#include "comm/combine.c"
+#include "comm/host_reduce.c"
 #include "comm/shm.c"
 #include "comm/launcher_env.c"
 #include "comm/mpi.c"
 #include "comm/nccl.c"
-#include "comm/environment.c"
+#include "comm/comm_from_env.c"
 #include "comm/data_parallel.c"
 #include "comm/partition.c"
 #include "comm/partition_rules.c"

@@ -1,5 +1,5 @@
 /* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
-#include "cpu/target.c"
+#include "cpu/cpu_features.c"
 #include "cpu/machine.c"
 #include "cpu/cc.c"
 #include "cpu/backend.c"

@@ -17,7 +17,7 @@
 #include "engines/openxla.c"
 #include "engines/tvm.c"
 #include "engines/register.c"
-#include "engines/best.c"
+#include "engines/fastest_backend.c"
 
 #include "base/impl_end.h"
 #endif

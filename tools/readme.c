@@ -11,7 +11,7 @@
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h
  *   rooms        in src/ROOMS.md: the files under src/ and what the head of each says first
- *   onnx         the rows of src/onnx/rows.h */
+ *   onnx         the rows of src/onnx/operator_table.h */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -562,12 +562,12 @@ static void make_rooms(text *out)
 /* ONNX operators: name, and how each is made. */
 static void make_onnx(text *out)
 {
-    text t = read_file("src/onnx/rows.h");
+    text t = read_file("src/onnx/operator_table.h");
     const char *at = strstr(t.at, "#define TCI_OX_ROWS(X)");
     const char *end = at ? strstr(at, "\n\n") : NULL;
     row r;
     if (!end) {
-        fail("src/onnx/rows.h", "no TCI_OX_ROWS");
+        fail("src/onnx/operator_table.h", "no TCI_OX_ROWS");
     }
     add(out, "| operator | as |\n|---|---|\n");
     at = strstr(at + 22, "X(");
@@ -589,7 +589,7 @@ static const char *const op_headers[] = {"src/api/ops_elementwise.h",
                                          "src/api/ops_shape.h",
                                          "src/api/ops_linalg.h",
                                          "src/api/ops_nn.h",
-                                         "src/api/ops_training.h",
+                                         "src/api/ops_autodiff.h",
                                          "src/api/ops.h"};
 
 static void make_part(text *out, const char *name)

@@ -1,7 +1,7 @@
 /* api/async.c - asynchronous runs: queues and events. */
 #include <stdio.h>
 
-#include "../run/queue.h"
+#include "../run/async_queue.h"
 #include "call_frame.h"
 
 TC_API tc_status tc_queue_make(tc_queue **queue)

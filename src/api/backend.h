@@ -108,7 +108,7 @@ typedef struct tc_build {
     int refused;                /* out: the first source that the compiler refused; -1 so far */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
-    void (*built)(void *built_arg); /* a file is done; on any thread. NULL: nobody asks */
+    void (*built)(void *built_arg); /* a file is done; on any thread. NULL: not needed */
     void *built_arg;
     const int *cancel; /* atomic: end with TC_ERR_COMPILER once it is not 0; or NULL */
 } tc_build;
@@ -135,7 +135,7 @@ typedef struct tc_launch {
     int n_buffers, n_literals;
     int64_t task_begin, task_end;
     /* For `record`: numbers of earlier launches of the sequence that must be done before this one;
-     * it may run beside all others. */
+     * it may run at the same time as all others. */
     const int32_t *after;
     int n_after;
     /* For `record`, NULL elsewhere: a step of a collective, which adds a node to the device's graph
@@ -156,7 +156,7 @@ typedef struct tc_backend_loop {
     void *done;        /* device memory, 8 bytes: how many there were */
 } tc_backend_loop;
 
-/* Queues beside the one that `launch`, `sync` and the other members of tc_backend use, which is
+/* Queues besides the one that `launch`, `sync` and the other members of tc_backend use, which is
  * queue NULL here. What is given to a queue is done in order, and side by side with what others
  * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
  * caller until they are freed; nothing uses them any more then. */

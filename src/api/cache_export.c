@@ -1,7 +1,7 @@
 /* api/cache_export.c - tc_cache_export: copies a disk cache for other machines.
  *
  * In: a context. Out: a directory. */
-#include "../compile/disk.h"
+#include "../compile/disk_cache.h"
 #include "call_frame.h"
 
 TC_API tc_status tc_cache_export_at(tc_ctx *ctx, const char *dir, tc_site here)

@@ -7,7 +7,7 @@
 #ifndef TCI_API_CALL_FRAME_H
 #define TCI_API_CALL_FRAME_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 typedef struct tci_frame {
     const char *op;
@@ -121,7 +121,7 @@ TCI_FN void tci_lazy_drop(tci_lazy_held *m, int n);
 /* A parameter of zeros, of the shape and dtype of another one. */
 TCI_FN tc_tensor tci_state_zeros(tc_tensor like, const char *op, tc_site here);
 
-/* ---- api/read.c ---- */
+/* ---- api/read_tensor.c ---- */
 /* Copies the elements, row-major, to memory that has room for them. */
 TCI_FN void tci_read_value(const tci_lazy_held *m, void *to);
 

@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../debug/intern.h"
+#include "../debug/string_intern.h"
 #include "../debug/minify.h"
 #include "../debug/dump.h"
-#include "../debug/report.h"
+#include "../debug/html_report.h"
 #include "../debug/summary.h"
 #include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"

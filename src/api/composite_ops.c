@@ -1,4 +1,5 @@
-/* api/composite_ops.c - calls defined by other calls: clamps, norms over axes, distances, draws.
+/* api/composite_ops.c - composite ops: public calls that are defined by other public calls (clamp,
+ * norms over axes, distances, random draws).
  *
  * In: what the user gives. Out: the result of the calls in their definition.
  * The one idea: a call here is written as its user would write it. The calls within it bear its
@@ -931,7 +932,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     }
     if (!tci_is_none(per_sample_weights) && strcmp(mode, "sum")) {
         return tci_made_fail(&m, TC_ERR_ARGUMENT,
-                             "per_sample_weights beside the mode %s: only "
+                             "per_sample_weights with the mode %s: only "
                              "sums have them",
                              mode);
     }
@@ -1065,7 +1066,7 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
     tci_words_put(&m.ctx->graph, &w, NULL);
     tc_tensor noise = tc_neg(tc_log(tc_maximum(tc_neg(tc_log1p(tc_neg(u))), 0x1p-100)));
     tc_tensor y = tc_softmax(tc_div(tc_add(wide, noise), tau), axis);
-    if (hard && !tc_status_of(y)) { /* a value of 0 and 1 beside the gradient of y */
+    if (hard && !tc_status_of(y)) { /* a value of 0 and 1 with the gradient of y */
         tc_tensor most = tc_argmax(y, axis, true);
         tc_tensor at = tc_arange(m.ctx->handle, 0, tc_size(y, axis), 1, TC_I64);
         for (int i = axis < 0 ? axis + rank : axis; i + 1 < rank; i++) {

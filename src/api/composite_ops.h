@@ -1,4 +1,5 @@
-/* api/composite_ops.h - what rooms of calls defined by other calls share.
+/* api/composite_ops.h - declares the begin and the end of a composite op: a public call that is
+ * defined by other public calls.
  *
  * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
  * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,

@@ -10,7 +10,7 @@
 #include "../base/env.h"
 #include "../debug/kernel_check.h"
 #include "../debug/dump.h"
-#include "../debug/intern.h"
+#include "../debug/string_intern.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../run/async_compile.h"

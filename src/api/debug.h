@@ -6,7 +6,7 @@
 #ifndef TC_API_DEBUG_H
 #define TC_API_DEBUG_H
 
-#include "compile.h"
+#include "program.h"
 
 #ifdef __cplusplus
 extern "C" {

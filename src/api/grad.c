@@ -22,8 +22,8 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
 
 /* ---- gradients ---- */
 
-/* Backward: of what is given (results) with a cotangent beside each, for what is asked (params).
- * Forward: of what is given (inputs) with a tangent beside each, for what is asked (results). */
+/* Backward: of what is given (results) each with a cotangent, for what is asked (params).
+ * Forward: of what is given (inputs) each with a tangent, for what is asked (results). */
 typedef struct tci_grad_call {
     tci_frame *f;
     tci_scratch s;

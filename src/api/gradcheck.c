@@ -18,7 +18,7 @@
 
 #include "../grad/grad.h"
 #include "../ops/composite.h"
-#include "compile.h"
+#include "program.h"
 
 typedef struct tci_check {
     tci_scratch s;

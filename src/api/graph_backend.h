@@ -9,7 +9,7 @@
 #ifndef TC_API_GRAPH_BACKEND_H
 #define TC_API_GRAPH_BACKEND_H
 
-#include "custom.h"
+#include "custom_op.h"
 
 #ifdef __cplusplus
 extern "C" {

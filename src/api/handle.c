@@ -434,7 +434,7 @@ TCI_FN tc_status tci_frame_status(tci_frame *f)
     return status;
 }
 
-/* Many tensors are alive: most likely those of a loop whose results nobody reads. Said once for a
+/* Many tensors are alive: most likely those of a loop whose results are not read. Said once for a
  * context. */
 static void tci_frame_warn(const tci_frame *f)
 {

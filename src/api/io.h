@@ -104,8 +104,8 @@ TC_API tc_status tc_program_save_at(tc_program *f, const char *path, const tc_sa
 #define tc_program_save(f, path, options) tc_program_save_at((f), (path), (options), TC_HERE)
 
 typedef struct tc_load_options {
-    /* false: the file is loaded only where nobody else can have put code, by the rules of the disk
-     * cache: it and its folder are yours or root's and closed to others' writing, as are all
+    /* false: the file is loaded only where no other user can have put code, by the rules of the
+     * disk cache: it and its folder are yours or root's and closed to others' writing, as are all
      * folders above (/tmp excepted), and it is no link. true: you vouch for the file, wherever it
      * is */
     bool trusted;

@@ -3,7 +3,7 @@
 #ifndef TC_API_JIT_H
 #define TC_API_JIT_H
 
-#include "compile.h"
+#include "program.h"
 
 #ifdef __cplusplus
 extern "C" {

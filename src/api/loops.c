@@ -1,18 +1,18 @@
 /* api/loops.c - loops, branches and checkpointed regions: tc_scan, tc_while, tc_cond,
  * tc_checkpoint, tc_barrier.
  *
- * In: handles and the user's body. Out: the results of a REPEAT (graph/repeat.h), or poison.
+ * In: handles and the user's body. Out: the results of a REPEAT (graph/loop_node.h), or poison.
  *
  * Design: the body is called once, on BOUND nodes; it builds ordinary nodes of the context's graph,
- * which graph/repeat.c closes. A while loop is a repetition that stops, and a branch is one of at
- * most one step: the second branch of two gets the results of the first, which are zeros if that
+ * which graph/loop_node.c closes. A while loop is a repetition that stops, and a branch is one of
+ * at most one step: the second branch of two gets the results of the first, which are zeros if that
  * was not taken. A region is a repetition of one step, whose gradient recomputes its body
- * (grad/repeat.c). */
+ * (grad/loop.c). */
 #include "call_frame.h"
 
 #include <stdio.h>
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "loops.h"
 
 typedef struct tci_loops_call tci_loops_call;

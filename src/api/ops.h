@@ -8,7 +8,7 @@
 #include "ops_nn.h"
 #include "ops_reduce.h"
 #include "ops_shape.h"
-#include "ops_training.h"
+#include "ops_autodiff.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,7 +3,7 @@
 #ifndef TCI_API_SPECIALIZATION_TRIAL_H
 #define TCI_API_SPECIALIZATION_TRIAL_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 #ifdef TC_DYNAMIC_SHAPES
 /* True if a run of f changes nothing but its outputs, and concerns no other process: it may be

@@ -1,4 +1,4 @@
-/* api/split_stack.c - split, chunk, unbind, stack and the like.
+/* api/split_stack.c - public ops that split a tensor or join tensors: split, chunk, unbind, stack.
  *
  * In: a tensor, or a list of some. Out: slices of it, which the caller's array takes, or what they
  * are joined to.

@@ -335,7 +335,7 @@ typedef struct tc_options {
     /* Told of each phase of a compile of what no cache has, and of each file that the compiler is
      * done with; one call at a time for a compile. On the thread that compiles or one of its
      * helpers: under TC_STANCE_LATER a background thread, so `progress_user` must live until
-     * tc_program_ready or tc_shutdown. Must not call tc. NULL: nobody is told */
+     * tc_program_ready or tc_shutdown. Must not call tc. NULL: no call */
     void (*progress)(void *user, const tc_progress *p);
     void *progress_user;
     /* Compiles of TC_STANCE_LATER on threads of the host's: must have work(item) called once, on

@@ -75,7 +75,7 @@ typedef struct tci_dim_range {
     int64_t least, most, hint;
 } tci_dim_range;
 
-/* ---- dim_table.c ---- */
+/* ---- dim_interning.c ---- */
 
 TCI_FN void tci_dim_take_lock(void);
 TCI_FN void tci_dim_give_lock(void);
@@ -124,7 +124,7 @@ TCI_FN const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
 TCI_FN tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad);
 TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom);
 
-/* ---- dim_value.c ---- */
+/* ---- dim_substitute.c ---- */
 
 TCI_FN const tci_dim_note *tci_dim_memo_find(const tci_dim_memo *m, int32_t atom); /* or NULL */
 TCI_FN void tci_dim_memo_put(tci_dim_memo *m, int32_t atom, int64_t a, int64_t b);

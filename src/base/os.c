@@ -1,5 +1,6 @@
 /* base/os.c - operating system services: clock, environment, files, shared objects, processor
- * count. Directories are in base/dir.c, new files in base/atomic_file.c, processes in base/spawn.c.
+ * count. Directories are in base/private_dir.c, new files in base/atomic_file.c, processes in
+ * base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes. Nothing is printed, and errno is unspecified
  * afterwards.
@@ -307,7 +308,7 @@ static int tci_os_write_on(int fd, const char *at, size_t n)
 }
 
 /* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
- * would die, beside the error; it is held back here, and taken in. */
+ * would die, besides the error; it is held back here, and taken in. */
 TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
     sigset_t limit, before, waiting;

@@ -1,5 +1,5 @@
-/* comm/data_parallel.c - data parallel training: gradients in buckets, and optimizers of which
- * each rank has a part.
+/* comm/data_parallel.c - data parallel training: bucketed gradient all-reduce, and optimizer states
+ * sharded over the ranks (ZeRO).
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
  * flat gradients, one collective, and slices of its result, which are views; or, where the engine

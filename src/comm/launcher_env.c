@@ -1,5 +1,5 @@
-/* comm/launcher_env.c - see comm/launcher_env.h: a row for each launcher, the first whose rank is
- * set counts. */
+/* comm/launcher_env.c - reads rank, world size and local rank from the environment variables of
+ * launchers: one row per launcher, the first whose rank variable is set applies. */
 #include "launcher_env.h"
 
 #include "../base/hash.h"

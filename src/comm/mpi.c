@@ -23,7 +23,7 @@
 
 #include "../base/alloc.h"
 #include "api.h"
-#include "combine.h"
+#include "host_reduce.h"
 
 typedef void *tci_mpi_handle;
 

@@ -1,4 +1,4 @@
-/* comm/mpi.h - the engine over MPI, opened at run time. */
+/* comm/mpi.h - declares collectives through MPI, whose library is opened at run time. */
 #ifndef TCI_COMM_MPI_H
 #define TCI_COMM_MPI_H
 

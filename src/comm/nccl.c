@@ -3,12 +3,12 @@
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
  * A start has that stream wait for what the device's own queue was given so far; a wait has the
- * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
- * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
- * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
- * ends. ncclCommAbort first has all kernels of the communicator end, but returns only when no graph
- * has any: programs still hold theirs, so a thread of its own calls it, and ends when the last
- * program with the communicator is freed.
+ * queue wait for the operation. So kernels between the two overlap with it, and no host thread
+ * waits until the end of a run (finish). There the host looks whether the stream is done, whether
+ * NCCL or a rank failed, and whether the time is over; then the communicator is aborted, so that
+ * the stream ends. ncclCommAbort first has all kernels of the communicator end, but returns only
+ * when no graph has any: programs still hold theirs, so a thread of its own calls it, and ends when
+ * the last program with the communicator is freed.
  *
  * Where a program is recorded, an operation is captured from the stream, and a node of the
  * program's graph; what waits for it is an empty node.

@@ -1,5 +1,5 @@
-/* comm/partition.c - tc_shard and tc_partition: tensor parallel, data parallel and sharded
- * parameters from marks (partition.h).
+/* comm/partition.c - tc_shard and tc_partition: SPMD partitioning of a graph by sharding
+ * annotations (comm/partition.h).
  *
  * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
  * over its parts of those.

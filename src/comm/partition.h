@@ -11,7 +11,7 @@
 #include "../api/call_frame.h"
 #include "../graph/build.h"
 #include "../graph/side_table.h"
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 enum { TCI_PART_COMMS = 16 };
 

@@ -1,5 +1,5 @@
-/* comm/partition_rules.c - how each op is computed on parts: the split of its result follows from
- * those of its operands.
+/* comm/partition_rules.c - sharding rules of each op: the split of its result from those of its
+ * operands, and the op on shards.
  *
  * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
  * splits that it wants its operands in, and the op once more on parts.

@@ -1,5 +1,5 @@
-/* comm/prefetch.c - tc_prefetch: sharded parameters that are whole only while they are used (FSDP,
- * arXiv 2304.11277).
+/* comm/prefetch.c - tc_prefetch: all-gathers sharded parameters just before each use and drops them
+ * after it (FSDP, arXiv 2304.11277).
  *
  * In: a graph with all_gathers of parameters. Out: the same values; a gather whose uses are far
  * apart, as in a layer's forward and backward pass, is made once for each, so that its result is

@@ -39,7 +39,7 @@
 
 #include "../base/alloc.h"
 #include "../base/hash.h"
-#include "combine.h"
+#include "host_reduce.h"
 
 enum {
     TCI_SHM_CHUNK = 256 << 10, /* bytes of one of a rank's two */

@@ -1,4 +1,5 @@
-/* comm/shm.h - the engine for processes of one host: shared memory, no other library. */
+/* comm/shm.h - declares collectives of processes on one host through shared memory, without another
+ * library. */
 #ifndef TCI_COMM_SHM_H
 #define TCI_COMM_SHM_H
 

@@ -1,4 +1,5 @@
-/* comm/simulate.c - tc_simulate, and the links of a communicator, measured.
+/* comm/simulate.c - tc_simulate: predicts the time of a program on many ranks, from measured
+ * latency and bandwidth of a communicator's links.
  *
  * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
  * links.

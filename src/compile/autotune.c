@@ -17,7 +17,7 @@
 
 #include "../debug/dump.h"
 #include "../loop/schedule_kind.h"
-#include "backend.h"
+#include "backend_registry.h"
 
 enum {
     TCI_TUNE_ROUNDS = 15,

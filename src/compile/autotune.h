@@ -3,7 +3,7 @@
 #ifndef TCI_COMPILE_AUTOTUNE_H
 #define TCI_COMPILE_AUTOTUNE_H
 
-#include "../base/workdir.h"
+#include "../base/temp_dir.h"
 #include "../plan/plan.h"
 #include "jit.h"
 

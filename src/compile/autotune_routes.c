@@ -17,7 +17,7 @@
 #include "../debug/dump.h"
 #include "../loop/loop.h"
 #include "autotune.h"
-#include "backend.h"
+#include "backend_registry.h"
 
 enum {
     TCI_ROUTES_CONTESTS = 4, /* contractions of a program that are measured, */

@@ -1,8 +1,8 @@
 /* compile/cache_key_decode.c - decoder of cache keys: rebuilds the canonical graph that a key
  * contains.
  *
- * In: a key, whose second half is the whole graph (written by compile/key.c). Out: the same nodes
- * in a scratch graph, by their canonical numbers.
+ * In: a key, whose second half is the whole graph (written by compile/cache_key.c). Out: the same
+ * nodes in a scratch graph, by their canonical numbers.
  *
  * Design: the key that identifies a program in the caches also restores it, so saved programs
  * (io/program_file.c) and minimized test cases (debug/test_case.c) need no other description of a
@@ -13,7 +13,7 @@
  * for byte. */
 #include <string.h>
 
-#include "code.h"
+#include "compiled_code.h"
 
 enum { TCI_KEY_DIM_WORDS = 1 << 12 }; /* of a symbolic size, at most */
 

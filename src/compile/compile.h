@@ -4,9 +4,9 @@
 #define TCI_COMPILE_COMPILE_H
 
 #include "../debug/dump.h"
-#include "backend.h"
-#include "cache.h"
-#include "disk.h"
+#include "backend_registry.h"
+#include "memory_cache.h"
+#include "disk_cache.h"
 #include "graph_split.h"
 #include "jit.h"
 

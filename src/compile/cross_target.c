@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "backend.h"
+#include "backend_registry.h"
 
 #define TCI_FOREIGN_HEAD "tc machine 1"
 

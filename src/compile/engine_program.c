@@ -9,7 +9,7 @@
  * and profiles work as for every program.
  *
  * Captured memory and literals are constants of the model, so that the engine can fold and pack
- * them; the key of the request has their versions and values (compile/key.c). Parameters are
+ * them; the key of the request has their versions and values (compile/cache_key.c). Parameters are
  * inputs, since runs of other programs change them; effects (ASSIGN) are outputs. */
 #include "engine_program.h"
 

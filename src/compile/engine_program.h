@@ -3,8 +3,8 @@
 #ifndef TCI_COMPILE_ENGINE_PROGRAM_H
 #define TCI_COMPILE_ENGINE_PROGRAM_H
 
-#include "disk.h"
-#include "graph_backend.h"
+#include "disk_cache.h"
+#include "graph_backend_registry.h"
 
 /* A program of an engine under construction: of a whole graph, or of a part of one. */
 typedef struct tci_graph_making {

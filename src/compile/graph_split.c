@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 
 enum {
     TCI_SPLIT_ROUNDS = 64, /* refusals after which tc takes the graph */

@@ -1,9 +1,9 @@
 /* compile/init_components.c - independent parts of the init section: connected components of its
  * launches by the buffers that they share.
  *
- * In: code with its launches and buffers. Out: its units (compile/code.h). A unit reads captured
- * leaves and literals only, so its results can serve every program that has the same unit over the
- * same memory (run/init_cache.c), such as two programs that pack the same weights.
+ * In: code with its launches and buffers. Out: its units (compile/compiled_code.h). A unit reads
+ * captured leaves and literals only, so its results can serve every program that has the same unit
+ * over the same memory (run/init_cache.c), such as two programs that pack the same weights.
  *
  * Invariants: each launch of the init list and each KEPT buffer is in one unit; launches of a unit
  * are ascending, so temporaries that share memory in the list may also share it in a unit executed
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "code.h"
+#include "compiled_code.h"
 
 static int32_t tci_units_root(const int32_t *parent, int32_t i)
 {

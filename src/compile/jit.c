@@ -18,10 +18,10 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/workdir.h"
+#include "../base/temp_dir.h"
 #include "../debug/dump.h"
 #include "../loop/ir.h"
-#include "backend.h"
+#include "backend_registry.h"
 #include "build_cost.h"
 #include "schedule_file.h"
 
@@ -577,7 +577,7 @@ static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
     size_t n = j->said.n;
     const tc_custom_op *op = tci_jit_op_of(j, b->refused);
     if (op) {
-        tci_str_printf(log, "the CUDA text of custom op '%.60s' does not compile:\n", op->name);
+        tci_str_printf(log, "the CUDA source of custom op '%.60s' does not compile:\n", op->name);
     } else {
         tci_str_add(log, "compiling the generated code failed:\n");
     }

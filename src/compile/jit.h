@@ -4,7 +4,7 @@
 #ifndef TCI_COMPILE_JIT_H
 #define TCI_COMPILE_JIT_H
 
-#include "disk.h"
+#include "disk_cache.h"
 
 typedef struct tci_jit_kernel {
     const tci_kernel *kernel;

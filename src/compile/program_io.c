@@ -2,7 +2,7 @@
  * to the ports of its code.
  *
  * In: a request and its copy. Out: the ports of its code, with the program's own symbols. */
-#include "code.h"
+#include "compiled_code.h"
 
 TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes)
 {

@@ -2,7 +2,7 @@
 #ifndef TCI_COMPILE_SERIALIZE_H
 #define TCI_COMPILE_SERIALIZE_H
 
-#include "cache.h"
+#include "memory_cache.h"
 
 /* Bytes that are written or read. Every function takes the value to write and returns the one that
  * was read, or does so in place; when writing both are the same. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../debug/source_location.h"
-#include "../plan/group.h"
+#include "../plan/fusion_groups.h"
 #include "compile.h"
 
 TCI_FN void tci_compile_dump_graph(tci_compile_batch_state *b, tci_compile_job *job,

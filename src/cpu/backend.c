@@ -2,7 +2,7 @@
  *
  * It is the first backend behind the interface of api/backend.h. Kernels are plain host functions,
  * so there is no launch, no device memory and nothing to wait for. */
-#include "../compile/backend.h"
+#include "../compile/backend_registry.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
+/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
+ * it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
@@ -7,7 +8,7 @@
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 
-/* cpu/target.c. vector_bits as in tc_options. */
+/* cpu/cpu_features.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 /* The compiler's flags for t->features. */
 TCI_FN void tci_target_set_flags(tci_target *t);

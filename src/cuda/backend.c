@@ -2,14 +2,14 @@
  *
  * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
  * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
-#include "../compile/backend.h"
+#include "../compile/backend_registry.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "../base/alloc.h"
 #include "../base/os.h"
-#include "../run/queue.h"
+#include "../run/async_queue.h"
 #include "device.h"
 #include "dialect.h"
 #include "nvrtc.h"

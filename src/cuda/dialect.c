@@ -23,7 +23,7 @@
  * name. */
 #include <string.h>
 
-#include "../emit/c_spell.h"
+#include "../emit/c_templates.h"
 #include "dialect.h"
 #include "wgmma_attention.h"
 #include "wgmma_attention_backward.h"

@@ -1,4 +1,4 @@
-/* cuda/mma_sync.h - declares the CUDA text of mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 

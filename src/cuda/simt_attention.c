@@ -1,4 +1,4 @@
-/* cuda/simt_attention.c - writes the CUDA text of fused attention, forward and backward, on CUDA
+/* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
  * cores: shared-memory layout and main loops.
  *
  * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,

@@ -1,4 +1,4 @@
-/* cuda/wgmma.c - writes the CUDA text of the warp-specialized WGMMA GEMM: TMA producer warp,
+/* cuda/wgmma.c - writes the CUDA source of the warp-specialized WGMMA GEMM: TMA producer warp,
  * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU

@@ -1,5 +1,7 @@
-/* cuda/wgmma.h - declares the CUDA text of WGMMA GEMM: the main loop; and the properties of such a
- * kernel that a module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
+ * a kernel that a module stores, so that they are known wherever the cubin comes from. and the
+ * properties of such a kernel that a module stores, so that they are known wherever the cubin comes
+ * from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 

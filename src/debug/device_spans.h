@@ -3,7 +3,7 @@
 #ifndef TCI_DEBUG_DEVICE_SPANS_H
 #define TCI_DEBUG_DEVICE_SPANS_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 typedef struct tci_device_spans {
     struct tci_device_spans *next;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/dir.h"
+#include "../base/private_dir.h"
 
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic)
 {

@@ -5,7 +5,7 @@
 #include "../api/types.h"
 #include "../base/str.h"
 
-/* Topics: compile, cache, fusion, recompiles, source. True when somebody listens (options.log or
+/* Topics: compile, cache, fusion, recompiles, source. True when there is a listener (options.log or
  * TC_LOG). */
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
 /* One text to the user's callback and, with TC_LOG, a line to stderr. */

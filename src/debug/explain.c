@@ -1,5 +1,6 @@
-/* debug/explain.c - the part of tc_explain that needs the plan: the launches of a run, and why they
- * are not fewer. Written while the plan exists, and kept with the code, also on disk.
+/* debug/explain.c - writes the sections of tc_explain that need the plan: the launches of a run,
+ * and why values are not fused. Written while the plan exists, and kept with the code, also on
+ * disk.
  *
  * In: plan and code. Out: sections of lines. The first has totals; "launches, once:" and
  * "launches:" list the launches; each other section has a title that ends in a colon and its own
@@ -14,7 +15,7 @@ TCI_FN void tci_explain_bytes(tci_str *out, int64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double x = (double)bytes;
     int u = 0;
-    while (x >= 10240 && u + 1 < TCI_COUNT(units)) {
+    while (x >= (u ? 1024 : 10240) && u + 1 < TCI_COUNT(units)) {
         x /= 1024;
         u++;
     }
@@ -142,7 +143,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_explain_lines(out, "  ", tci_str_text(&plan->again));
     }
     if (plan->tried.n > 0) {
-        tci_str_add(out, "kernels that stay whole, as storing a value pays less:\n");
+        tci_str_add(out, "kernels that stay whole, as storing a value would gain too little:\n");
         tci_explain_lines(out, "  ", tci_str_text(&plan->tried));
     }
     if (plan->why.n > 0) {

@@ -2,7 +2,7 @@
 #ifndef TCI_DEBUG_EXPLAIN_H
 #define TCI_DEBUG_EXPLAIN_H
 
-#include "../compile/code.h"
+#include "../compile/compiled_code.h"
 
 TCI_FN void tci_explain_bytes(tci_str *out, int64_t bytes); /* "12.3 KiB" */
 /* Kernels, traffic, flops, memory, and why what was not fused was not. `code` is complete but

@@ -3,7 +3,7 @@
 #ifndef TCI_DEBUG_KERNEL_CHECK_H
 #define TCI_DEBUG_KERNEL_CHECK_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* Additional data of a checked kernel's code, made while the plan exists. */
 struct tci_checker_info {
@@ -35,7 +35,8 @@ typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
 /* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
  * and c->last in words. */
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch);
-/* A condition of the user's did not hold in a step of the run on this thread (debug/probe.c); */
+/* A condition of the user's did not hold in a step of the run on this thread (debug/debug_ops.c);
+ */
 TCI_FN void tci_checker_fail(const char *text);
 /* true if one did not since the last call: text says which. */
 TCI_FN bool tci_checker_failed(char *text, size_t room);

@@ -13,7 +13,7 @@
 
 #include "../base/alloc.h"
 #include "../base/env.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "repro.h"
 
 #ifndef TC_NO_DEBUG

@@ -1,7 +1,7 @@
 /* debug/profile.c - profiling sessions: starts and stops recording, collects the rings of all
  * threads, and resolves records to names, lines and shapes.
  *
- * In: the rings of debug/record.c. Out: tc_profile, which debug/timeline.c shows.
+ * In: the rings of debug/profile_record.c. Out: tc_profile, which debug/timeline.c shows.
  *
  * Design: the names, lines and shapes of a program are noted once, at its first record, so a
  * profile outlives programs and contexts. Ending a session turns recording off, waits for threads
@@ -13,7 +13,7 @@
 
 #include "../base/os.h"
 #include "../base/posix.h"
-#include "intern.h"
+#include "string_intern.h"
 #include "source_location.h"
 #include "summary.h"
 

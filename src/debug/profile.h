@@ -41,7 +41,7 @@ typedef struct tci_record {
 enum { TCI_PROFILE_RECORDS = 1, TCI_PROFILE_LOGS = 2 }; /* bits of tci_profile_watch */
 
 #ifndef TC_NO_DEBUG
-/* 0: nobody looks at runs, and the hooks below must not be called. */
+/* 0: runs are not recorded, and the hooks below must not be called. */
 TCI_FN int tci_profile_watch(void);
 /* A record of this thread. No lock and no I/O but at the first record of a thread or program. */
 TCI_FN void tci_profile_add(tci_record_kind kind, const struct tc_program *f, int32_t item,
@@ -126,7 +126,7 @@ struct tc_profile {
     uint32_t epoch;
 };
 
-/* ---- the state of debug/record.c, for debug/profile.c ---- */
+/* ---- the state of debug/profile_record.c, for debug/profile.c ---- */
 enum {
     TCI_RING_CHUNK = 2048, /* records */
     TCI_RING_MARKS = 64,   /* marks within each other */

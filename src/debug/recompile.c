@@ -30,7 +30,7 @@ typedef struct tci_recompile_axis {
     int64_t is, was;
 } tci_recompile_axis;
 
-/* One heap block; the file's name lies behind it. */
+/* One heap block; the file's name follows it. */
 typedef struct tci_recompile_past {
     char name[9], near[9]; /* near "": none resembled it */
     char call[64];
@@ -593,7 +593,7 @@ static void tci_recompile_print_cuts(const tci_recompile_report *r)
         tci_str_printf(r->out, "the lazy form cuts the graph at %d line%s into %d program%s",
                        places, places == 1 ? "" : "s", programs, programs == 1 ? "" : "s");
         if (again) {
-            tci_str_printf(r->out, ", of which %d compute%s most of another again", again,
+            tci_str_printf(r->out, "; %d of them compute%s most of another again", again,
                            again == 1 ? "s" : "");
         }
         tci_str_add(r->out, "\n");

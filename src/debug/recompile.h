@@ -32,6 +32,6 @@ TCI_FN void tci_recompile_differs(tci_str *out, const tci_recompile_asked *asked
 TCI_FN void tci_recompile_print(tci_str *out, const tc_ctx *ctx, bool json);
 TCI_FN void tci_recompile_forget(void);
 
-enum { TCI_RECOMPILE_NODES = 1500 }; /* of a graph whose text is looked at if nobody listens */
+enum { TCI_RECOMPILE_NODES = 1500 }; /* of a graph whose text is compared without a listener */
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "intern.h"
+#include "string_intern.h"
 
 TCI_FN const char *tci_origin_base(const char *path)
 {

@@ -3,11 +3,11 @@
 #ifndef TCI_DEBUG_SOURCE_LOCATION_H
 #define TCI_DEBUG_SOURCE_LOCATION_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* Of one canonical node of a program. */
 struct tci_origin {
-    uint32_t file, region; /* debug/intern.h; region with TCI_REGION_BACKWARD */
+    uint32_t file, region; /* debug/string_intern.h; region with TCI_REGION_BACKWARD */
     int32_t line;
     const char *call; /* "tc_cos"; NULL: unknown */
 };

@@ -1,8 +1,8 @@
-/* debug/summary.h - rows of kernels, as tc_explain, profiles and reports show them. */
+/* debug/summary.h - declares the rows of kernels that tc_explain, profiles and reports print. */
 #ifndef TCI_DEBUG_SUMMARY_H
 #define TCI_DEBUG_SUMMARY_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 /* One kernel of a program, with all its launches in a run. */
 typedef struct tci_summary_row {

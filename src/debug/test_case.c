@@ -1,10 +1,10 @@
 /* debug/test_case.c - captured test case: a program's graph and inputs as data, for the minimizer
  * and the writer of repro programs.
  *
- * In: a key, whose second half is the whole graph (written by compile/key.c); the memory of a run.
- * Out: nodes that can be removed and changed, rebuilt in a context of their own, and run. The key
- * that identifies a program in the caches also restores its graph, so a program stores nothing more
- * for the case that it fails. */
+ * In: a key, whose second half is the whole graph (written by compile/cache_key.c); the memory of a
+ * run. Out: nodes that can be removed and changed, rebuilt in a context of their own, and run. The
+ * key that identifies a program in the caches also restores its graph, so a program stores nothing
+ * more for the case that it fails. */
 #include "test_case.h"
 
 #include <string.h>
@@ -171,7 +171,7 @@ TCI_FN int tci_case_size(const tci_case *k)
 
 /* ---- building and running ---- */
 
-/* A case as a program, made by the rooms below the public calls: no context takes part. */
+/* A case as a program, made by the modules below the public calls: no context takes part. */
 typedef struct tci_case_built {
     tci_scratch s;
     tci_node **nodes; /* by number, */

@@ -3,7 +3,7 @@
 #ifndef TCI_DEBUG_TEST_CASE_H
 #define TCI_DEBUG_TEST_CASE_H
 
-#include "../run/context.h"
+#include "../run/runtime_structs.h"
 
 typedef struct tci_case_node {
     int op; /* a leaf is TCI_OP_INPUT */
@@ -30,8 +30,8 @@ typedef struct tci_case_memory {
 } tci_case_memory;
 
 #ifndef TC_NO_DEBUG
-/* The graph of a key (compile/key.c), whose canonical numbers are the numbers of the nodes. False:
- * it has symbolic sizes, or is not understood. */
+/* The graph of a key (compile/cache_key.c), whose canonical numbers are the numbers of the nodes.
+ * False: it has symbolic sizes, or is not understood. */
 TCI_FN bool tci_case_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at,
                           const tci_case_memory *memory, tci_case *k);
 /* The part of k that `root` needs, where nodes with cut[i] are leaves with their known value. */

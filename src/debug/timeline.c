@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "intern.h"
+#include "string_intern.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG

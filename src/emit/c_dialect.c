@@ -1,17 +1,17 @@
-/* emit/c_dialect.c - implements the C dialect: types, prims and memory accesses as C for gcc,
- * clang and tcc.
+/* emit/c_dialect.c - implements the C dialect: types, primitives and memory accesses as C source
+ * for gcc, clang and tcc.
  *
- * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
+ * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C source
  * without any #include, for scalar code and for the compilers' vector extension. Design: the
  * definition of a new name is expanded from a template, and whatever the template mentions is
  * requested on the way; a definition is appended to the text only when it is complete, so the text
  * is always in an order that compiles, and each name is in it once. c_prims.c has the prims,
- * c_memory.c the memory rows, c_soft.c plain C for what a processor or compiler lacks; expansions
- * of ops/math.c are printed here, one local variable per value. Invariant: no definition needs
- * libm, libgcc or memcpy, or touches an element that its row excludes. */
+ * c_memory.c the memory rows, c_fallbacks.c plain C for what a processor or compiler lacks;
+ * expansions of ops/math.c are printed here, one local variable per value. Invariant: no definition
+ * needs libm, libgcc or memcpy, or touches an element that its row excludes. */
 #include <string.h>
 
-#include "c_spell.h"
+#include "c_templates.h"
 
 #include "../base/hash.h"
 #include "../loop/ir.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../loop/ir.h"
-#include "c_spell.h"
+#include "c_templates.h"
 
 /* ---- storage bits <-> compute values ---- */
 

@@ -44,7 +44,7 @@ struct tci_dialect {
     /* Of scores: what makes a prim of two values that bf16 holds and rounds it to bf16, NULL where
      * nothing does. May be NULL. */
     const char *(*rounded)(tci_dialect *d, tci_prim p);
-    /* The whole source of a kernel that calls the user's function, of which there is a text in this
+    /* The whole source of a kernel that calls the user's function, which has a source in this
      * language; `lits` are the launch's dims. NULL: there can be none. */
     void (*call)(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
                  const char *symbol);

@@ -309,7 +309,7 @@ static tc_status tci_ov_compile(void *user, const tc_graph_model *m, void **comp
     return TC_OK;
 }
 
-/* A request that nobody else uses. */
+/* A request that no other run uses. */
 static tci_ov_request *tci_ov_take(tci_ov_program *p, char text[TC_GRAPH_TEXT])
 {
     pthread_mutex_lock(&p->lock);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "../base/posix.h"
-#include "../base/workdir.h"
+#include "../base/temp_dir.h"
 #include "../onnx/onnx.h"
 
 enum { TCI_TVM_SECONDS = 600 }; /* that the tool may take */

@@ -3,10 +3,10 @@
  * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a header and a file of
  * weights, each complete or absent.
  *
- * Design: a program is a list of launches (compile/code.h), and the C dialect prints its kernels as
- * usual. The rest of a run is written out: captured memory as arrays, each launch as a call with
- * its operands, the steps of a repetition as a loop whose index moves them. The init section is a
- * function of its own.
+ * Design: a program is a list of launches (compile/compiled_code.h), and the C dialect prints its
+ * kernels as usual. The rest of a run is written out: captured memory as arrays, each launch as a
+ * call with its operands, the steps of a repetition as a loop whose index moves them. The init
+ * section is a function of its own.
  *
  * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
  * then code for AVX2 and for AVX-512, selected by target pragmas. The code of a level has a tag in

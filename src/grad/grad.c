@@ -14,7 +14,7 @@
  *
  * Traversals share the table of node positions. A nested traversal restores the entries that it
  * changes, at a cost proportional to the nodes that it visits. */
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "grad.h"
 
 #include <string.h>

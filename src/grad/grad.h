@@ -3,9 +3,9 @@
  *
  *   vjp.c          vector-Jacobian products from the gradient columns of ops/table.h
  *   rules.c        gradient rules of rows marked OWN: movement, contractions, composites
- *   products.c     gradients of products whose factors may be 0
- *   derivatives.c  derivatives that do not fit a column
- *   repeat.c       gradient of a repetition: a repetition in reverse order
+ *   product_reduction.c     gradients of products whose factors may be 0
+ *   special_derivatives.c  derivatives that do not fit a column
+ *   loop.c       gradient of a repetition: a repetition in reverse order
  *   grad.c         the traversal from the loss back to the requested nodes
  *   to_f64.c       a graph rebuilt in f64, where finite differences are accurate enough for tests
  *   jvp.c          forward mode: tangents of results from tangents of inputs */
@@ -14,7 +14,7 @@
 
 #include "../graph/build.h"
 #include "../graph/side_table.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "../ops/formula.h"
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
@@ -39,8 +39,8 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
  * larger by the window's size. NULL: the labels are not of that kind. */
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
 
-/* grad/derivatives.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in, NULL
- * out. */
+/* grad/special_derivatives.c: derivatives of rows at x, in x's dtype; y: the row's value. NULL in,
+ * NULL out. */
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
 
@@ -53,7 +53,7 @@ TCI_FN tci_node *tci_vjp_CHOLESKY(const tci_vjp *v);
 /* grad/collective.c: rule of the row */
 TCI_FN tci_node *tci_vjp_COLLECTIVE(const tci_vjp *v);
 
-/* grad/products.c: of a SCAN and a SCATTER of mode MUL */
+/* grad/product_reduction.c: of a SCAN and a SCATTER of mode MUL */
 TCI_FN tci_node *tci_product_running(const tci_vjp *v);
 TCI_FN tci_node *tci_product_scattered(const tci_vjp *v);
 /* n is a PROD of x (cast or not), value the product of the elements but each one: the same with
@@ -67,7 +67,7 @@ TCI_FN tci_node *tci_product_others(const tci_vjp *v, tci_node *x, tci_node *val
 TCI_FN void tci_grad_of_repeat(const tci_vjp *v, const bool *leads, tci_node *const *takers,
                                tci_node *const *grads, tci_node **given);
 
-/* Floats, and beside each a node of its shape and dtype: its gradient, or its tangent. */
+/* Floats, each paired with a node of its shape and dtype: its gradient, or its tangent. */
 typedef struct tci_grad_pairs {
     tci_node *const *nodes, *const *with;
     int n;

@@ -4,7 +4,7 @@
  *
  * Each float node is rebuilt over f64 inputs; integers stay. Where an op depends on the dtype
  * itself (on the bits of a value), the value is rounded to the original dtype first. */
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "grad.h"
 
 static tci_node *tci_widen_node(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *wide)

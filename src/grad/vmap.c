@@ -19,8 +19,8 @@
 
 #include "../graph/contraction.h"
 #include "../ops/composite.h"
-#include "../ops/custom.h"
-#include "forward.h"
+#include "../ops/custom_op.h"
+#include "forward_propagation.h"
 
 /* How the attributes of a node change when a batch axis is added in front of its operands. */
 typedef enum tci_vmap_rule {

@@ -93,7 +93,7 @@ TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
 TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
 
-/* ---- move.c ---- */
+/* ---- movement.c ---- */
 /* One size may be -1: what is left. */
 TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_permute(tci_graph *g, tci_node *x, int n, const int *axes);
@@ -130,7 +130,7 @@ TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
 TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
                                     const tci_dim *after, tci_node *fill);
 
-/* ---- contract.c ---- */
+/* ---- einsum.c ---- */
 /* Where label stands among n of them; -1: nowhere. */
 TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
@@ -235,7 +235,7 @@ TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct t
 TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
                                        const char *padding_mode, bool align_corners);
 
-/* ---- grad/transpose.c ---- */
+/* ---- grad/transposed_conv.c ---- */
 TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
                                           tci_node *bias, const struct tc_conv *o);
 TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,
@@ -247,7 +247,7 @@ TCI_FN tci_node *tci_build_slice_scatter(tci_graph *g, tci_node *x, tci_node *sr
 TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
                                           tci_dim index);
 
-/* ---- ops/arrange.c ---- */
+/* ---- ops/rearrange.c ---- */
 /* Each element along the axis so many times. */
 TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
 TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, tci_dim shift, int axis);
@@ -274,7 +274,7 @@ TCI_FN tci_node *tci_build_triangle_indices(tci_graph *g, tci_dim rows, tci_dim 
 TCI_FN tci_node *tci_build_linspace(tci_graph *g, tci_node *start, tci_node *stop, tci_dim steps,
                                     double base, tc_dtype dtype);
 
-/* ---- ops/select.c: along an axis ---- */
+/* ---- ops/rank_selection.c: along an axis ---- */
 /* Unsigned words, no two of which are in another order than the elements: NaN is the largest, -0 is
  * 0, and all bits are turned where the largest come first. */
 TCI_FN tci_node *tci_build_order_words(tci_graph *g, tci_node *x, bool largest);
@@ -287,7 +287,7 @@ TCI_FN tci_node *tci_build_until_rank(tci_graph *g, tci_node *words, int axis, t
 /* All places, those of true elements in front, in their order. */
 TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis);
 
-/* ---- ops/search.c: size, where there is one, is how many results there are ---- */
+/* ---- ops/indexing.c: size, where there is one, is how many results there are ---- */
 /* Number of elements of sorted that are less than each value, or not greater. */
 TCI_FN tci_node *tci_build_searchsorted(tci_graph *g, tci_node *sorted, tci_node *values,
                                         bool right);

@@ -13,7 +13,7 @@
  * Passes that need one label only ask tci_contract_axis, and those that look for a value below
  * movement call tci_below, the one such walk, with the ops that it may pass.
  *
- * Invariants: an operand has each label once (graph/contract.c takes diagonals first), so every
+ * Invariants: an operand has each label once (graph/einsum.c takes diagonals first), so every
  * axis has at most one place in each; a descriptor is of one node and never changes; `products` and
  * the sizes of groups are exact where is_known, else typical. */
 #ifndef TCI_GRAPH_CONTRACTION_H

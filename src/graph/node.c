@@ -3,7 +3,7 @@
  * In: an op with its inputs, shape and attributes. Out: the one node that represents them.
  *
  * Design: nodes are hash-consed, so an expression that is built twice is one node, and equality is
- * pointer equality. Nodes of unique ops (ops/info.h) are never merged.
+ * pointer equality. Nodes of unique ops (ops/op_info.h) are never merged.
  *
  * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by
  * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that loops over scopes reuse memory;
@@ -22,7 +22,7 @@ enum {
     TCI_NODE_FIRST_BUCKETS = 64,
     TCI_NODE_FIRST_SLOTS = 64
 };
-#define TCI_NODE_LAST_ID 0xBFFFFFF0u /* above lie the ids of poisoned handles (run/context.h) */
+#define TCI_NODE_LAST_ID 0xBFFFFFF0u /* higher ids: poisoned handles (run/runtime_structs.h) */
 
 typedef struct tci_node_slab {
     struct tci_node_slab *next;

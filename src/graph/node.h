@@ -4,7 +4,7 @@
  *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
  *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except of the ops that are unique
- *    (ops/info.h)
+ *    (ops/op_info.h)
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
@@ -42,7 +42,7 @@
  *                    an element of x: so what an element of the result takes in is in the order of
  *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16.
  *                    apart: SET alone; index has x's shape, and along the axis every element of x
- *                    is named once, which nobody checks
+ *                    is named once, which is not checked
  *   SEGMENT          axis, mode; inputs x, src, order, starts (i64 of one axis; one more than x has
  *                    elements along the axis); shape of x, and src's but for the axis. Element i
  *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
@@ -50,8 +50,8 @@
  *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
  *                    reverse: the last element of the inputs first. stops: 0, or the
- *                    number of a carry and 1. No value of its own. Operands: graph/repeat.h
- *   RESULT           which of a REPEAT's results (graph/repeat.h); input 0 is the REPEAT. In plan/
+ *                    number of a carry and 1. No value of its own. Operands: graph/loop_node.h
+ * RESULT           which of a REPEAT's results (graph/loop_node.h); input 0 is the REPEAT. In plan/
  *                    its inputs are those that the REPEAT has outside of its body, and the second
  *                    word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
@@ -81,7 +81,7 @@
  *                    collectives in the order in which they were made. Ranks are a first axis:
  *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
  *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype
- *   BARRIER          sinks; shape and dtype of input 0, which lies in memory and is read behind it
+ *   BARRIER          sinks; shape and dtype of input 0, which is in memory and is read behind it
  *                    alone; the others have any shape and are waited for. sinks: rewrite/ may put
  *                    what input 0 is movement of into memory instead (made by gradients of regions)
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
@@ -93,7 +93,7 @@
 #include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
-#include "../ops/info.h"
+#include "../ops/op_info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_copies tci_copies; /* run/device_copies.c */
@@ -115,7 +115,7 @@ typedef struct tci_storage {
     tci_owner *owner;              /* of borrowed memory; NULL: the user, who is not told */
 } tci_storage;
 
-/* Passes keep what they know of nodes beside them (graph/side_table.h). */
+/* Passes keep their data per node in side tables (graph/side_table.h). */
 typedef struct tci_node {
     uint16_t op;
     int8_t dtype;  /* tc_dtype */
@@ -139,8 +139,9 @@ typedef struct tci_node {
     const char *name;     /* INPUT */
     tc_site site;         /* the user's line that made it */
     const char *call;     /* the public call that stands there, "tc_gather"; NULL: unknown */
-    /* In a context's graph the region that was open (debug/intern.h), with TCI_REGION_BACKWARD. In
-     * a compile's graph 1 + the canonical number of the node that it was made for; 0: unknown. */
+    /* In a context's graph the region that was open (debug/string_intern.h), with
+     * TCI_REGION_BACKWARD. In a compile's graph 1 + the canonical number of the node that it was
+     * made for; 0: unknown. */
     uint32_t region;
 } tci_node;
 #define TCI_REGION_BACKWARD 0x80000000u /* made for the backward pass of that region */
@@ -151,7 +152,7 @@ TCI_INLINE bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-/* Its words, of which some are sizes. */
+/* Its words, some of them sizes. */
 static inline const tci_dim *tci_node_dims(const tci_node *n)
 {
     return tci_dim_list(n->attr);

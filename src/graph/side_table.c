@@ -3,7 +3,7 @@
  * In: roots; nodes. Out: lists of nodes, inputs first; one table item per node.
  *
  * Graph slots are dense, so they index a table page by page. */
-#include "repeat.h"
+#include "loop_node.h"
 
 #include <string.h>
 

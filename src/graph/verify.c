@@ -5,9 +5,9 @@
  * every node; one per family checks attributes and shapes. For symbolic sizes only a provable
  * violation is reported, since not every bound of an expression can be proven. */
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "build.h"
-#include "repeat.h"
+#include "loop_node.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -562,7 +562,7 @@ static void tci_verify_custom(const tci_verify *v)
     bool known = v->n->n_in <= TC_CUSTOM_MOST && v->n->rank <= TC_CUSTOM_MOST;
     bool split = v->n->attr[0] >= TCI_CUSTOM_SPLIT; /* of an engine */
     tci_verify_that(v, split || (known && tci_custom_get(v->n->attr[0])),
-                    "an op that nobody listed");
+                    "an op without a verifier");
 }
 
 static void tci_verify_collective(const tci_verify *v)

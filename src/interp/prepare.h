@@ -106,7 +106,7 @@ TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
 
-/* interp/access.c */
+/* interp/prepare_access.c */
 TCI_FN tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 TCI_FN int tci_prep_block(tci_prep *b, int x);
 TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n);
@@ -126,7 +126,7 @@ TCI_FN int tci_prep_outer_vec(const tci_prep *b);
 TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which);
 TCI_FN void tci_prep_stage(tci_prep *b, int s);
 
-/* interp/reductions.c */
+/* interp/prepare_reductions.c */
 TCI_FN int tci_prep_make_red(tci_prep *b, int red);
 TCI_FN void tci_prep_need_red(tci_prep *b, int red);
 TCI_FN void tci_prep_join(tci_prep *b, int red);

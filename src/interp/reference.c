@@ -4,7 +4,7 @@
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
  * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
  * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
- * with the kernel path except the scalar prims and the dtype conversions.
+ * with the kernel path except the scalar primitives and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
  * Composites are direct formulas in double in both modes, as their promise is an error bound and
@@ -12,9 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "../ops/communicator.h"
-#include "../ops/custom.h"
+#include "../ops/custom_op.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"

@@ -1,6 +1,6 @@
 /* interp/reference.h - declares the reference evaluator (test oracle): evaluates a graph node by
- * node, in plain code. It shares only the scalar prims and the value columns with the rest of tc:
- * tests check these against definitions of their own (tests/judge.h). It is not a backend. */
+ * node, in plain code. It shares only the scalar primitives and the value columns with the rest of
+ * tc: tests check these against definitions of their own (tests/judge.h). It is not a backend. */
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 

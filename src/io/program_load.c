@@ -4,15 +4,15 @@
  * parameters as tensors of the context.
  *
  * Design: machine code is trusted under the rules of the disk cache: nobody else can have written
- * the file (base/dir.c), or the user vouches for it. All bytes are checked against the hashes in
- * the file, and code that this process cannot run is not loaded: another byte order, build of tc,
- * ABI or instruction set is refused by name. */
+ * the file (base/private_dir.c), or the user vouches for it. All bytes are checked against the
+ * hashes in the file, and code that this process cannot run is not loaded: another byte order,
+ * build of tc, ABI or instruction set is refused by name. */
 #include "program_file.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "../base/dir.h"
+#include "../base/private_dir.h"
 #include "../debug/summary.h"
 #include "../run/symbolic_shapes.h"
 

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../debug/intern.h"
+#include "../debug/string_intern.h"
 #include "../debug/source_location.h"
 #include "../run/symbolic_shapes.h"
 #include "../run/async_compile.h"

@@ -123,8 +123,8 @@
 
 #include "../base/dim.h"
 #include "../ops/combine.h"
-#include "../ops/custom.h"
-#include "../ops/info.h"
+#include "../ops/custom_op.h"
+#include "../ops/op_info.h"
 #include "../ops/prim.h"
 
 enum {

@@ -1,5 +1,6 @@
-/* kernel/random.c - generates random bits as prims: the counter-based generator Philox4x32-10 of
- * Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/* kernel/random.c - generates random bits by scalar primitives: the counter-based generator
+ * Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011.
  *
  * In: values of a kernel: a key, a stream, the index of an element. Out: the value of its bits.
  * Design: no state. A block of four words is a function of a key of two words and a counter of

@@ -13,7 +13,7 @@
  * offset in elements; the access kinds are the dialect's (tci_mem), so a printer only asks for
  * names.
  *
- * Invariants (loop/verify.c; numbers in loop/bounds_check.c): a name is defined before its use, in
+ * Invariants (loop/verify.c; numbers in loop/verify_bounds.c): a name is defined before its use, in
  * the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV and MOD
  * only see nonnegative values; every access is inside its operand or local; an output operand is
  * never loaded; SET names a mutable value of the same type. */
@@ -200,7 +200,7 @@ static inline int tci_lmem_told(tc_dtype t)
     return tci_dtype_get(t)->bytes / (int)sizeof(uint32_t);
 }
 
-/* loop/bounds_check.c */
+/* loop/verify_bounds.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
 /* loop/index_width.c: of a finished loop. */
 TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);

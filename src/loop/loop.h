@@ -17,7 +17,7 @@ typedef struct tci_launch {
     double call_ns;  /* and of what each call does before its first one */
     /* Memory that each thread gets, 64-byte aligned, as one more operand. Of blocks it is the
      * step's: zero before its first run in a call, and nobody else's, so that the next run finds
-     * what one left (flags, run/bind.c). */
+     * what one left (flags, run/bind_operands.c). */
     tci_dim work_bytes;
     tci_dim *dims;
     int n_dims;      /* scratch: whose values are words behind the literals */

@@ -177,7 +177,7 @@ TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* d
 TCI_FN int tci_build_work(tci_build *b, tc_dtype t, tci_dim n);             /* in work memory */
 TCI_FN int tci_build_copy(tci_build *b, int value);
 
-/* Kernel values, loop/lower_expr.c; loads, guards and indices, loop/access.c. */
+/* Kernel values, loop/lower_expr.c; loads, guards and indices, loop/lower_access.c. */
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
 TCI_FN int tci_build_value(tci_build *b, int inst);
 /* Starts keeping `inst` in an array, for all stages; its base, coefficients and origins are 0. */

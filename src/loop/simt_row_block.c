@@ -23,7 +23,7 @@
 #include "simt_row_block.h"
 
 #include "stage_cost.h"
-#include "vec_inner.h"
+#include "vec_inner_axis.h"
 #include "simd_scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */

@@ -1,14 +1,14 @@
 /* loop/stage_lowering.c - emits the stages of a kernel (map, reduction, scan, scatter) for one
  * register tile whose outer indices are given.
  *
- * In: a tci_tile. Out: statements in the current block; vec_outer.c, vec_inner.c, row_buffer.c and
- * scatter.c emit one stage each. A stage that copies does so only if the copy has other memory: an
- * in-place update of few elements of a large array then costs only those. */
+ * In: a tci_tile. Out: statements in the current block; vec_outer_axis.c, vec_inner_axis.c,
+ * row_buffer.c and scatter.c emit one stage each. A stage that copies does so only if the copy has
+ * other memory: an in-place update of few elements of a large array then costs only those. */
 #include "stage_lowering.h"
 
-#include "vec_inner.h"
+#include "vec_inner_axis.h"
 #include "row_buffer.h"
-#include "vec_outer.h"
+#include "vec_outer_axis.h"
 #include "simd_scan.h"
 #include "scatter.h"
 

@@ -9,7 +9,7 @@
 #include "../ops/formula.h"
 #include "export.h"
 #include "import.h"
-#include "out.h"
+#include "export_state.h"
 
 #include <math.h>
 #include <string.h>

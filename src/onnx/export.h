@@ -5,7 +5,7 @@
 #define TCI_ONNX_EXPORT_H
 
 #include "onnx.h"
-#include "walk.h"
+#include "export_walk.h"
 
 /* An ONNX model. weights: what belongs into a file named data_name, where how->external asks. */
 TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,

@@ -1,10 +1,10 @@
-/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
- * ONNX.
+/* onnx/export_conv.c - exports convolutions and pooling as ONNX Conv, ConvTranspose, MaxPool and
+ * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
  * Transpose and a Reshape around it where the graph has other axes. */
-#include "out.h"
+#include "export_state.h"
 
 /* Padding of ONNX is not negative, and no symbol. */
 static bool tci_ox_windows_fit(const tci_ox_sliding *w)

@@ -3,8 +3,8 @@
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
  * at the iteration number, and held values by their outer names. Elements of outputs, and the rows
  * of carries, are scan outputs, in the order of the steps. */
-#include "out.h"
-#include "../graph/repeat.h"
+#include "export_state.h"
+#include "../graph/loop_node.h"
 
 /* The scan outputs of a reversed repetition, last step first. */
 static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)

@@ -7,7 +7,7 @@
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "import.h"
-#include "out.h"
+#include "export_state.h"
 
 /* ---- constants ---- */
 

@@ -2,7 +2,7 @@
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */
-#include "../compile/graph_backend.h"
+#include "../compile/graph_backend_registry.h"
 #include "export.h"
 
 typedef void (*tci_ox_model_writer)(tci_ox_walk *w, tci_node *const *outputs, int n,

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "../base/posix.h"
-#include "rows.h"
-#include "here.h"
+#include "operator_table.h"
+#include "call_site.h"
 
 enum { TCI_OX_DEEPEST = 48 };
 

@@ -2,20 +2,21 @@
  * importers.
  *
  * A value is a tensor, or is known: its elements are numbers or symbolic sizes, computed while the
- * graph is built (onnx/fold.c). A known value becomes a tensor when an operator needs one. Nodes
- * are processed in order (onnx/import.c); onnx/rows.h names the function of each operator.
+ * graph is built (onnx/constant_fold.c). A known value becomes a tensor when an operator needs one.
+ * Nodes are processed in order (onnx/import.c); onnx/operator_table.h names the function of each
+ * operator.
  *
  * Failures escape by tci_ox_fail, which names node and op; the functions own nothing outside the
- * scratch memory. They build graphs with the public calls of tc.h (onnx/here.h). */
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
 #include "../api/call_frame.h"
-#include "../api/compile.h"
+#include "../api/program.h"
 #include "../api/loops.h"
 #include "../api/ops.h"
 #include "onnx.h"
-#include "proto.h"
+#include "proto_read.h"
 
 /* An element: integers and bool in i, which may be symbolic; floats in f or, if den > 0, i / den.
  * */
@@ -122,7 +123,7 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
 TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
-/* onnx/counted.c: makes the operator if an operand is counted (is_cut) and it can pass the count
+/* onnx/import_counted.c: makes the operator if an operand is counted (is_cut) and it can pass the count
  * on. */
 TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
 /* ---- attributes ---- */
@@ -151,7 +152,7 @@ static inline bool tci_ox_given(tc_tensor t)
     return !tci_is_none(t);
 }
 
-/* ---- known values: onnx/known.c, onnx/fold.c ---- */
+/* ---- known values: onnx/known_values.c, onnx/constant_fold.c ---- */
 TCI_FN tci_ox_known *tci_ox_known_new(tci_scratch *s, tc_dtype dtype, int rank,
                                       const int64_t *sizes);
 TCI_FN tci_ox_known *tci_ox_known_ints(tci_scratch *s, int n, const int64_t *items);

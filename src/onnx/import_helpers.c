@@ -1,10 +1,10 @@
 /* onnx/import_helpers.c - helpers of the ONNX importers: operands, attributes, shapes, weights in
  * files, and bodies of subgraphs.
  *
- * Calls go one way: known.c, this file, fold.c and the operators, the table of rows.c, import.c. An
- * importer that builds a subgraph does so through tci_ox.build. */
+ * Calls go one way: known_values.c, this file, constant_fold.c and the operators, the table of
+ * operator_table.c, import.c. An importer that builds a subgraph does so through tci_ox.build. */
 #include "import.h"
-#include "here.h"
+#include "call_site.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,11 +1,12 @@
-/* ops/combine.c - compiles the combine column of a row to a straight-line program (ops/combine.h).
+/* ops/combine.c - compiles the combiner of a reduction (combine column of ops/table.h) to a
+ * straight-line program.
  *
  * In: the words of the column, and the dtype in which the reduction accumulates. Out: instructions
  * over prims that fit that dtype: bools are combined by AND and OR, and NaN tests are constant for
  * integers. */
 #include "combine.h"
 
-#include "info.h"
+#include "op_info.h"
 
 /* ---- rows ---- */
 
@@ -126,7 +127,7 @@ static int tci_combining_2(const tci_combining *m, int op, int a, int b)
 
 /* ---- words ---- */
 
-/* Of operands all of which are bool. */
+/* Of operands that are all bool. */
 static int tci_combining_bool(int word)
 {
     switch (word) {

@@ -1,5 +1,5 @@
-/* ops/combine.h - combine rows: how two partial results of a reduction are combined, as a
- * straight-line program over the parts of both.
+/* ops/combine.h - combiners of reductions: how two partial results become one, as a straight-line
+ * program over the parts of both.
  *
  * A reduction starts at the identities and combines its elements one by one, each as the partial
  * result of itself alone; virtual lanes are combined in the same way. The interpreter and the loop

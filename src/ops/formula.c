@@ -1,4 +1,4 @@
-/* ops/formula.c - functions shared by the interpreters of formulas (ops/formula.h). */
+/* ops/formula.c - helper functions of the evaluators of formula bytecode (ops/formula.h). */
 #include "formula.h"
 
 #include "formula.gen.h"

@@ -37,7 +37,7 @@
 #include "table.h"
 
 enum {
-    TCI_W_BEFORE_ = 127, /* prims and ops lie below */
+    TCI_W_BEFORE_ = 127, /* prims and ops are below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW

@@ -1,4 +1,4 @@
-/* ops/inverse_trig.c - expansions of atan2, asin and acos into scalar prims, in f32 and f64.
+/* ops/inverse_trig.c - expansions of atan2, asin and acos into scalar primitives, in f32 and f64.
  *
  * In: the expansion being built. Out: its instructions, the last one the result. Each function
  * reduces its argument to one interval on which an odd polynomial gives the angle, and adds
@@ -6,7 +6,7 @@
  * rounded; each list states interval and error. */
 #include <math.h>
 
-#include "math_builder.h"
+#include "math_expansion.h"
 
 /* The angle pi/2, in two parts. */
 static const double tci_arc_right = 0x1.921fb6p+0, tci_arc_right_rest = -0x1.777a5cp-25;

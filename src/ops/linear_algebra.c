@@ -181,7 +181,7 @@ static tci_node *tci_linear_det(tci_graph *g, tci_node *m, int64_t n, tci_det wh
 
 /* ---- determinants that can be differentiated where they are 0 ---- */
 
-enum { TCI_LINEAR_LOST = 3 }; /* pivots of 0 of which the derivatives are not all 0 */
+enum { TCI_LINEAR_LOST = 3 }; /* pivots of 0 whose derivatives are not all 0 */
 
 /* Columns of n elements with rows put back where those of m were: element i to order[i]. */
 static tci_node *tci_linear_unordered(tci_graph *g, tci_node *lu, int64_t n, tci_node *columns)

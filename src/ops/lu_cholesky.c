@@ -12,7 +12,7 @@
  * Rows stay in place; a list holds the pivot row of each column. */
 #include "composite.h"
 
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 
 enum {
     TCI_ELIMINATE_WHOLE = 64, /* columns that are not cut into blocks */
@@ -194,7 +194,7 @@ static tci_node *tci_eliminate_rows(tci_graph *g, tci_node *x, tci_node *index)
 
 /* ---- a step of a column ----
  * carry 0: the columns of a block; x 0: which of them is taken; y 0: what becomes of it. Those that
- * were taken before change on, but nobody reads them. */
+ * were taken before change on, but nothing reads them. */
 
 static tci_node *tci_eliminate_column(tci_eliminate *e)
 {
@@ -479,7 +479,7 @@ static void tci_eliminate_lu_block(tci_eliminate *e)
     tci_node *rows = tci_build_transpose(g, tci_eliminate_rows(g, all, pivots), 1, 2);
     rows = tci_build_transpose(g, tci_eliminate_substitute(g, own, rows, true), 1, 2);
     e->y[2] = rows;
-    /* of the pivots' rows too, which nobody reads again */
+    /* of the pivots' rows too, which nothing reads again */
     e->next[0] = tci_composite_binary(g, TCI_OP_SUB, all, tci_build_matmul(g, rows, panel));
 }
 

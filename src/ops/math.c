@@ -1,4 +1,5 @@
-/* ops/math.c - expansions of the MATH prims (exp, log, sin, erf, ...) into straight-line programs.
+/* ops/math.c - expansions of math functions (exp, log, sin, erf, ...) into straight-line programs
+ * of scalar primitives.
  *
  * In: a MATH prim and f32 or f64. Out: a straight-line program over BASE prims, the same for the
  * block interpreter, the scalar evaluator and every dialect, so all compute the same bits.
@@ -18,7 +19,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include "math_builder.h"
+#include "math_expansion.h"
 
 static tci_step_inst tci_math_insts[TCI_RECIPES_MAX];
 static tci_recipe tci_math_recipes[TCI_P_COUNT - TCI_P_BASE_COUNT][2];
@@ -186,7 +187,7 @@ static int tci_math_exp_rest(tci_math *m, int x, int bias, int *sum)
  * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128
  * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. The least n is -254, whose
  * first factor has all bits 0: what a mask has taken out (-infinity, -1e9) is 0 without an
- * underflow, of which each takes a processor as long as ten exponentials. */
+ * underflow, and each of those takes a processor as long as ten exponentials. */
 static void tci_math_exp_f32(tci_math *m)
 {
     int sum, x = tci_math_arg(m, 0);
@@ -469,7 +470,7 @@ static void tci_math_erfc_f32(tci_math *m)
 }
 
 /* tan(x): r = x - q pi/2 as for sin; -1 / tan(r) where q is odd. The last roundings of r and tan(r)
- * are kept beside them until the quotient is rounded. */
+ * are kept next to them until the quotient is rounded. */
 static void tci_math_tan_f32(tci_math *m)
 {
     int x = tci_math_arg(m, 0), magic = tci_math_k(m, tci_math_magic);
@@ -1122,7 +1123,7 @@ static int tci_math_erf_near(tci_math *m, int x)
     return tci_math_fma(m, x, p, x);
 }
 
-/* From 30 on the tail is nothing beside 1. */
+/* From 30 on the tail is negligible compared with 1. */
 static void tci_math_erf_f64(tci_math *m)
 {
     int x = tci_math_arg(m, 0);

@@ -1,13 +1,13 @@
-/* ops/math.h - expansions of the MATH prims: straight-line programs over BASE prims, one list of
- * instructions per (prim, dtype). The scalar evaluator, the block interpreter and the function text
- * of every dialect are generated from this one definition. */
+/* ops/math.h - declares expansions of math functions: straight-line programs of scalar primitives,
+ * one list of instructions per function and dtype. The scalar evaluator, the block interpreter and
+ * the function text of every dialect are generated from this one definition. */
 #ifndef TCI_OPS_MATH_H
 #define TCI_OPS_MATH_H
 
 #include "prim.h"
 
 enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5504 }; /* instructions of the longest, of all */
-/* A division of f32 of which operands and quotient are normal, or 0 is divided: the same value, for
+/* A division of f32 whose operands and quotient are normal, or 0 is divided: the same value, for
  * which a dialect may need no branch. */
 enum { TCI_DIV_NORMAL = 1 };
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
@@ -31,14 +31,14 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
-/* Powers of whole and half numbers up to 8 (ops/power.c): which exponents, and x to the b of one as
- * a recipe of x in the given memory, for TCI_POWER_MAX. */
+/* Powers of whole and half numbers up to 8 (ops/pow_expansion.c): which exponents, and x to the b
+ * of one as a recipe of x in the given memory, for TCI_POWER_MAX. */
 enum { TCI_POWER_MAX = 64 };
 TCI_FN bool tci_power_is_plain(double b);
 TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);
 
-/* Scalar helpers (slow paths): C text that is both compiled here and printed into generated code. A
- * text is ONE static function, `T name(T a)`, over + - * / fma, integer operations, local unions
+/* Scalar helpers (slow paths): C source that is both compiled here and printed into generated code.
+ * A text is ONE static function, `T name(T a)`, over + - * / fma, integer operations, local unions
  * and static const arrays; it starts with "static ", so attributes may be put before it. It may
  * call the helper named in `needs`: its text (and what that needs) comes first, once. */
 typedef enum tci_helper_id {

@@ -1,6 +1,6 @@
 /* ops/math_helpers.c - scalar helper functions of the math library: slow paths of the expansions.
  *
- * In: the arguments only. Out: tci_helper_get: the compiled function and its own C text, so the
+ * In: the arguments only. Out: tci_helper_get: the compiled function and its own C source, so the
  * interpreter and generated code execute the same operations in the same order.
  *
  * Design: TCI_HELPER compiles its argument and keeps it as a string. A text therefore has no

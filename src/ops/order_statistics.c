@@ -1,7 +1,7 @@
 /* ops/order_statistics.c - order statistics and sets: median, mode, kth value, histogram, unique,
  * isin.
  *
- * In: x. Out: orders (TOPK), places in them (ops/search.c) and writes at indices.
+ * In: x. Out: orders (TOPK), places in them (ops/indexing.c) and writes at indices.
  * The one idea: in sorted order equal elements are neighbours, so that a set is where an element
  * differs from the one before. */
 #include "composite.h"

@@ -253,7 +253,7 @@ TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, t
     return tci_build_cast(g, tci_random_ew(g, TCI_OP_ADD, low, above), dtype);
 }
 
-/* 1 where a uniform number lies below p. */
+/* 1 where a uniform number is below p. */
 TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key)
 {
     if (!p || !key || !tci_random_takes(g, (tc_dtype)p->dtype, true)) {

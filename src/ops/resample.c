@@ -48,7 +48,7 @@ static tci_node *tci_sample_within(tci_graph *g, tci_node *index, int64_t more, 
 }
 
 /* Keys' cubic kernel (Cubic convolution interpolation for digital image processing, 1981) with
- * a = -0.75: the weight of the element that lies `tap` - 1 - rest away. */
+ * a = -0.75: the weight of the element at distance `tap` - 1 - rest. */
 static tci_node *tci_sample_cubic(tci_graph *g, tci_node *rest, int tap)
 {
     static const double rows[4][4] = {/* of rest^3, rest^2, rest, 1 */
@@ -116,7 +116,7 @@ static bool tci_sample_check_size(tci_graph *g, tci_dim size)
     return true;
 }
 
-/* The size of an axis of n elements, and how far apart in x the results lie if not n / size; 0. */
+/* The size of an axis of n elements, and the distance of the results in x if not n / size; 0. */
 static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolation *o, int axis,
                             tci_dim *size, double *apart)
 {
@@ -148,7 +148,7 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
     return tci_sample_check_size(g, *size);
 }
 
-/* Where the results of an axis lie in x, as coordinates [size]. */
+/* Positions of the results of an axis in x, as coordinates [size]. */
 static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim size, double apart,
                                    tci_sample_mode mode, bool align_corners)
 {

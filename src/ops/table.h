@@ -1,5 +1,6 @@
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
- * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+/* ops/table.h - table of all ops, one row each. From them come the enum, prototypes and macros of
+ * the public calls, checks, lowering, the interpreter, gradients, tests, the fuzz list and the
+ * README's op table.
  *
  * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
@@ -9,7 +10,7 @@
  *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
  *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
- *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
+ *          or the next integer, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
  *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
  *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
@@ -18,7 +19,7 @@
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
  *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
- *          the result is no float, so nobody asks. The whole is computed in the compute dtype and
+ * the result is no float, so it is never read. The whole is computed in the compute dtype and
  *          rounded once. A column is differentiated again: where the function is smooth, each
  *          branch must equal the derivative around the point, not only at it (K(0) may stand for
  *          B where B is 0 only if the function is not smooth there), and where a branch is not
@@ -45,7 +46,7 @@
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
- *   facts     of tci_fact in ops/info.h, which makes one info row of each op
+ *   facts     of tci_fact in ops/op_info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
@@ -541,13 +542,13 @@
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
       TCI_GIVEN(input1) TCI_GIVEN(input2) TCI_GIVEN(target) TCI_ELSE(margin, 0),                   \
-      WHERE(LT(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
+      WHERE(LE(SUB(D, MUL(C, SUB(A, B))), K(0)), K(0), SUB(D, MUL(C, SUB(A, B)))),                 \
       "max(0, margin - target * (input1 - input2))")                                               \
     X(SOFT_MARGIN_LOSS, soft_margin_loss, 2, LOSS, TCI_GIVEN(input) TCI_GIVEN(target),             \
       LOG1PEXP(NEG(MUL(A, B))), "log(1 + exp(-target * input))")                                   \
     X(HINGE_EMBEDDING_LOSS, hinge_embedding_loss, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(margin, 1),                                      \
-      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LT(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
+      ADD(WHERE(EQ(B, K(1)), K(0), WHERE(LE(SUB(C, A), K(0)), K(0), SUB(C, A))),                   \
           WHERE(EQ(B, K(-1)), K(0), A)),                                                           \
       "input for targets of 1, max(0, margin - input) for those of -1")
 

@@ -19,7 +19,7 @@
  * dtype, backend and numeric class that has no fused kernel. Products and rows of a block go
  * through memory between its kernels, so a fused kernel, where one exists, is faster. */
 #include "../graph/build.h"
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "relayout.h"
 #include "score_recompute.h"
 

@@ -2,7 +2,7 @@
  *
  * In: a value made by EXPAND, PERMUTE and RESHAPE. Out: the value that they move, and for each
  * axis of the result the axis of that value, if any. */
-#include "group.h"
+#include "fusion_groups.h"
 
 /* One step of a walk down: where the axes of x, at[i], are in what x reshapes; -1: they have one
  * element. False: it is more than axes of one element that come and go. */

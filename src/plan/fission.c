@@ -17,7 +17,7 @@
  * plan's. The comparison covers the suspect's values, the values that the trial's kernels make
  * with them, and so on until both sets are equal. Costs are the model's for one thread (on a GPU,
  * for all of it) and include launches. bench/results/fusion.md compares model and measurement. */
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_PRICE_SUSPECT = 120,   /* percent of its floor; */

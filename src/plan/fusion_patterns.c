@@ -18,7 +18,7 @@
 #include <math.h>
 
 #include "../kernel/match_attention.h"
-#include "cost.h"
+#include "fusion_cost.h"
 #include "merge_groups.h"
 
 enum {

@@ -16,7 +16,7 @@
  * and break the epilogues.) A merged kernel holds the memory of all members at once: if the
  * workspace grows by more than a fraction of it plus the most bytes that one member may move, only
  * smaller kernels are merged, or none. */
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 

@@ -6,14 +6,15 @@
  *
  * Design: a value is computed once if everything below it is a number, or memory that the program
  * captured and does not change. Inputs and outputs of a run are neither. Groups of such values are
- * kept apart from those of each run (plan/group.c), so that whole kernels are one or the other.
+ * kept apart from those of each run (plan/fusion_groups.c), so that whole kernels are one or the
+ * other.
  *
  * At the border, a value is materialized if that saves work: reading it takes fewer bytes than
  * reading its operands, or as many and it replaces an operation more expensive than a
  * multiplication. A single element is never worth a launch. A program without inputs has no init
  * list: all of it is computed once. */
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum {

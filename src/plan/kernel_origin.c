@@ -1,13 +1,13 @@
 /* plan/kernel_origin.c - maps each kernel to the nodes of the user's graph that it computes.
  *
- * In: a group whose kernel is made. Out: canonical numbers (compile/key.c) for the step, and the
- * end of each refusal line: the numbers of reader and source, and the bytes that fusing them would
- * save. Design: the copy of a request stamps each node with its canonical number
+ * In: a group whose kernel is made. Out: canonical numbers (compile/cache_key.c) for the step, and
+ * the end of each refusal line: the numbers of reader and source, and the bytes that fusing them
+ * would save. Design: the copy of a request stamps each node with its canonical number
  * (tci_node.region), and tci_graph_rebuild passes the stamp on to whatever a pass makes of the
  * node, so a group only collects the stamps of its nodes. Numbers, not source lines: a program
  * found in a cache gets the lines of the request that found it (debug/source_location.c). */
 #include "../ops/prim.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <stdlib.h>
 #include <string.h>

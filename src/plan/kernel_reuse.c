@@ -8,7 +8,7 @@
  *
  * A kernel follows from the graph, the machine and what is compared here: the roots with the nodes
  * that each evaluates and reads, which of these are in the group, and the outer and inner axes. */
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 

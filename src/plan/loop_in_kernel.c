@@ -15,7 +15,7 @@
  * Invariants: in other ranges only step numbers, moves and turns change; the loop has one operand
  * per buffer, starting at the buffer's first byte; no step refers to a buffer that became a local
  * scalar. */
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 
@@ -93,7 +93,8 @@ static bool tci_floop_is_small(const tci_floop *f)
     return f->span->first < f->span->last && calls <= TCI_FLOOP_CALLS;
 }
 
-/* Blocks: one launch is the whole loop, which nobody can cancel, so it must end soon by itself. */
+/* Blocks: one launch is the whole loop, which cannot be cancelled, so it must end soon by itself.
+ */
 static bool tci_floop_ends_soon(const tci_floop *f)
 {
     return f->span->stops < 0 && tci_dim_is_known(f->span->rounds) &&

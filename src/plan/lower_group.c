@@ -9,7 +9,7 @@
  * and the kernel is canonicalized. */
 #include "../kernel/simplify.h"
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 #include <string.h>
 
@@ -105,7 +105,7 @@ static int tci_pk_family_of_sizes(tci_pk *p, int n, const tci_dim *sizes)
     return p->n_families - 1;
 }
 
-/* The family of these slots, of which the last n_kept are kept. */
+/* The family of these slots; the last n_kept are kept. */
 static int tci_pk_family_of_slots(tci_pk *p, int n, tci_pk_slot *const *slots, int n_kept)
 {
     for (int f = 0; f < p->n_families; f++) {

@@ -9,7 +9,7 @@
  * The result of a probe follows from the graph and from which of the nodes that it met were
  * materialized, in its own round or earlier. So a root that is placed again is probed again only
  * if one of these nodes was materialized in the round of its probe or later. */
-#include "group.h"
+#include "fusion_groups.h"
 
 enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
 
@@ -342,7 +342,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
 {
     const tci_node *source = tci_plan_source(n);
     const tci_pnode *known = tci_pnode_of(f, source);
-    /* a leaf that is an output has a root too, which copies it: when, nobody waits for */
+    /* a leaf that is an output has a root too, which copies it: nothing waits for the copy */
     bool given = tci_plan_is_leaf(source) || known->root < 0;
     return given ? known->buffer : f->roots[known->root].buffer;
 }

@@ -3,7 +3,7 @@
  * A temporary lives from the first step that writes it to the last step that reads it. An output
  * may share the memory of an input if nothing reads that input later, and the step that writes the
  * output reads, for each point, only the elements that it writes there. */
-#include "group.h"
+#include "fusion_groups.h"
 
 static void tci_memory_lifetimes(tci_plan *p)
 {
@@ -194,7 +194,7 @@ static int tci_memory_first_store(const tci_kernel *k, int out)
 static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     if (k->call) {
-        return false; /* nobody knows in which order it reads and writes */
+        return false; /* the order of its reads and writes is unknown */
     }
     int store = tci_memory_first_store(k, out), from, to;
     if (store < 0) {

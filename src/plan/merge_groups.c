@@ -12,7 +12,7 @@
  * axes of equal size may be different. */
 #include "merge_groups.h"
 
-#include "cost.h"
+#include "fusion_cost.h"
 
 /* An axis of a part, as one of the new group; both -1: not known. */
 typedef struct tci_join_axis {

@@ -3,7 +3,7 @@
 #ifndef TCI_PLAN_MERGE_GROUPS_H
 #define TCI_PLAN_MERGE_GROUPS_H
 
-#include "group.h"
+#include "fusion_groups.h"
 
 /* The groups that are joined. INTO gives the outer space; MAKES is read by it; TAKES, a
  * contraction, reads it. */
@@ -24,7 +24,7 @@ typedef struct tci_join {
 } tci_join;
 
 /* Finds the axes of the new group. False: `why` they cannot be found, the group would break an
- * invariant of plan/group.h, or it is too large. Nothing has changed then. */
+ * invariant of plan/fusion_groups.h, or it is too large. Nothing has changed then. */
 TCI_FN bool tci_join_try(tci_join *j, tci_why *why);
 /* The same for a list of groups, the first of which is INTO: its outer axes are those of what root
  * `product` computes but for `summed`, and axes are the same where a read says so. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { TCI_MINCUT_PHASES = 200 }; /* of each of which the ways are longer than those before */
+enum { TCI_MINCUT_PHASES = 200 }; /* each has longer paths than those before */
 
 static int tci_mincut_in(int vertex)
 {

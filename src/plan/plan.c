@@ -10,7 +10,7 @@
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"
-#include "group.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum {
@@ -77,7 +77,7 @@ static void tci_plan_temporary(tci_scratch *s, tci_plan *p, tci_root *r)
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
- * them. So do results of a repetition of which all elements are cut off, as its steps store them,
+ * them. So do results of a loop whose elements are all cut off, as its steps store them,
  * and those of collectives that others only wait for. */
 static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
                                   tci_node *const *outputs, int n_outputs)
@@ -348,7 +348,7 @@ typedef struct tci_plan_job {
     const tci_table *late;  /* NULL: nothing is computed again */
     tci_scores_kernels *pairs;
     tci_unit_facts *units; /* as in tci_fusion */
-    bool is_trial;         /* compared with another plan, then dropped: nobody reads its reports */
+    bool is_trial;         /* compared with another plan, then dropped: its reports are not read */
 } tci_plan_job;
 
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got

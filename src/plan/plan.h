@@ -1,20 +1,20 @@
 /* plan/plan.h - defines the plan of a program: kernels, buffers and the order of launches.
  *
- * plan/group.c partitions the rewritten graph into kernels, plan/lower_group.c writes each as
- * kernel IR, plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c merges
+ * plan/fusion_groups.c partitions the rewritten graph into kernels, plan/lower_group.c writes each
+ * as kernel IR, plan/memory.c orders steps and places temporaries, plan/horizontal_fusion.c merges
  * small kernels, plan/init_section.c chooses what is computed once. A kernel knows only the slice
  * of a buffer that it reads; the step has the slice's offset, so the steps of an unrolled loop,
  * each of which reads its own slice, share one kernel. Invariants (plan/verify.c): steps are in
- * execution order; an operand is inside its buffer, and a written operand is all of it; a buffer
- * is written (by one or several steps, to disjoint elements) before it is read, and every output
- * is written; temporaries are in the arena, and those with overlapping lifetimes do not overlap;
- * offsets are multiples of 64; a step of the init list reads only what no run gives or changes,
- * and writes temporaries and kept values, which nothing else writes.
+ * execution order; an operand is inside its buffer, and a written operand is all of it; a buffer is
+ * written (by one or several steps, to disjoint elements) before it is read, and every output is
+ * written; temporaries are in the arena, and those with overlapping lifetimes do not overlap;
+ * offsets are multiples of 64; a step of the init list reads only what no run gives or changes, and
+ * writes temporaries and kept values, which nothing else writes.
  *
  * The kernel of a step may be a merged one (a joint, plan/horizontal_fusion.c) of several
  * independent kernels. Its operands and literals are those of its members in order.
  *
- * Loops (plan/repeat.c): the steps of a body are in the list once, at the place of the first
+ * Loops (plan/loops.c): the steps of a body are in the list once, at the place of the first
  * iteration. An operand whose memory differs between iterations has a move: the number of bytes
  * that it advances per iteration, or, with `back`, forward and back in turn. Such an operand is
  * always inside its buffer, and is not all of it. An outer loop comes before those inside it and

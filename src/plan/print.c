@@ -11,7 +11,7 @@
  * of another root read at the domain axis 0, r0(?) at an index that is no axis. The refusals
  * follow. */
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 /* ---- groups ---- */

@@ -3,7 +3,7 @@
  *
  * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
  *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
- *                      more expensive than to write and read it (plan/cost.h); on GPUs rather the
+ * more expensive than to write and read it (plan/fusion_cost.h); on GPUs rather the
  *                      value one or two cheap ops upstream, if that has fewer bytes
  *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
  *                      element of the row by a GPU kernel that does not make its operands
@@ -18,13 +18,13 @@
  * and all below it; the topmost expensive one is materialized at once, and later walks end there.
  * So a value carried from step to step is stored at the step where its repetition begins to cost,
  * and no walk goes further back: the work is linear in nodes. A materialized value becomes a root
- * in the next round (plan/group.c), which begins there.
+ * in the next round (plan/fusion_groups.c), which begins there.
  *
  * The cost of a node is that of one evaluation with everything inlined into it: flops and sources
  * of the distinct nodes down to memory. The walk that adds them up ends early, since a few nodes
  * suffice to be expensive. */
-#include "cost.h"
-#include "group.h"
+#include "fusion_cost.h"
+#include "fusion_groups.h"
 #include "fusion_refusal.h"
 
 enum { TCI_STORE_NEAR = 4 /* operations, casts too, to a narrower value that is better stored */ };
@@ -232,7 +232,7 @@ static void tci_store_cut(tci_fusion *f, tci_store_list *l, int first, int cut)
     }
 }
 
-/* Goes through what root r evaluates and cuts it in parts of which none is too large. A part is
+/* Goes through what root r evaluates and cuts it in parts, none of them too large. A part is
  * looked at again from its cut on, at most half of it, so the work is linear. */
 static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
 {

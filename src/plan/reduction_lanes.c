@@ -29,7 +29,7 @@
  *
  * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
  * on a CPU; others are decided by the same rule when first requested. */
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_ASSOC_SHORT_ROW = 16,  /* elements of rows that are better many side by side */

@@ -46,7 +46,7 @@
 #include "../kernel/match_mma_sync.h"
 #include "../kernel/window_overlap.h"
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_CLASS_FAR = 1 << 20, /* bytes of a row that near memory does not hold */

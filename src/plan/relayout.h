@@ -7,7 +7,7 @@
 #define TCI_PLAN_RELAYOUT_H
 
 #include "../graph/contraction.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 typedef struct tci_relayout_to {
     const int64_t *order; /* axis i of the copy is axis order[i] of the value; NULL: as it is */

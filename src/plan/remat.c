@@ -1,5 +1,5 @@
 /* plan/remat.c - recomputes values instead of keeping them in memory at the peak
- * (rematerialization), and reports what the user's regions recompute (grad/repeat.c).
+ * (rematerialization), and reports what the user's regions recompute (grad/loop.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, after the step with
  * the most live bytes, values kept only for later steps are recomputed from other kept values.
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "mincut.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_REMAT_BYTES = 1 << 16, /* least size of a value that is worth it */
@@ -145,7 +145,7 @@ static int64_t tci_remat_fee(const tci_node *n)
     return (int64_t)(bytes / TCI_REMAT_FEE);
 }
 
-/* Nodes by place, of which those are vertices that waiting values can be made of. */
+/* Nodes by place; those from which waiting values can be made are vertices. */
 static tci_mincut *tci_remat_make_cut(tci_remat *m)
 {
     int n = m->f->nodes.n;

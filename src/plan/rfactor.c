@@ -1,13 +1,13 @@
 /* plan/rfactor.c - splits a reduced axis in two and reduces the inner part first (rfactor).
  *
- * In: a reduction of the rewritten graph. Out: one over partial results, or NULL to leave it
- * whole. Design: a reduction of many elements to few results is cut into chunks along one reduced
- * axis (on GPUs, for columns, also along those before it), and a second reduction combines their
- * results. This gives parallel work and an order that the shape and the kind of machine fix. A
- * partial result has what its op needs to be combined: for a sum of exp(x - max) each chunk has
- * its own max, for squared deviations a mean, for ARGMAX an index.
- * Contractions (plan/split_k.c, plan/depthwise_wgrad.c) and scans (plan/scan.c) choose the length
- * of their parts by rules of their own; this file builds the nodes. */
+ * In: a reduction of the rewritten graph. Out: one over partial results, or NULL to leave it whole.
+ * Design: a reduction of many elements to few results is cut into chunks along one reduced axis (on
+ * GPUs, for columns, also along those before it), and a second reduction combines their results.
+ * This gives parallel work and an order that the shape and the kind of machine fix. A partial
+ * result has what its op needs to be combined: for a sum of exp(x - max) each chunk has its own
+ * max, for squared deviations a mean, for ARGMAX an index. Contractions (plan/split_k.c,
+ * plan/depthwise_wgrad.c) and scans (plan/split_scan.c) choose the length of their parts by rules
+ * of their own; this file builds the nodes. */
 #include "rfactor.h"
 
 enum {

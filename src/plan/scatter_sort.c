@@ -29,7 +29,7 @@
  * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
  * MB; 4 small kernels precede it. */
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_ORDER_READS = 512,   /* least elements of src along the axis */

@@ -3,7 +3,7 @@
 #ifndef TCI_PLAN_SCORE_RECOMPUTE_H
 #define TCI_PLAN_SCORE_RECOMPUTE_H
 
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_SCORES_NODES = 64, /* bits of a set of them */

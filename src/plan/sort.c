@@ -8,7 +8,8 @@
  * Elements that cannot be selected are dropped first, except on GPUs, which need the parallelism:
  *   groups  if k is far less than the axis: of groups of neighbours, the k with the smallest words
  *           contain the first k elements
- *   parts   up to half of the rest: elements up to the word of rank k (ops/select.c) move to the
+ * parts   up to half of the rest: elements up to the word of rank k (ops/rank_selection.c) move to
+ * the
  *           front in their present order
  * The method that orders the rest depends on k:
  *   ranks   up to TCI_SORT_CHUNK elements: the rank of an element is the number of smaller ones, a
@@ -22,7 +23,7 @@
  * indices past the axis, so it is never selected. Two-value words are gathered by index and digits
  * are scattered by index, all in range: no run fails here. */
 #include "../graph/build.h"
-#include "group.h"
+#include "fusion_groups.h"
 
 enum {
     TCI_SORT_RANKED = 128, /* elements that are not parted before, at most */

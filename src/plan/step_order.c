@@ -16,7 +16,7 @@
  * that waits for a collective when nothing else is left. So the weight gradient of a layer
  * precedes the data gradients that its bucket does not need, and buckets are sent while those are
  * computed. Updates come last. */
-#include "group.h"
+#include "fusion_groups.h"
 
 typedef enum tci_step_order_rule {
     TCI_STEP_ORDER_FIRST,    /* what came first */
@@ -298,7 +298,7 @@ static int64_t tci_step_order_begins(const tci_step_order *q, int t)
     return bytes;
 }
 
-/* Bytes that nobody needs after it. */
+/* Bytes that no later step needs. */
 static int64_t tci_step_order_ends(const tci_step_order *q, int t)
 {
     int64_t bytes = 0;

@@ -13,13 +13,13 @@
  *    refusals and node changes there were before it was placed
  *  - a root is put into one group. If that existed, the mark has its old state. Lists of a group
  *    only grow: entries past their old end are ignored. `outer` is never written to; if it was
- *    another one, rows were transposed (plan/group.c), and every axis of the members was outer
+ * another one, rows were transposed (plan/fusion_groups.c), and every axis of the members was outer
  *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
  *  - stamps only grow: no walk has an old one
  *  - materialized values stay so, and an undone root keeps what its probe found
  *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
  *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
-#include "group.h"
+#include "fusion_groups.h"
 
 TCI_FN void tci_undo_begin(tci_fusion *f)
 {

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "../graph/build.h"
-#include "../graph/repeat.h"
+#include "../graph/loop_node.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 

@@ -3,7 +3,7 @@
 #ifndef TCI_RUN_ASYNC_COMPILE_H
 #define TCI_RUN_ASYNC_COMPILE_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 typedef enum tci_later_state {
     TCI_LATER_WAITING, /* for its compile, or for the end of it */

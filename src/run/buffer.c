@@ -10,7 +10,7 @@
  * Owned memory is one aligned block: the header in its first 64 bytes, then the data, so data is
  * 64-byte aligned and never NULL, even for zero bytes. Borrowed memory is only referenced. */
 #include "../base/alloc.h"
-#include "context.h"
+#include "runtime_structs.h"
 
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");

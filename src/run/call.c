@@ -7,7 +7,7 @@
  * Design: a call holds everything that one run needs besides the user's buffers, so a run allocates
  * nothing. The common case takes an idle call by one atomic exchange (no ABA problem, since the
  * whole call changes hands), checks a few numbers (run/check_buffers.c), writes a few pointers
- * (run/bind.c) and executes the steps (run/execute.c); no lock, no system call.
+ * (run/bind_operands.c) and executes the steps (run/execute.c); no lock, no system call.
  *
  * Parameters: a run finds them at its start and releases them at its end (run/param.c); only
  * programs that have some take a lock for that. */

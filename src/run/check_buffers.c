@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "context.h"
+#include "runtime_structs.h"
 
 /* ---- texts of refusals: never on the fast path ---- */
 
@@ -185,7 +185,7 @@ static tc_status tci_check_judge(tc_call *c, const tci_run_span *a, const tci_ru
     tci_check_name_buffer(f, other->index, other_name, sizeof(other_name));
     const char *expected =
         input < 0 ? "separate memory"
-        : exact   ? "separate memory (this program reads it after or beside what it writes)"
+        : exact   ? "separate memory (this program reads it after or while it writes)"
                   : "separate memory, or exactly the same where the program works in place";
     return tci_call_refuse(c, TC_ERR_BUFFER,
                            "%s: given memory [%p, %p) that overlaps %s [%p, %p), expected %s", name,

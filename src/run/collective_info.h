@@ -3,7 +3,7 @@
 #ifndef TCI_RUN_COLLECTIVE_INFO_H
 #define TCI_RUN_COLLECTIVE_INFO_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 /* A collective of a program, by its number; and of the run under way. */
 typedef struct tci_collective {

@@ -1,5 +1,5 @@
-/* run/collective_steps.c - collectives of a run: the communicators of a program, whether all
- * ranks run the same program, and the steps that start and wait.
+/* run/collective_steps.c - executes the collective steps of a run: start and wait on communicators,
+ * and the check that all ranks run the same program.
  *
  * In: a program with collectives, a run of it. Out: operations given to the engines of its
  * communicators, in the order of its steps.

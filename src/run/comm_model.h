@@ -1,8 +1,9 @@
-/* run/comm_model.h - time of a program on many ranks by a model. */
+/* run/comm_model.h - declares the alpha-beta cost model of collectives: predicted time of a program
+ * on many ranks. */
 #ifndef TCI_RUN_COMM_MODEL_H
 #define TCI_RUN_COMM_MODEL_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 typedef struct tci_comm_model {
     double compute_ns; /* of kernels, one after the other */

@@ -13,7 +13,7 @@
  * version reads it without the lock. A parameter belongs to that run alone (tci_param_claim): runs
  * change it, and only then is an entry ahead. */
 #include "../base/alloc.h"
-#include "context.h"
+#include "runtime_structs.h"
 #include "device_memory.h"
 
 struct tci_copies {

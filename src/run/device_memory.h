@@ -3,7 +3,7 @@
 #ifndef TCI_RUN_DEVICE_MEMORY_H
 #define TCI_RUN_DEVICE_MEMORY_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 /* Memory of the device; where it has none left, idle workspaces and code that no program uses are
  * given back and it is asked once more. NULL: out of memory, and tci_device_memory_text tells. No

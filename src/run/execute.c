@@ -5,13 +5,13 @@
  *
  * Launches go to the host itself (functions or the interpreter, on threads of the pool) or to a
  * backend. A backend that captures gets the launches of a run once, and then replays them while no
- * operand moves (run/bind.c). The launches of a repetition are submitted once per iteration by the
- * host, which moves their operands in between. If the trip count is known, all iterations are
- * captured too, but not before a second run with operands at the same addresses, since capturing
- * takes longer than launching once. For a loop that a value ends, two iterations are captured if
- * the device can test that value; otherwise the host tests it after each iteration. User functions
- * are called by the host between launches, with copies of their operands; a run with such calls is
- * not captured.
+ * operand moves (run/bind_operands.c). The launches of a repetition are submitted once per
+ * iteration by the host, which moves their operands in between. If the trip count is known, all
+ * iterations are captured too, but not before a second run with operands at the same addresses,
+ * since capturing takes longer than launching once. For a loop that a value ends, two iterations
+ * are captured if the device can test that value; otherwise the host tests it after each iteration.
+ * User functions are called by the host between launches, with copies of their operands; a run with
+ * such calls is not captured.
  *
  * Queues: a synchronous run submits everything to the device's own queue, in order. An asynchronous
  * run (r->splits) has a queue for each role in the list, so that uploads, kernels and downloads
@@ -37,7 +37,7 @@
 #include "../debug/device_spans.h"
 #include "../debug/profile.h"
 #include "../compile/engine_program.h"
-#include "context.h"
+#include "runtime_structs.h"
 #include "device_memory.h"
 
 /* True if the user wants the run to end. */

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "context.h"
+#include "runtime_structs.h"
 
 #define TCI_INDEX_NAMED 3 /* readings in one text */
 

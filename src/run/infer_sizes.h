@@ -3,7 +3,7 @@
 #ifndef TCI_RUN_INFER_SIZES_H
 #define TCI_RUN_INFER_SIZES_H
 
-#include "../compile/code.h"
+#include "../compile/compiled_code.h"
 
 #ifdef TC_DYNAMIC_SHAPES
 

@@ -2,7 +2,7 @@
  * programs.
  *
  * In: a call whose program has an init list, and the current versions of the captured memory that
- * the list reads. Out: memory with the results of each unit of the list (compile/code.h).
+ * the list reads. Out: memory with the results of each unit of the list (compile/compiled_code.h).
  *
  * Design: results never change once computed; when captured memory changes, new results replace
  * them. Runs in flight keep the results that they started with, and a call that finds the versions
@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "context.h"
+#include "runtime_structs.h"
 #include "device_memory.h"
 
 typedef struct tci_kept_unit {

@@ -10,7 +10,7 @@
  * need no special rules. Transitive dependencies are left out. */
 #include <stdlib.h>
 
-#include "context.h"
+#include "runtime_structs.h"
 
 typedef struct tci_deps_reader {
     int32_t launch, next; /* in `readers`; -1: the last */

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "context.h"
+#include "runtime_structs.h"
 
 struct tci_param_value {
     tci_param_value *next; /* among the spares */

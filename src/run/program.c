@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
-#include "../debug/intern.h"
+#include "../debug/string_intern.h"
 #include "../debug/source_location.h"
 #include "device_memory.h"
 #include "symbolic_shapes.h"

@@ -5,7 +5,7 @@
  * and its own symbols. */
 #include <string.h>
 
-#include "context.h"
+#include "runtime_structs.h"
 
 static void tci_port_add(tci_port_room *room, const tci_node *n)
 {

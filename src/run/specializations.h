@@ -6,7 +6,7 @@
 #ifndef TCI_RUN_SPECIALIZATIONS_H
 #define TCI_RUN_SPECIALIZATIONS_H
 
-#include "context.h"
+#include "runtime_structs.h"
 
 enum {
     TCI_VARIANTS_LANES = 16, /* counters that threads share out among themselves */
@@ -37,7 +37,7 @@ typedef struct tci_variant_kind {
     /* Observed sizes, for the writer: per axis of all inputs in order */
     int64_t *least, *most;     /* of the sizes asked for so far */
     int32_t *like;             /* the first axis that had the same size each time */
-    int attempt;               /* the first that may succeed (api/generalize.h) */
+    int attempt;               /* the first that may succeed (api/auto_dynamic_shapes.h) */
     bool limited;              /* max_variants was reached, and the log said so */
     struct tci_hot_sizes *hot; /* which sizes keep coming (run/hot_sizes.h), or NULL */
 } tci_variant_kind;

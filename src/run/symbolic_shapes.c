@@ -1,9 +1,9 @@
 /* run/symbolic_shapes.c - dynamic shapes: instances of symbolic code for the sizes of a run, cached
  * by the shapes of the buffers; nothing is compiled.
  *
- * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
- * ordinary program whose code has the family's functions and known sizes everywhere else. The code
- * that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
+ * In: a program whose code is a family (compile/compiled_code.h), buffers. Out: a run of an
+ * *instance*: an ordinary program whose code has the family's functions and known sizes everywhere
+ * else. The code that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
  *
  * An instance is made the first time its sizes occur: every expression of the family is evaluated,
  * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
@@ -28,7 +28,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../compile/cache.h"
+#include "../compile/memory_cache.h"
 #include "../kernel/specialize_sizes.h"
 
 struct tci_dynamic_call {

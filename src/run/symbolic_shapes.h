@@ -3,7 +3,7 @@
 #ifndef TCI_RUN_SYMBOLIC_SHAPES_H
 #define TCI_RUN_SYMBOLIC_SHAPES_H
 
-#include "context.h"
+#include "runtime_structs.h"
 #include "infer_sizes.h"
 
 #ifdef TC_DYNAMIC_SHAPES

@@ -196,7 +196,7 @@ static tc_tensor ordered_columns(tc_tensor x)
         TC_TENSORS(tc_scatter(table, 1, spread, rows), tc_scatter_max(table, 1, spread, rows)), 0);
 }
 
-/* Rows so long that their parts are linked (plan/scan.c): of finite numbers. */
+/* Rows so long that their parts are linked (plan/split_scan.c): of finite numbers. */
 static tc_tensor long_row(tc_tensor x)
 {
     tc_tensor finite = tc_reshape(tc_where(tc_lt(tc_abs(x), 100), x, 0), 1, -1);

@@ -252,7 +252,7 @@ TEST(a_text_that_does_not_compile_is_the_users)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 4), one = tc_full(ctx, 1, TC_F32);
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile(tc_sin(tc_custom(&wrong, TC_TENSORS(one, x, x))), &f), TC_ERR_ARGUMENT);
-    CHECK_HAS(tc_error(ctx), "the CUDA text of custom op 'wrong' does not compile");
+    CHECK_HAS(tc_error(ctx), "the CUDA source of custom op 'wrong' does not compile");
     CHECK_HAS(tc_error(ctx), "wrong:4:");
     CHECK_HAS(tc_error(ctx), "no_such_thing");
     tc_ctx_free(ctx);

@@ -91,7 +91,7 @@ TEST(repetitions_of_any_size)
     CHECK_EQ_INT(emu_allocations, 0);
 }
 
-/* A long running sum of a known size is linked (plan/scan.c) beside what has any size: each
+/* A long running sum of a known size is linked (plan/split_scan.c) beside what has any size: each
  * instance has memory for its words. */
 TEST(parts_are_linked_beside_any_size)
 {

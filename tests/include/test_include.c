@@ -268,7 +268,7 @@ TEST(a_missing_cpu_header_is_named)
                " P=$(pwd); cd $T && [ -z \"$I\" ] || I=\"-DTC_NO_CPU -I$P/${I#-I}\";"
                " $CC " FAST "$I no_cpu.c $L && TC_LOG=compile ./a.out >out 2>said &&"
                " for f in out said; do echo $f:; cat $f; done &&"
-               " [ $(grep -c 'interpreting.*tc_cpu.h was not beside tc.h' said) = 1 ] &&"
+               " [ $(grep -c 'interpreting.*tc_cpu.h was not next to tc.h' said) = 1 ] &&"
                " grep -A1 '^interpreted instead of compiled' out | grep -q tc_cpu.h &&"
                " grep -q \"no backend 'cpu': expected interp (tc_cpu.h\" out");
 }

@@ -398,7 +398,7 @@ TEST(defaults_are_those_of_the_code)
 {
     static char output[TCT_MAX_OUTPUT];
     int code = tct_shell(output, "n=$(sed -n 's/.*TCI_DISK_DEFAULT_MB = \\([0-9]*\\).*/\\1/p'"
-                                 " src/compile/disk.c); [ -n \"$n\" ] || exit 1;"
+                                 " src/compile/disk_cache.c); [ -n \"$n\" ] || exit 1;"
                                  " for f in docs/cache-and-security.md src/base/env.h"
                                  " src/api/types.h; do"
                                  " grep -qE \"$n MiB|MiB \\(default $n\" $f ||"

@@ -100,6 +100,12 @@ TEST(quantiles_of_every_interpolation)
     VALUES(tc_quantile(LIST(1, INFINITY, INFINITY, 3), LIST(0, 1.0 / 3, 0.5, 1), TC_ALL, false,
                        NULL),
            1, 3, INFINITY, INFINITY);
+    VALUES(tc_quantile(LIST(-INFINITY, 0, 3), LIST(0, 0.1, 0.4, 0.5), TC_ALL, false, NULL),
+           -INFINITY, -INFINITY, -INFINITY, 0);
+    VALUES(tc_quantile(LIST(-INFINITY, INFINITY), LIST(0, 0.5, 1), TC_ALL, false, NULL), -INFINITY,
+           NAN, INFINITY);
+    VALUES(tc_quantile(LIST(-1.5e308, 1.5e308), LIST(0.25, 0.5), TC_ALL, false, NULL), -0.75e308,
+           0);
     VALUES(tc_quantile(y, LIST(-0.1, 1.1), TC_ALL, false, NULL), NAN, NAN);
     CHECK_EQ_INT(tc_dtype_of(tc_quantile(tc_cast(y, TC_F16), 0.5, TC_ALL, false, NULL)), TC_F16);
     VALUES(tc_op(ctx, "quantile", TC_TENSORS(y), TC_ATTRS(TC_ATTR("q", 0.5))), 3.5);

@@ -183,6 +183,21 @@ TEST(bounds_and_ties_of_two)
     tc_ctx_free(ctx);
 }
 
+TEST(margins_that_are_just_kept_have_no_gradient)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = VALUES(ctx, 1, 0, 2), b = VALUES(ctx, 1, 1, 1), one = VALUES(ctx, 1, 1, 1);
+    CHECK_GRAD(tc_margin_ranking_loss(a, b, one, 0, TC_REDUCE_SUM), a, 0, -1, 0);
+    CHECK_GRAD(tc_hinge_embedding_loss(a, VALUES(ctx, -1, -1, 1), 1, TC_REDUCE_SUM), a, 0, -1, 1);
+    tc_tensor x = VALUES(ctx, 2, 1, 0), first = tc_copy_in(ctx, ((int[]){0}), TC_I32, 1);
+    CHECK_GRAD(tc_multi_margin_loss(x, first, 1, 1, TC_NONE, TC_REDUCE_SUM), x, 0, 0, 0);
+    tc_tensor p = VALUES(ctx, 1, 0), q = VALUES(ctx, 0, 1), away = VALUES(ctx, -1);
+    CHECK_GRAD(tc_cosine_embedding_loss(tc_reshape(p, 1, 2), tc_reshape(q, 1, 2), away, 0,
+                                        TC_REDUCE_SUM),
+               p, 0, 0);
+    tc_ctx_free(ctx);
+}
+
 TEST(nan_in_an_extreme_is_no_constant)
 {
     tc_ctx *ctx = make("interp");

@@ -1,5 +1,5 @@
-/* The info rows of the ops (src/ops/info.h): that their facts agree with each other, and what they
- * say of the words of nodes. */
+/* The info rows of the ops (src/ops/op_info.h): that their facts agree with each other, and what
+ * they say of the words of nodes. */
 #include "inside.h"
 
 #include "tc_test.h"

@@ -1,0 +1,482 @@
+/* api/qr_svd_eig.c - QR, eigenvalue and singular value decomposition by iteration.
+ *
+ * In: matrices [..., m, n]. Out: their factors. All steps for all matrices are one repetition
+ * (tc_scan), so a program does not grow with n.
+ *
+ * Design: one-sided Jacobi. Rotations make pairs of rows orthogonal; in a round each row is paired
+ * with another, and between rounds rows change places as in a round-robin tournament, so a sweep of
+ * n - 1 rounds covers all pairs, and a round is arithmetic on halves of all rows. Sweeps end
+ * (tc_while) when all pairs are orthogonal up to rounding. QR uses Householder reflectors in panels
+ * of columns; rotations need few sweeps for triangular matrices (Drmac and Veselic, SIAM J. Matrix
+ * Anal. Appl. 29, 2008).
+ *
+ * Gradients do not go through the rotations. A step of Newton's method is added to the factors and
+ * its value subtracted again: its derivative is that of the factors, and after two such steps so is
+ * the second derivative (refinement of Ogita and Aishima). */
+#include "loops.h"
+#include "composite_ops.h"
+
+#include <math.h>
+
+#pragma push_macro("TC_HERE")
+#undef TC_HERE
+#define TC_HERE here
+
+enum {
+    TCI_FACTOR_MOST = 256, /* rows that rotations take */
+    TCI_FACTOR_QR_MOST = 4096,
+    TCI_FACTOR_SWEEPS = 30,    /* at most; few matrices need more than ten */
+    TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
+    TCI_FACTOR_PANEL = 32
+};
+
+/* Arguments for the body of a repetition. */
+typedef struct tci_factor {
+    const tci_made *m;
+    int64_t length; /* of rows: elements of which products are taken; of columns: all */
+    double small;   /* cosine of rows that are orthogonal but for rounding */
+    double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
+    tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
+} tci_factor;
+
+static double tci_factor_least(tc_tensor x)
+{
+    return tc_dtype_of(x) == TC_F64 ? 0x1p-960 : 0x1p-100;
+}
+
+/* Whether x is matrices that are small enough; square: of as many rows as columns. */
+static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_t most,
+                             tc_tensor *bad)
+{
+    const int rank = tc_rank(x);
+    const int64_t rows = rank < 2 ? 0 : tc_size(x, -2), columns = rank < 2 ? 0 : tc_size(x, -1);
+    const bool known = tci_dim_is_known(rows) && tci_dim_is_known(columns);
+    if (rank < 2 || (square && rows != columns) || !tci_dtype_is_float(tc_dtype_of(x))) {
+        *bad = tci_made_fail(m, rank < 2 || square ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                             "given %s of rank %d: expected %smatrices of floats",
+                             tci_dtype_get(tc_dtype_of(x))->name, rank, square ? "square " : "");
+    } else if (!known || rows < 1 || columns < 1 || TCI_MIN(rows, columns) > most) {
+        *bad = tci_made_fail(m, TC_ERR_LIMIT,
+                             "matrices of %s rows and %s columns: expected "
+                             "numbers of them, the lesser 1 to %d",
+                             TCI_DIM_TEXT(rows), TCI_DIM_TEXT(columns), (int)most);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
+{
+    return tc_transpose(x, -1, -2);
+}
+
+/* 0, 1, ... n - 1 as a column. */
+static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
+{
+    tc_site here = m->here;
+    return tc_unsqueeze(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 1);
+}
+
+/* Ones on the diagonal of matrices like x. */
+static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    tc_tensor row = tci_factor_places(m, tc_size(x, -2));
+    tc_tensor column = tci_factor_turned(tci_factor_places(m, tc_size(x, -1)), here);
+    return tci_made_like(tc_cast(tc_eq(row, column), tc_dtype_of(x)), x, here);
+}
+
+/* The value of x with the derivative of y. */
+static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
+{
+    return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
+}
+
+/* The power of two [..., 1, 1] below the largest element of each of matrices x: what is divided by
+ * it has the same digits, and squares that neither overflow nor vanish. 1 of a matrix that is zero
+ * or not finite. */
+static tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
+{
+    tc_site here = m->here;
+    const double most = tc_dtype_of(x) == TC_F64 ? 1022 : 126;
+    tc_tensor top = tc_max(tc_abs(tc_stop_gradient(x)), TC_AXES(-2, -1), true);
+    top = tc_where(tc_logical_and(tc_gt(top, 0), tc_isfinite(top)), top, 1);
+    return tc_exp2(tc_clamp(tc_floor(tc_log2(top)), -most, most));
+}
+
+/* ---- triangles ---- */
+
+/* x less what v, of the weight tau, reflects of it. */
+static tc_tensor tci_factor_reflected(tc_tensor x, tc_tensor v, tc_tensor tau, tc_site here)
+{
+    tc_tensor along = tc_sum(tc_mul(v, x), TC_AXES(-2), true);
+    return tc_sub(x, tc_mul(tc_mul(v, tau), along));
+}
+
+/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
+static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
+    tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
+    tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
+    tc_tensor rest = tc_where(below, column, 0);
+    tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
+    tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
+    tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
+    y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
+    y[1] = tc_where(done, 0, tc_neg(tc_div(less, beta)));
+    next[0] = tc_roll(tci_factor_reflected(carry[0], y[0], y[1], here), -1, -1);
+    return TC_OK;
+}
+
+static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                   tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    next[0] = tci_factor_reflected(carry[0], x[0], x[1], f->m->here);
+    return TC_OK;
+}
+
+/* Reflectors of a step, [panel, ..., any, 1], as the columns of a matrix [..., any, panel]. */
+static tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
+{
+    return tc_squeeze(tc_transpose(of_steps, 0, -1), 0);
+}
+
+/* x less v (t (v^T x)): panel reflectors at once, in the compact WY form (Schreiber and Van Loan,
+ * SIAM J. Sci. Stat. Comput. 10, 1989). */
+static tc_tensor tci_factor_reflected_block(tc_tensor x, tc_tensor v, tc_tensor t, tc_site here)
+{
+    return tc_sub(x, tc_matmul(v, tc_matmul(t, tc_matmul(tci_factor_turned(v, here), x))));
+}
+
+/* A panel of columns, the first of which has the index x[0]; then it goes to the back. y: its
+ * reflectors v [..., m, panel], and the triangle t of their compact form. */
+static tc_status tci_factor_panel(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor panel = tc_slice(carry[0], -1, 0, TCI_FACTOR_PANEL, 1), last, reflectors[2];
+    tc_tensor places = tc_add(tc_arange(f->m->ctx->handle, 0, TCI_FACTOR_PANEL, 1, TC_I64), x[0]);
+    tc_status status = tc_scan(TC_TENSORS(panel), TC_TENSORS(places), 0, false, tci_factor_reflect,
+                               user, &last, reflectors, 2);
+    tc_tensor v = tci_factor_columns(reflectors[0], here);
+    tc_tensor tau = tci_factor_columns(reflectors[1], here);
+    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
+    tc_tensor one = tci_factor_one(f->m, inner);
+    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
+    y[0] = v;
+    y[1] = tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+    next[0] = tci_factor_reflected_block(carry[0], v, tci_factor_turned(y[1], here), here);
+    next[0] = tc_roll(next[0], -TCI_FACTOR_PANEL, -1);
+    return status;
+}
+
+static tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                         tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    next[0] = tci_factor_reflected_block(carry[0], x[0], x[1], f->m->here);
+    return TC_OK;
+}
+
+/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. Columns are taken one after the
+ * other, or in panels, each of which changes all others by products of matrices. */
+static void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    const int64_t rows = tc_size(a, -2), columns = tc_size(a, -1), k = TCI_MIN(rows, columns);
+    const bool panels = k > TCI_FACTOR_UNBLOCKED;
+    const int64_t width = panels ? TCI_FACTOR_PANEL : 1;
+    const int64_t steps = (TCI_MIN(rows - 1, columns) + width - 1) / width * width;
+    tci_factor f = {.m = m, .length = rows, .least = tci_factor_least(a)};
+    *q = tci_factor_one(m, tc_slice(a, -1, 0, k, 1));
+    *r = a;
+    if (steps) {
+        tc_tensor reflectors[2], places = tc_arange(m->ctx->handle, 0, steps, width, TC_I64);
+        a = tc_pad(a, -1, 0, TCI_MAX(steps - columns, 0), 0);
+        tc_scan(TC_TENSORS(a), TC_TENSORS(places), 0, false,
+                panels ? tci_factor_panel : tci_factor_reflect, &f, r, reflectors, 2);
+        *r = tc_slice(tc_roll(*r, steps, -1), -1, 0, columns, 1);
+        tc_scan(TC_TENSORS(*q), ((tc_tensors){reflectors, 2}), 0, true,
+                panels ? tci_factor_gather_block : tci_factor_gather, &f, q, NULL, 0);
+    }
+    *r = tc_triu(tc_slice(*r, -2, 0, k, 1), 0);
+}
+
+static void tci_factor_triangle(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r)
+{
+    tc_site here = m->here;
+    tc_tensor scale = tci_factor_scale(m, a);
+    tci_factor_qr(m, tc_div(a, scale), q, r);
+    *r = tc_mul(*r, scale);
+}
+
+/* Two results of a matrix, either of which may be unused; square: of no other matrix. */
+static void tci_factor_two(const char *name, tc_tensor x, bool square,
+                           void (*make)(const tci_made *, tc_tensor, tc_tensor *, tc_tensor *),
+                           tc_tensor *first, tc_tensor *second, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[2];
+    if (!tci_made_begin(&m, name, x, here)) {
+        results[0] = results[1] = m.bad;
+    } else if (tci_factor_takes(&m, x, square, square ? TCI_FACTOR_MOST : TCI_FACTOR_QR_MOST,
+                                &results[0])) {
+        make(&m, tci_made_wide(&m, x), &results[0], &results[1]);
+        results[0] = tci_made_round(&m, results[0]);
+        results[1] = tci_made_round(&m, results[1]);
+    } else {
+        results[1] = results[0];
+    }
+    *(first ? first : &results[0]) = results[0];
+    *(second ? second : &results[1]) = results[1];
+}
+
+TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
+{
+    tci_factor_two("tc_qr", x, false, tci_factor_triangle, q, r, here);
+}
+
+/* ---- rotations ---- */
+
+/* A round: row i of the first half meets row i of the second. carry[2] [..., 1, 1]: the largest
+ * cosine between rows that met. */
+static tc_status tci_factor_round(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                  tc_tensor *next, tc_tensor *y)
+{
+    (void)x;
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t half = tc_size(carry[0], -2);
+    tc_tensor a = tc_slice(carry[0], -1, 0, f->length, 1);
+    tc_tensor b = tc_slice(carry[1], -1, 0, f->length, 1);
+    tc_tensor product = tc_sum(tc_mul(a, b), TC_AXES(-1), true), still, size, zeta;
+    tc_tensor aa = tc_sum(tc_square(a), TC_AXES(-1), true);
+    tc_tensor bb = tc_sum(tc_square(b), TC_AXES(-1), true);
+    still = tc_logical_or(tc_lt(tc_abs(product), f->least), f->done);
+    size = tc_where(still, 1, tc_mul(tc_sqrt(aa), tc_sqrt(bb)));
+    tc_tensor cosine = tc_where(still, 0, tc_div(tc_abs(product), size));
+    next[2] = tc_maximum(carry[2], tc_max(cosine, TC_AXES(-2), true));
+    zeta = tc_div(tc_sub(bb, aa), tc_where(still, 1, tc_mul(product, 2)));
+    tc_tensor root = tc_add(tc_abs(zeta), tc_sqrt(tc_add(tc_square(zeta), 1)));
+    tc_tensor sign = tc_cast(tc_where(tc_lt(zeta, 0), -1, 1), tc_dtype_of(zeta));
+    tc_tensor tangent = tc_where(still, 0, tc_div(sign, root));
+    cosine = tc_rsqrt(tc_add(tc_square(tangent), 1));
+    tc_tensor sine = tc_mul(cosine, tangent);
+    a = tc_sub(tc_mul(cosine, carry[0]), tc_mul(sine, carry[1]));
+    b = tc_add(tc_mul(sine, carry[0]), tc_mul(cosine, carry[1]));
+    next[0] = a;
+    next[1] = b;
+    if (half > 1) { /* all but the first row of a move on around the two halves */
+        next[0] = tc_cat(TC_TENSORS(tc_slice(a, -2, 0, 1, 1), tc_slice(b, -2, 0, 1, 1),
+                                    tc_slice(a, -2, 1, half - 1, 1)),
+                         -2);
+        next[1] = tc_cat(TC_TENSORS(tc_slice(b, -2, 1, TC_END, 1), tc_slice(a, -2, -1, TC_END, 1)),
+                         -2);
+    }
+    return TC_OK;
+}
+
+/* True while rows of a matrix met at more than a small cosine in the last sweep. */
+static tc_status tci_factor_unfinished(void *user, const tc_tensor *carry, tc_tensor *go)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    *go = tc_any(tc_gt(carry[2], f->small), TC_ALL, false);
+    return TC_OK;
+}
+
+/* A sweep: every row meets every other, and is where it was in the end. */
+static tc_status tci_factor_sweep(void *user, const tc_tensor *carry, tc_tensor *next)
+{
+    tci_factor f = *(const tci_factor *)user;
+    tc_site here = f.m->here;
+    tc_tensor last[3];
+    f.done = tc_le(carry[2], f.small);
+    tc_status status = tc_scan(TC_TENSORS(carry[0], carry[1], tc_mul(carry[2], 0)), TC_TENSORS(),
+                               2 * tc_size(carry[0], -2) - 1, false, tci_factor_round, &f, last,
+                               NULL, 0);
+    next[0] = last[0];
+    next[1] = last[1];
+    next[2] = last[2];
+    return status;
+}
+
+/* Rows [..., n, any] turned among each other until the first `length` elements of one are
+ * orthogonal to those of all others. */
+static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length)
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(rows, -2), half = (n + 1) / 2;
+    const double epsilon = tc_dtype_of(rows) == TC_F64 ? 0x1p-52 : 0x1p-23;
+    tci_factor f = {.m = m,
+                    .length = length,
+                    .small = 4 * epsilon * sqrt((double)length),
+                    .least = tci_factor_least(rows)};
+    tc_tensor last[3], first = tc_slice(tc_slice(rows, -1, 0, 1, 1), -2, 0, 1, 1);
+    tc_tensor apart = tci_made_like(tc_full(m->ctx->handle, 1, tc_dtype_of(rows)), first, here);
+    if (n == 1) {
+        return rows;
+    }
+    rows = tc_pad(rows, -2, 0, 2 * half - n, 0);
+    tc_while(TC_TENSORS(tc_slice(rows, -2, 0, half, 1), tc_slice(rows, -2, half, TC_END, 1), apart),
+             TCI_FACTOR_SWEEPS, tci_factor_unfinished, tci_factor_sweep, &f, last);
+    return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
+}
+
+/* The rows by an order of their places. */
+static tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
+{
+    return tc_take_along_dim(rows, tc_unsqueeze(order, -1), -2);
+}
+
+/* v, whose columns are eigenvectors of a with the values w, with the derivatives of one more order
+ * than it has; *values: so w. Columns of equal values have none among each other. */
+static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w, tc_tensor a,
+                                    tc_tensor *values)
+{
+    tc_site here = m->here;
+    const double epsilon = tc_dtype_of(v) == TC_F64 ? 0x1p-50 : 0x1p-21;
+    tc_tensor turned = tci_factor_turned(v, here), one = tci_factor_one(m, v);
+    tc_tensor inner = tc_matmul(turned, v), s = tc_matmul(turned, tc_matmul(a, v));
+    tc_tensor own = tc_div(tc_diagonal(s, 0, -2, -1), tc_diagonal(inner, 0, -2, -1));
+    *values = w = tci_factor_like(w, own, here);
+    tc_tensor row = tc_unsqueeze(w, -2), column = tc_unsqueeze(w, -1), gap = tc_sub(row, column);
+    tc_tensor size = tc_mul(tc_maximum(tc_abs(row), tc_abs(column)), epsilon);
+    tc_tensor equal = tc_le(tc_abs(gap), size);
+    tc_tensor off = tc_div(tc_sub(s, tc_mul(inner, row)), tc_where(equal, 1, gap));
+    off = tc_where(equal, tc_mul(tc_sub(one, inner), 0.5), off);
+    return tci_factor_like(v, tc_matmul(v, off), here);
+}
+
+/* Eigenvectors of symmetric matrices a as rows, in any order, without derivatives. */
+static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+{
+    tc_site here = m->here;
+    /* with so much more on the diagonal all values are positive, and rows become multiples of
+     * vectors */
+    tc_tensor bound = tc_max(tc_sum(tc_abs(a), TC_AXES(-1), true), TC_AXES(-2), true);
+    bound = tc_where(tc_eq(bound, 0), 1, tc_mul(bound, 1.5));
+    tc_tensor rows = tc_add(a, tc_mul(tci_factor_one(m, a), bound));
+    rows = tci_factor_orthogonal(m, rows, tc_size(a, -1));
+    return tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+}
+
+/* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
+static void tci_factor_eigen(const tci_made *m, tc_tensor x, tc_tensor *values, tc_tensor *vectors)
+{
+    tc_site here = m->here;
+    tc_tensor order, w, twice, scale = tci_factor_scale(m, x), a = tc_div(x, scale);
+    a = tc_mul(tc_add(a, tci_factor_turned(a, here)), 0.5);
+    tc_tensor given = tc_stop_gradient(a), rows = tci_factor_eigenvectors(m, given);
+    w = tc_sum(tc_mul(tc_matmul(rows, given), rows), TC_AXES(-1), false);
+    tc_sort(w, -1, false, &w, &order);
+    tc_tensor v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
+    w = tc_stop_gradient(w);
+    v = tci_factor_refined(m, tc_stop_gradient(v), w, a, &twice);
+    *vectors = tci_factor_refined(m, v, w, a, values);
+    *values = tc_mul(*values, tc_squeeze(scale, -1));
+}
+
+TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here)
+{
+    tci_factor_two("tc_eigh", x, true, tci_factor_eigen, values, vectors, here);
+}
+
+/* ---- singular values ---- */
+
+/* u [..., m, n] that spans rows [..., n, m], which are orthogonal and shorten; those of length 0
+ * become rows that are orthogonal to all others. */
+static tc_tensor tci_factor_unit_columns(const tci_made *m, tc_tensor rows)
+{
+    tc_site here = m->here;
+    tc_tensor u, r;
+    tci_factor_qr(m, tci_factor_turned(rows, here), &u, &r);
+    tc_tensor signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
+    return tc_mul(u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(rows)), -2));
+}
+
+/* u, s and v of a in f64 that has no fewer rows than columns, without derivatives. a = q r, and the
+ * transpose of r once more so; the rows of that are what the rotations turn. */
+static void tci_factor_singular(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                tc_tensor *v)
+{
+    tc_site here = m->here;
+    const int64_t n = tc_size(a, -1);
+    tc_tensor q, r, other, order, turns;
+    tci_factor_qr(m, a, &q, &r);
+    tci_factor_qr(m, tci_factor_turned(r, here), &other, &r);
+    tc_tensor rows = tc_cat(TC_TENSORS(r, tci_factor_one(m, r)), -1);
+    rows = tci_factor_orthogonal(m, rows, n);
+    tc_tensor front = tc_slice(rows, -1, 0, n, 1);
+    tc_sort(tc_sqrt(tc_sum(tc_square(front), TC_AXES(-1), false)), -1, true, s, &order);
+    rows = tci_factor_ordered(rows, order, here);
+    turns = tci_factor_turned(tc_slice(rows, -1, n, TC_END, 1), here);
+    *v = tc_matmul(other, turns);
+    *u = tc_matmul(q, tci_factor_unit_columns(m, tc_slice(rows, -1, 0, n, 1)));
+}
+
+/* The same of a whose elements are f32 or shorter, in f64: eigenvectors of its Gram matrix. The
+ * square of a value is off by 2^-52 of the largest square, so a value by 2^-26 of the largest value
+ * at most, which f32 does not tell from 0. */
+static void tci_factor_singular_short(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                      tc_tensor *v)
+{
+    tc_site here = m->here;
+    tc_tensor turned = tci_factor_turned(a, here), order;
+    tc_tensor rows = tci_factor_eigenvectors(m, tc_matmul(turned, a));
+    tc_tensor images = tc_matmul(rows, turned);
+    tc_sort(tc_sqrt(tc_sum(tc_square(images), TC_AXES(-1), false)), -1, true, s, &order);
+    *u = tci_factor_unit_columns(m, tci_factor_ordered(images, order, here));
+    *v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
+}
+
+TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here)
+{
+    tci_made m;
+    tc_tensor results[3], *const to[3] = {u, s, vh};
+    if (!tci_made_begin(&m, "tc_svd", x, here)) {
+        results[0] = results[1] = results[2] = m.bad;
+    } else if (tci_factor_takes(&m, x, false, TCI_FACTOR_MOST, &results[0])) {
+        const bool wide = tc_size(x, -2) < tc_size(x, -1);
+        /* in f64: of f32 a small value's vectors would have the errors of a large one's */
+        tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
+                  squares;
+        a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
+        (tc_dtype_of(x) == TC_F64
+             ? tci_factor_singular
+             : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
+        left = tc_stop_gradient(left);
+        values = tc_stop_gradient(values);
+        tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);
+        right = tci_factor_refined(&m, tc_stop_gradient(right), tc_square(values), gram, &squares);
+        right = tci_factor_refined(&m, right, tc_square(values), gram, &squares);
+        tc_tensor image = tc_matmul(a, right);
+        tc_tensor norm = tc_sum(tc_square(image), TC_AXES(-2), false), none = tc_eq(norm, 0);
+        norm = tc_sqrt(tc_where(none, 1, norm));
+        left = tci_factor_like(left, tc_div(image, tc_unsqueeze(norm, -2)), here);
+        results[0] = wide ? right : left;
+        values = tci_factor_like(values, tc_where(none, 0, norm), here);
+        results[1] = tc_mul(values, tc_squeeze(scale, -1));
+        results[2] = tci_factor_turned(wide ? left : right, here);
+        for (int i = 0; i < 3; i++) {
+            results[i] = tci_made_round(&m, results[i]);
+        }
+    } else {
+        results[1] = results[2] = results[0];
+    }
+    for (int i = 0; i < 3; i++) {
+        *(to[i] ? to[i] : &results[i]) = results[i];
+    }
+}
+
+#pragma pop_macro("TC_HERE")

@@ -1,0 +1,12 @@
+/* loop/vec_outer_axis.h - declares stages vectorized along the last outer axis (VEC_OUTER). */
+#ifndef TCI_LOOP_VEC_OUTER_AXIS_H
+#define TCI_LOOP_VEC_OUTER_AXIS_H
+
+#include "reduction_step.h"
+#include "outer_tile.h"
+
+TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile);
+/* Also of a SCAN. */
+TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile);
+
+#endif
