@@ -1,7 +1,7 @@
 /* tc_comm.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_comm.h ---- */
-/* src/tc_comm.h - root of the engines of communicators: shared memory, MPI, and what is made of
- * collectives. An optional header: it brings tc.h, and joins the implementation where that is. */
+/* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
+ * training. An optional header: it brings tc.h, and joins the implementation where that is. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 
@@ -303,8 +303,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 #endif
 
 /* ---- src/comm/host_reduce.c ---- */
-/* comm/host_reduce.c - see comm/host_reduce.h. Elements are taken in blocks that stay in the
- * nearest cache.
+/* comm/host_reduce.c - combines the operands of a reduction over ranks in host memory. Elements are
+ * taken in blocks that stay in the nearest cache.
  *
  * min and max have the meaning of tc's own: a NaN wins. Integers wrap; bool is 0 or 1. */
 /* ---- src/comm/host_reduce.h ---- */
@@ -430,7 +430,8 @@ TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const v
  * group; the others open that, check that rank 0 lives, and take their place; when all are there it
  * is removed. So what a killed group left behind is replaced, and never joined. */
 /* ---- src/comm/shm.h ---- */
-/* comm/shm.h - the engine for processes of one host: shared memory, no other library. */
+/* comm/shm.h - declares collectives of processes on one host through shared memory, without another
+ * library. */
 #ifndef TCI_COMM_SHM_H
 #define TCI_COMM_SHM_H
 
@@ -1404,8 +1405,8 @@ TCI_FN const tc_comm_engine *tci_shm_engine(int size)
     return size == 1 ? &one : &many;
 }
 /* ---- src/comm/launcher_env.c ---- */
-/* comm/launcher_env.c - see comm/launcher_env.h: a row for each launcher, the first whose rank is
- * set counts. */
+/* comm/launcher_env.c - reads rank, world size and local rank from the environment variables of
+ * launchers: one row per launcher, the first whose rank variable is set applies. */
 /* ---- src/comm/launcher_env.h ---- */
 /* comm/launcher_env.h - rank, world size and local rank from the environment variables of
  * launchers (Open MPI, MPICH and Slurm, torchrun). */
@@ -1573,7 +1574,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
  * MPI cannot take a collective back. After a time limit its operands belong to others again, so
  * from then on MPI is not called for any communicator, as the operation could move in each call. */
 /* ---- src/comm/mpi.h ---- */
-/* comm/mpi.h - the engine over MPI, opened at run time. */
+/* comm/mpi.h - declares collectives through MPI, whose library is opened at run time. */
 #ifndef TCI_COMM_MPI_H
 #define TCI_COMM_MPI_H
 
@@ -2135,12 +2136,12 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
  * A start has that stream wait for what the device's own queue was given so far; a wait has the
- * queue wait for the operation. So kernels between the two run beside it, and no host thread waits
- * until the end of a run (finish). There the host looks whether the stream is done, whether NCCL or
- * a rank failed, and whether the time is over; then the communicator is aborted, so that the stream
- * ends. ncclCommAbort first has all kernels of the communicator end, but returns only when no graph
- * has any: programs still hold theirs, so a thread of its own calls it, and ends when the last
- * program with the communicator is freed.
+ * queue wait for the operation. So kernels between the two overlap with it, and no host thread
+ * waits until the end of a run (finish). There the host looks whether the stream is done, whether
+ * NCCL or a rank failed, and whether the time is over; then the communicator is aborted, so that
+ * the stream ends. ncclCommAbort first has all kernels of the communicator end, but returns only
+ * when no graph has any: programs still hold theirs, so a thread of its own calls it, and ends when
+ * the last program with the communicator is freed.
  *
  * Where a program is recorded, an operation is captured from the stream, and a node of the
  * program's graph; what waits for it is an empty node.
@@ -2946,7 +2947,8 @@ TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *
     return tc_comm_of_nccl(NULL, base, device, options, out);
 }
 /* ---- src/comm/comm_from_env.c ---- */
-/* comm/comm_from_env.c - tc_comm_from_env: the launcher's group, and the engine that fits it. */
+/* comm/comm_from_env.c - tc_comm_from_env: makes a communicator of the processes that a launcher
+ * started, on the engine that fits them. */
 
 #include <stdio.h>
 #include <string.h>
@@ -3011,8 +3013,8 @@ TC_API tc_status tc_comm_from_env(tc_comm **out)
     return tc_comm_from_env_with(NULL, out);
 }
 /* ---- src/comm/data_parallel.c ---- */
-/* comm/data_parallel.c - data parallel training: gradients in buckets, and optimizers of which
- * each rank has a part.
+/* comm/data_parallel.c - data parallel training: bucketed gradient all-reduce, and optimizer states
+ * sharded over the ranks (ZeRO).
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
  * flat gradients, one collective, and slices of its result, which are views; or, where the engine
@@ -3403,8 +3405,8 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
     return status;
 }
 /* ---- src/comm/partition.c ---- */
-/* comm/partition.c - tc_shard and tc_partition: tensor parallel, data parallel and sharded
- * parameters from marks (partition.h).
+/* comm/partition.c - tc_shard and tc_partition: SPMD partitioning of a graph by sharding
+ * annotations (comm/partition.h).
  *
  * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
  * over its parts of those.
@@ -4112,8 +4114,8 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
     return tci_frame_end(&f, made);
 }
 /* ---- src/comm/partition_rules.c ---- */
-/* comm/partition_rules.c - how each op is computed on parts: the split of its result follows from
- * those of its operands.
+/* comm/partition_rules.c - sharding rules of each op: the split of its result from those of its
+ * operands, and the op on shards.
  *
  * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
  * splits that it wants its operands in, and the op once more on parts.
@@ -4693,6 +4695,7 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
     case TCI_OP_MEAN:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY: tci_part_composite(v, n); break;
+    case TCI_OP_NAMED:
     case TCI_OP_CONV_TRANSPOSE: tci_part_as(v, n, tci_expand_composite(v->g, n)); break;
     case TCI_OP_SHARD: tci_part_mark(v, n); break;
     case TCI_OP_ASSIGN: tci_part_assign(v, n); break;
@@ -4710,8 +4713,8 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
     }
 }
 /* ---- src/comm/prefetch.c ---- */
-/* comm/prefetch.c - tc_prefetch: sharded parameters that are whole only while they are used (FSDP,
- * arXiv 2304.11277).
+/* comm/prefetch.c - tc_prefetch: all-gathers sharded parameters just before each use and drops them
+ * after it (FSDP, arXiv 2304.11277).
  *
  * In: a graph with all_gathers of parameters. Out: the same values; a gather whose uses are far
  * apart, as in a layer's forward and backward pass, is made once for each, so that its result is
@@ -4995,7 +4998,8 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
                      : tci_part_call("tc_prefetch", here, tci_fetch_all, &walk, tensors, n, out);
 }
 /* ---- src/comm/simulate.c ---- */
-/* comm/simulate.c - tc_simulate, and the links of a communicator, measured.
+/* comm/simulate.c - tc_simulate: predicts the time of a program on many ranks, from measured
+ * latency and bandwidth of a communicator's links.
  *
  * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
  * links.

@@ -16,7 +16,8 @@
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
-/* cpu/cc.h - declares the system's C compiler, and the processor that it compiles for. */
+/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
+ * it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 

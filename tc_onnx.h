@@ -92,22 +92,25 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
- * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): composites by the
- * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, MaxPool, ...),
- * repetitions as Loop, all else by primitive ones. Captured memory goes
- * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): calls by the
+ * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, BatchNormalization,
+ * Clip, ...), repetitions as Loop, all else by primitive operators. Captured memory goes into the
+ * file with the value that it has now, parameters under their names; symbolic sizes
  * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
- * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
- * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an
- * input that is no tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY.
- * tc_error(ctx) tells. */
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (effects of tc_assign, ops of the user's own,
+ * symbolic sizes that are not those of an input), which the text names with the place where it was
+ * made; TC_ERR_ARGUMENT: no outputs, an input that is no tc_input, an opset that is not known;
+ * TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+    /* 21 to 28; 0 is 21. From 23 on tc_rms_norm leaves as RMSNormalization and
+     * tc_scaled_dot_product_attention as Attention. The model is of the oldest opset from 21 on
+     * that has all its operators. */
+    int opset;
 } tc_onnx_export;
 /* how NULL: defaults. */
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,
@@ -984,8 +987,8 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
     return m;
 }
 /* ---- src/onnx/known_values.c ---- */
-/* onnx/known_values.c - known values: small arrays of numbers and symbolic sizes, and their
- * conversion to tensors. */
+/* onnx/known_values.c - values known while an ONNX graph is imported: small arrays of numbers and
+ * symbolic sizes, and their conversion to tensors. */
 /* ---- src/onnx/import.h ---- */
 /* onnx/import.h - state of an ONNX import: values, operators, and functions shared by the
  * importers.
@@ -1106,12 +1109,17 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
 TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
+/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass the count
+ * on. */
+TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);
 TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise);
 TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise);
 TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n); /* NULL */
+/* Numbers of operand i or, before it was an operand, of an attribute; NULL: neither. */
+TCI_FN const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n);
 TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name);
 TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type);
 /* ---- shapes ---- */
@@ -1563,8 +1571,8 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph",
+                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }
     if (!v->is_made) {
@@ -3287,8 +3295,7 @@ TCI_OX_MAKE(identity)
     }
 }
 
-/* A list of numbers in operand i or, before it was one, an attribute; NULL: neither. */
-static const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n)
+TCI_FN const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n)
 {
     *n = 0;
     return tci_ox_has(o, i) ? tci_ox_need_ints(o, i, name, n) : tci_ox_ints(o, name, n);
@@ -3591,8 +3598,8 @@ TCI_OX_MAKE(dropout)
     }
 }
 /* ---- src/onnx/import_reduce.c ---- */
-/* onnx/import_reduce.c - imports ONNX operators that reduce or normalize over axes: reductions,
- * cumulative sums, TopK, normalizations and losses. */
+/* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax,
+ * CumSum, TopK. */
 
 #include <math.h>
 #include <string.h>
@@ -3701,8 +3708,9 @@ TCI_OX_MAKE(top_k)
     tci_ox_out(o, 0, values);
     tci_ox_out(o, 1, places);
 }
-
-/* ---- normalizations ---- */
+/* ---- src/onnx/import_normalization.c ---- */
+/* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
+ * group and local response normalization. */
 
 TCI_OX_MAKE(batch_norm)
 {
@@ -3840,8 +3848,11 @@ TCI_OX_MAKE(mean_variance)
     tc_var_mean(x, TC_AXES_N(axes, n), 0, true, &var, &mean);
     tci_ox_out(o, 0, tc_div(tc_sub(x, mean), tc_add(tc_sqrt(var), 1e-9)));
 }
+/* ---- src/onnx/import_losses.c ---- */
+/* onnx/import_losses.c - imports ONNX loss functions: NegativeLogLikelihoodLoss and
+ * SoftmaxCrossEntropyLoss. */
 
-/* ---- losses ---- */
+#include <string.h>
 
 static tc_reduction tci_ox_reduction(const tci_ox_op *o)
 {
@@ -6201,8 +6212,14 @@ static void tci_ox_loop_scan(tci_ox_op *o, tci_ox_loop *l, int64_t steps)
     }
 }
 
-/* True if the body gives on the condition that it is given, or true. */
-static bool tci_ox_goes_on(const tci_onnx_graph *g)
+static bool tci_ox_is_true(const tci_onnx_tensor *t)
+{
+    return t->count == 1 && t->bytes == 1 && t->data && t->data[0];
+}
+
+/* True if the body returns the condition that it is given, or one that is known to be true: of its
+ * own constant, or of a value of the graph around it. */
+static bool tci_ox_goes_on(const tci_ox_op *o, const tci_onnx_graph *g)
 {
     const char *name = g->n_outputs > 0 ? g->outputs[0].name : "";
     for (int i = g->n_nodes - 1; i >= 0; i--) {
@@ -6212,10 +6229,20 @@ static bool tci_ox_goes_on(const tci_onnx_graph *g)
             name = n->in[0];
         } else if (makes) {
             return !strcmp(n->op, "Constant") && n->n_attrs == 1 && n->attrs[0].t &&
-                   n->attrs[0].t->bytes == 1 && n->attrs[0].t->data[0];
+                   tci_ox_is_true(n->attrs[0].t);
         }
     }
-    return g->n_inputs > 1 && !strcmp(name, g->inputs[1].name);
+    for (int i = 0; i < g->n_tensors; i++) {
+        if (!strcmp(g->tensors[i].name, name)) {
+            return tci_ox_is_true(&g->tensors[i]);
+        }
+    }
+    if (g->n_inputs > 1 && !strcmp(name, g->inputs[1].name)) {
+        return true;
+    }
+    tci_ox_value *around = *name ? tci_ox_lookup(o, name) : NULL;
+    const tci_ox_known *test = around ? tci_ox_known_of(o, around) : NULL;
+    return test && test->n == 1 && test->cells[0].i;
 }
 
 TCI_OX_MAKE(loop)
@@ -6233,7 +6260,7 @@ TCI_OX_MAKE(loop)
         test = tci_ox_need(o, 1, "the condition");
     }
     bool starts = !tested || (test && test->n > 0 && test->cells[0].i);
-    bool endless = starts && tci_ox_goes_on(l.g);
+    bool endless = starts && tci_ox_goes_on(o, l.g);
     if (counted && starts && tci_ox_can_know(o, o->in[0])) {
         int64_t steps = tci_ox_need_int(o, 0, "the trip count");
         if (tci_dim_is_known(steps) && steps <= TCI_OX_UNROLL && (endless || l.n_y > 0)) {
@@ -6247,8 +6274,208 @@ TCI_OX_MAKE(loop)
     }
     tci_ox_loop_while(o, &l);
 }
+/* ---- src/onnx/import_counted_axis.c ---- */
+/* onnx/import_counted_axis.c - operators on values of which a run tells how many elements are valid (results of
+ * NonZero, Compress, Unique).
+ *
+ * Such a value is a padded tensor with a count along one axis (is_cut). These operators compute on
+ * the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
+ * gathering at counted indices, and sums over the axis. All other readers are refused by
+ * tci_ox_tensor.
+ *
+ * In: an operator with a counted operand. Out: its results, with their count; elements beyond the
+ * count are 0, as sums over the axis need it. */
+
+#include <string.h>
+
+typedef enum tci_ox_counted_rule {
+    TCI_OX_COUNTED_EACH, /* elementwise, by broadcasting */
+    TCI_OX_COUNTED_PERMUTE,
+    TCI_OX_COUNTED_SQUEEZE,
+    TCI_OX_COUNTED_UNSQUEEZE,
+    TCI_OX_COUNTED_SLICE,
+    TCI_OX_COUNTED_SPLIT,
+    TCI_OX_COUNTED_GATHER,
+    TCI_OX_COUNTED_GATHER_ND,
+    TCI_OX_COUNTED_SUM
+} tci_ox_counted_rule;
+
+static const struct {
+    const char *op;
+    tci_ox_counted_rule rule;
+} tci_ox_counted_rules[] = {{"Transpose", TCI_OX_COUNTED_PERMUTE},
+                            {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
+                            {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE},
+                            {"Slice", TCI_OX_COUNTED_SLICE},
+                            {"Split", TCI_OX_COUNTED_SPLIT},
+                            {"Gather", TCI_OX_COUNTED_GATHER},
+                            {"GatherND", TCI_OX_COUNTED_GATHER_ND},
+                            {"ReduceSum", TCI_OX_COUNTED_SUM}};
+
+static const char tci_ox_counted_each[] =
+    " Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cos Div Equal Erf Exp "
+    "Floor Greater GreaterOrEqual Less LessOrEqual Log Max Min Mod Mul Neg Not Or Pow Reciprocal "
+    "Relu Round Sigmoid Sign Sin Sqrt Sub Sum Tanh Where Xor ";
+
+/* The rule of an operator; -1: it has none. */
+static int tci_ox_counted_rule_of(const char *op)
+{
+    char word[24];
+    for (int i = 0; i < TCI_COUNT(tci_ox_counted_rules); i++) {
+        if (!strcmp(op, tci_ox_counted_rules[i].op)) {
+            return (int)tci_ox_counted_rules[i].rule;
+        }
+    }
+    snprintf(word, sizeof(word), " %.20s ", op);
+    return strstr(tci_ox_counted_each, word) ? TCI_OX_COUNTED_EACH : -1;
+}
+
+static bool tci_ox_is_in(const tci_ox_op *o, const int64_t *axes, int n, int rank, int axis)
+{
+    bool is = false;
+    for (int i = 0; i < n; i++) {
+        is = is || tci_ox_axis(o, axes[i], rank) == axis;
+    }
+    return is;
+}
+
+/* An elementwise result of `rank` axes: all operands that reach the axis are counted in the same
+ * way, or have one element along it. -1: they do not fit. */
+static int tci_ox_counted_broadcast(const tci_ox_op *o, const bool *cut, int first, int rank)
+{
+    const tci_ox_value *c = o->in[first];
+    int from_last = tc_rank(c->t) - c->axis;
+    for (int i = 0; i < o->n_in; i++) {
+        const tci_ox_value *v = o->in[i];
+        if (!v) {
+            continue;
+        }
+        tc_tensor t = tci_ox_in(o, i);
+        int reach = tc_rank(t) - from_last;
+        bool alike = cut[i] && reach == v->axis && v->count.id == c->count.id;
+        if (!alike && (cut[i] || (reach >= 0 && tc_size(t, reach) != 1))) {
+            return -1;
+        }
+    }
+    return rank - from_last;
+}
+
+/* The counted axis of result 0 (of all, of Split), -1: that operator cannot keep it; *sums: the
+ * result has no such axis any more. */
+static int tci_ox_counted_axis(const tci_ox_op *o, int rule, const bool *cut, int first, bool *sums)
+{
+    const tci_ox_value *c = o->in[first];
+    int rank = tc_rank(c->t), axis = c->axis, n = 0, to = -1, before = 0;
+    const int64_t *list = rule == TCI_OX_COUNTED_PERMUTE ? tci_ox_ints(o, "perm", &n)
+                          : rule == TCI_OX_COUNTED_SLICE ? tci_ox_list(o, 3, "axes", &n)
+                          : rule == TCI_OX_COUNTED_SQUEEZE || rule == TCI_OX_COUNTED_UNSQUEEZE ||
+                                  rule == TCI_OX_COUNTED_SUM
+                              ? tci_ox_list(o, 1, "axes", &n)
+                              : NULL;
+    switch ((tci_ox_counted_rule)rule) {
+    case TCI_OX_COUNTED_EACH:
+        return o->out[0] ? tci_ox_counted_broadcast(o, cut, first, tc_rank(o->out[0]->t)) : -1;
+    case TCI_OX_COUNTED_PERMUTE:
+        for (int i = 0; i < rank; i++) {
+            to = (list ? list[i] : rank - 1 - i) == axis ? i : to;
+        }
+        return to;
+    case TCI_OX_COUNTED_SQUEEZE:
+        for (int i = 0; i < axis; i++) {
+            before += tci_ox_is_in(o, list, n, rank, i);
+        }
+        return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis - before : -1;
+    case TCI_OX_COUNTED_UNSQUEEZE:
+        for (int i = 0; i < rank + n; i++) {
+            bool is_new = tci_ox_is_in(o, list, n, rank + n, i);
+            to = !is_new && before == axis ? i : to;
+            before += !is_new;
+        }
+        return to;
+    case TCI_OX_COUNTED_SLICE:
+        return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
+    case TCI_OX_COUNTED_SPLIT:
+        return tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank) != axis ? axis : -1;
+    case TCI_OX_COUNTED_GATHER:
+        return first == 1 && !cut[0]
+                   ? axis + tci_ox_axis(o, tci_ox_int(o, "axis", 0), tc_rank(tci_ox_in(o, 0)))
+                   : -1;
+    case TCI_OX_COUNTED_GATHER_ND:
+        return first == 1 && !cut[0] && axis < rank - 1 && !tci_ox_int(o, "batch_dims", 0) ? axis
+                                                                                           : -1;
+    case TCI_OX_COUNTED_SUM:
+        *sums = n ? tci_ox_is_in(o, list, n, rank, axis)
+                  : !tci_ox_int(o, "noop_with_empty_axes", 0);
+        return -1;
+    }
+    return -1;
+}
+
+/* t with `rest`, 0 or 1, beyond the count along an axis. */
+static tc_tensor tci_ox_counted_mask(const tci_ox_op *o, tc_tensor t, const tci_ox_value *v,
+                                     int axis, int rest)
+{
+    tc_tensor valid = tc_lt(tci_ox_places(o, tc_size(t, axis), tc_rank(t), axis), v->count);
+    return tc_dtype_of(t) == TC_BOOL ? tc_logical_and(t, valid) : tc_where(valid, t, rest);
+}
+
+/* Makes the operator of padded tensors. Elementwise ops read 1 in the padding, where each of them
+ * and its gradient are finite. */
+static void tci_ox_counted_make(tci_ox_op *o, int rule, const bool *cut)
+{
+    tc_tensor *padded = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in);
+    for (int i = 0; i < o->n_in; i++) {
+        tci_ox_value *v = o->in[i];
+        if (cut[i]) {
+            v->is_cut = false;
+            padded[i] = v->t;
+            v->t = rule == TCI_OX_COUNTED_EACH ? tci_ox_counted_mask(o, v->t, v, v->axis, 1) : v->t;
+        }
+    }
+    o->row->make(o);
+    for (int i = 0; i < o->n_in; i++) {
+        if (cut[i]) {
+            o->in[i]->t = padded[i];
+        }
+    }
+}
+
+TCI_FN bool tci_ox_make_counted(tci_ox_op *o)
+{
+    int rule = tci_ox_counted_rule_of(o->node->op), first = -1;
+    bool *cut = TCI_NEW_ARRAY(o->s, bool, o->n_in + 1), sums = false;
+    for (int i = o->n_in - 1; i >= 0; i--) {
+        cut[i] = o->in[i] && o->in[i]->is_cut;
+        first = cut[i] ? i : first;
+    }
+    if (first < 0 || rule < 0) {
+        return false;
+    }
+    tci_ox_counted_make(o, rule, cut);
+    const tci_ox_value *from = o->in[first];
+    int axis = tci_ox_counted_axis(o, rule, cut, first, &sums);
+    for (int i = 0; i < o->n_in; i++) {
+        if (cut[i]) {
+            o->in[i]->is_cut = true;
+        }
+    }
+    if (axis < 0 && !sums) {
+        tci_ox_tensor(o, o->in[first]); /* fails: it is counted */
+    }
+    for (int i = 0; i < o->n_out && !sums; i++) {
+        tci_ox_value *v = o->out[i];
+        if (v) {
+            v->t = tci_ox_counted_mask(o, v->t, from, axis, 0);
+            v->is_cut = true;
+            v->count = from->count;
+            v->axis = axis;
+        }
+    }
+    return true;
+}
 /* ---- src/onnx/operator_table.c ---- */
-/* onnx/operator_table.c - the table generated from onnx/operator_table.h. */
+/* onnx/operator_table.c - builds the table of imported ONNX operators from the rows of
+ * onnx/operator_table.h. */
 
 static const tci_ox_row tci_ox_table[] = {
 #define TCI_ROW(name, make, call, how) {#name, tci_ox_make_##make, call, how},
@@ -6442,7 +6669,9 @@ static void tci_ox_node(tci_ox *m, const tci_onnx_node *n, tci_ox_names *names)
                     n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
     } else if (!tci_ox_fold(o)) {
         o->row = row;
-        row->make(o);
+        if (!tci_ox_make_counted(o)) {
+            row->make(o);
+        }
     }
     m->depth--;
     for (int i = 0; i < o->n_out; i++) {
@@ -6997,8 +7226,8 @@ static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_st
     tci_node *const *list = n->in;
     int count = w->needs && !tci_node_is_value(n) ? w->needs(w, n, &list) : 0;
     if (!count) {
-        list = n->in;
-        count = tci_ox_n_operands(n);
+        list = n->in; /* of a NAMED that leaves as its expansion, that alone */
+        count = n->op == TCI_OP_NAMED ? 1 : tci_ox_n_operands(n);
     }
     const char **names = TCI_NEW_ARRAY(w->s, const char *, count + 1);
     bool ready = true;
@@ -7557,8 +7786,8 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
     tci_ow_message(&w->graph, field, &info);
 }
 /* ---- src/onnx/export_conv.c ---- */
-/* onnx/export_conv.c - convolutions and pools as Conv, ConvTranspose, MaxPool and AveragePool of
- * ONNX.
+/* onnx/export_conv.c - exports convolutions and pooling as ONNX Conv, ConvTranspose, MaxPool and
+ * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
  * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
@@ -7596,7 +7825,7 @@ typedef struct tci_ox_left_loop {
 typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
-    int opset;
+    int opset, most; /* so far, and what the caller allows */
     tci_ox_left_loop *loops;
     int n_loops, cap_loops;
 } tci_ox_out_graph;
@@ -7608,7 +7837,7 @@ static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc
 }
 
 /* A model is of the oldest opset that has what it needs. */
-enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26 };
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_OPSET_LAST = 28 };
 
 /* ---- export_scalar.c ---- */
 /* Constants, 0-d. */
@@ -7624,6 +7853,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 /* ---- export_conv.c ---- */
 /* True if it can leave as Conv: sizes that are not merged may be symbolic. */
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
+/* x with its axes in that order. */
+TCI_FN const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+                                     const char *x);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
 /* NULL: it leaves as its expansion. */
@@ -7633,6 +7865,10 @@ TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
+
+/* ---- export_contract.c ---- */
+TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands);
 
 /* ---- export_loop.c ---- */
 TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in);
@@ -7715,7 +7951,7 @@ static void tci_ox_spatial(tci_ox_order *o, int n, const int *axes, const tci_di
     }
 }
 
-static const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+TCI_FN const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
                                      const char *x)
 {
     bool in_order = true;
@@ -8365,6 +8601,489 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
     }
     return NULL;
 }
+/* ---- src/onnx/export_named.c ---- */
+/* onnx/export_named.c - calls with an ONNX operator of the same meaning: NAMED nodes.
+ *
+ * In: a NAMED node (onnx/export_named.h). Out: the operator that the table gives for the call, over
+ * the operands that are tensors; numbers become attributes. Only f32, which all engines have. */
+/* ---- src/onnx/export_named.h ---- */
+/* onnx/export_named.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+ *
+ * Operands of a NAMED node behind the result, and its words behind the call:
+ *   built rows        operands of the row; none
+ *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
+ *                     each axis of an image
+ *   BATCH_NORM        x, weight?, bias?, mean, var, eps; has weight, has bias
+ *   GROUP_NORM        x, weight?, bias?, eps; has weight, has bias, groups
+ *   INSTANCE_NORM     as GROUP_NORM
+ *   RMS_NORM          x, weight, eps; how many of the last axes
+ *   ATTENTION         query, key, value, mask?, scale; is causal, has mask. A scale of 0 is
+ *                     1 / sqrt(width) */
+#ifndef TCI_ONNX_EXPORT_NAMED_H
+#define TCI_ONNX_EXPORT_NAMED_H
+
+
+/* How many operands of n the operator reads, from n->in[1] on; 0: n leaves as n->in[0], as the
+ * operator is newer than `opset`, or asks for other shapes or dtypes. */
+TCI_FN int tci_ox_named_operands(const tci_node *n, int opset);
+/* The operator, over the names of those operands. */
+TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in);
+
+#endif
+
+/* ---- src/onnx/export_named.c, continued ---- */
+#include <string.h>
+
+/* ---- operands ---- */
+
+static const tci_node *tci_ox_named_operand(const tci_node *n, int i)
+{
+    return n->in[1 + i];
+}
+
+static bool tci_ox_is_number(const tci_node *x)
+{
+    return x->op == TCI_OP_CONST || x->op == TCI_OP_LITERAL;
+}
+
+/* The last operand of a call of api/: eps, or a scale. */
+static double tci_ox_last_number(const tci_node *n)
+{
+    return n->in[n->n_in - 1]->value.f;
+}
+
+static bool tci_ox_is_shape_of(const tci_node *a, const tci_node *b)
+{
+    return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
+}
+
+/* True if p is one element for each channel of x, as many as are known. */
+static bool tci_ox_is_of_channels(const tci_node *p, const tci_node *x)
+{
+    return p->rank == 1 && p->shape[0] == x->shape[1] && tci_dim_is_known(p->shape[0]);
+}
+
+/* ---- calls that fit ---- */
+
+static bool tci_ox_fits_activation(const tci_node *n)
+{
+    bool fits = tci_ox_is_shape_of(n, tci_ox_named_operand(n, 0));
+    for (int i = 2; i < n->n_in; i++) {
+        fits = fits && tci_ox_is_number(n->in[i]);
+    }
+    return fits;
+}
+
+static bool tci_ox_fits_softplus(const tci_node *n)
+{
+    return tci_ox_fits_activation(n) && tci_ox_named_operand(n, 1)->value.f == 1 &&
+           tci_ox_named_operand(n, 2)->value.f >= 17; /* beyond, log(1 + exp(x)) is x */
+}
+
+/* Bounds in order: Clip leaves the others open. */
+static bool tci_ox_fits_clip(const tci_node *n)
+{
+    return tci_ox_fits_activation(n) &&
+           tci_ox_named_operand(n, 1)->value.f <= tci_ox_named_operand(n, 2)->value.f;
+}
+
+static bool tci_ox_fits_conv(const tci_node *n)
+{
+    return tci_build_is_known(n->rank - 2, tci_ox_named_operand(n, 1)->shape + 2);
+}
+
+static bool tci_ox_fits_norm(const tci_node *n)
+{
+    const tci_node *x = tci_ox_named_operand(n, 0);
+    bool fits = x->rank >= 2 && tci_ox_is_shape_of(n, x) && tci_dim_is_known(x->shape[1]);
+    for (int i = 1; i < n->n_in - 2 && fits; i++) {
+        fits = tci_ox_is_of_channels(tci_ox_named_operand(n, i), x);
+    }
+    return fits;
+}
+
+static bool tci_ox_fits_rms_norm(const tci_node *n)
+{
+    const tci_node *x = tci_ox_named_operand(n, 0), *w = tci_ox_named_operand(n, 1);
+    int axes = (int)n->attr[1];
+    return tci_ox_is_shape_of(n, x) &&
+           tci_build_same_shape(w->rank, w->shape, axes, x->shape + (x->rank - axes));
+}
+
+/* Four axes, [batch, heads, rows, width], or five, whose key and value have one head for the group
+ * of heads that the third axis has. */
+static bool tci_ox_fits_attention(const tci_node *n)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    const tci_node *v = tci_ox_named_operand(n, 2);
+    bool grouped = q->rank == 5, fits = q->rank == 4 || (grouped && !n->attr[2] && tci_is_known(q));
+    fits = fits && k->rank == q->rank && v->rank == q->rank &&
+           tci_dim_is_known(q->shape[q->rank - 1]);
+    for (int i = 0; i < q->rank - 2 && fits; i++) {
+        bool one = grouped && i == 2;
+        fits = (one ? k->shape[i] == 1 : k->shape[i] == q->shape[i]) && v->shape[i] == k->shape[i];
+    }
+    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v)));
+}
+
+/* ---- operators ---- */
+
+static const char *tci_ox_activation_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                        const char *const *in)
+{
+    const tci_ow_attr alpha = TCI_OW_FLOAT("alpha", n->n_in > 2 ? n->in[2]->value.f : 0);
+    return tci_ow_op(&g->w, op, 1, in, n->n_in > 2, &alpha);
+}
+
+static const char *tci_ox_plain_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                   const char *const *in)
+{
+    (void)n;
+    return tci_ow_op(&g->w, op, 1, in, 0, NULL);
+}
+
+static const char *tci_ox_hardsigmoid_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                         const char *const *in)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_FLOAT("alpha", 1.0 / 6), TCI_OW_FLOAT("beta", 0.5)};
+    (void)n;
+    return tci_ow_op(&g->w, op, 1, in, 2, attrs);
+}
+
+static const char *tci_ox_gelu_tanh_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                       const char *const *in)
+{
+    const tci_ow_attr tanh = TCI_OW_TEXT("approximate", "tanh");
+    (void)n;
+    return tci_ow_op(&g->w, op, 1, in, 1, &tanh);
+}
+
+static const char *tci_ox_clip_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *const *in)
+{
+    bool six = n->attr[0] == TCI_NAMED_RELU6;
+    return TCI_OW(&g->w, op, in[0], tci_ox_float(g, TC_F32, six ? 0 : n->in[2]->value.f),
+                  tci_ox_float(g, TC_F32, six ? 6 : n->in[3]->value.f));
+}
+
+static const char *tci_ox_conv_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *const *in)
+{
+    static const char *const names[] = {"strides", "dilations", "pads", "kernel_shape"};
+    const int axes = n->rank - 2;
+    const int64_t *words = n->attr + 1;
+    tci_ow_attr attrs[5] = {TCI_OW_INT("group", words[0])};
+    for (int k = 0; k < 4; k++) {
+        int64_t *list = TCI_NEW_ARRAY(g->walk->s, int64_t, 2 * axes);
+        for (int i = 0; i < axes; i++) {
+            list[i] = k < 3 ? words[1 + 4 * i + k]
+                            : tci_dim_known(tci_ox_named_operand(n, 1)->shape[2 + i]);
+            list[axes + i] = words[1 + 4 * i + 3];
+        }
+        attrs[1 + k] = (tci_ow_attr)TCI_OW_INTS(names[k], k == 2 ? 2 * axes : axes, list);
+    }
+    return tci_ow_op(&g->w, op, n->n_in - 1, in, 5, attrs);
+}
+
+/* The next of the operands, where the call has it, else as many elements of that value. */
+static const char *tci_ox_channels_or(tci_ox_out_graph *g, const tci_node *n, bool has, float value,
+                                      const char *const **in)
+{
+    const int64_t count = tci_dim_known(tci_ox_named_operand(n, 0)->shape[1]);
+    if (has) {
+        return *(*in)++;
+    }
+    float *all = TCI_NEW_ARRAY(g->walk->s, float, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        all[i] = value;
+    }
+    return tci_ow_tensor(&g->w, NULL, TC_F32, 1, &count, all);
+}
+
+/* Batch, group and instance norm. */
+static const char *tci_ox_norm_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                  const char *const *in)
+{
+    const char *with[5] = {*in++};
+    with[1] = tci_ox_channels_or(g, n, n->attr[1], 1, &in);
+    with[2] = tci_ox_channels_or(g, n, n->attr[2], 0, &in);
+    tci_ow_attr attrs[2] = {TCI_OW_FLOAT("epsilon", tci_ox_last_number(n))};
+    int n_in = 3, n_attrs = 1;
+    if (n->attr[0] == TCI_NAMED_BATCH_NORM) {
+        with[n_in++] = in[0];
+        with[n_in++] = in[1];
+    } else if (n->attr[0] == TCI_NAMED_GROUP_NORM) {
+        attrs[n_attrs++] = (tci_ow_attr)TCI_OW_INT("num_groups", n->attr[3]);
+    }
+    return tci_ow_op(&g->w, op, n_in, with, n_attrs, attrs);
+}
+
+static const char *tci_ox_rms_norm_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                      const char *const *in)
+{
+    const tci_ow_attr attrs[] = {TCI_OW_INT("axis", -n->attr[1]),
+                                 TCI_OW_FLOAT("epsilon", tci_ox_last_number(n))};
+    return tci_ow_op(&g->w, op, 2, in, 2, attrs);
+}
+
+/* Of five axes the second and third as one. */
+static const char *tci_ox_four_axes(tci_ox_out_graph *g, const tci_node *x, const char *name)
+{
+    const int64_t *s = tci_dim_words(x->shape);
+    if (x->rank == 4) {
+        return name;
+    }
+    const int64_t four[] = {s[0], s[1] * s[2], s[3], s[4]};
+    return TCI_OW(&g->w, "Reshape", name, tci_ow_ints(&g->w, 4, four));
+}
+
+static const char *tci_ox_attention_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                                       const char *const *in)
+{
+    const double scale = tci_ox_last_number(n);
+    const tci_ow_attr attrs[] = {TCI_OW_INT("is_causal", n->attr[1]), TCI_OW_FLOAT("scale", scale)};
+    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? in[3] : NULL};
+    for (int i = 0; i < 3; i++) {
+        with[i] = tci_ox_four_axes(g, tci_ox_named_operand(n, i), in[i]);
+    }
+    const char *y = tci_ow_op(&g->w, op, n->attr[2] ? 4 : 3, with, scale == 0 ? 1 : 2, attrs);
+    return n->rank == 4
+               ? y
+               : TCI_OW(&g->w, "Reshape", y, tci_ow_ints(&g->w, n->rank, tci_dim_words(n->shape)));
+}
+
+/* ---- the table ---- */
+
+/* X(call, operator, first opset, operands that are inputs of it (ALL: and the last one is, TENSORS:
+ * all but the last, a number), test, writer) */
+#define TCI_OX_NAMED_ROWS(X)                                                                       \
+    X(LEAKY_RELU, "LeakyRelu", 16, 1, fits_activation, activation_as)                              \
+    X(ELU, "Elu", 6, 1, fits_activation, activation_as)                                            \
+    X(CELU, "Celu", 12, 1, fits_activation, activation_as)                                         \
+    X(SELU, "Selu", 6, 1, fits_activation, plain_as)                                               \
+    X(MISH, "Mish", 18, 1, fits_activation, plain_as)                                              \
+    X(SOFTPLUS, "Softplus", 1, 1, fits_softplus, plain_as)                                         \
+    X(HARDTANH, "Clip", 13, 1, fits_clip, clip_as)                                                 \
+    X(RELU6, "Clip", 13, 1, fits_activation, clip_as)                                              \
+    X(HARDSIGMOID, "HardSigmoid", 6, 1, fits_activation, hardsigmoid_as)                           \
+    X(HARDSWISH, "HardSwish", 14, 1, fits_activation, plain_as)                                    \
+    X(GELU_TANH, "Gelu", 20, 1, fits_activation, gelu_tanh_as)                                     \
+    X(CONV, "Conv", 11, ALL, fits_conv, conv_as)                                                   \
+    X(BATCH_NORM, "BatchNormalization", 15, TENSORS, fits_norm, norm_as)                           \
+    X(GROUP_NORM, "GroupNormalization", 21, TENSORS, fits_norm, norm_as)                           \
+    X(INSTANCE_NORM, "InstanceNormalization", 6, TENSORS, fits_norm, norm_as)                      \
+    X(RMS_NORM, "RMSNormalization", 23, TENSORS, fits_rms_norm, rms_norm_as)                       \
+    X(ATTENTION, "Attention", 23, TENSORS, fits_attention, attention_as)
+
+typedef struct tci_ox_named_row {
+    const char *op;
+    int opset, operands;
+    bool (*fits)(const tci_node *n);
+    const char *(*out)(tci_ox_out_graph *g, const char *op, const tci_node *n,
+                       const char *const *in);
+} tci_ox_named_row;
+
+enum { TCI_OX_NAMED_ALL = -1, TCI_OX_NAMED_TENSORS = -2 };
+
+static const tci_ox_named_row *tci_ox_named_row_of(const tci_node *n)
+{
+    enum { ALL = TCI_OX_NAMED_ALL, TENSORS = TCI_OX_NAMED_TENSORS };
+    static const tci_ox_named_row rows[TCI_NAMED_COUNT] = {
+#define TCI_ROW(id, op, opset, operands, fits, out)                                                \
+    [TCI_NAMED_##id] = {op, opset, operands, tci_ox_##fits, tci_ox_##out},
+        TCI_OX_NAMED_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return &rows[n->attr[0]];
+}
+
+TCI_FN int tci_ox_named_operands(const tci_node *n, int opset)
+{
+    const tci_ox_named_row *row = tci_ox_named_row_of(n);
+    int operands = row->operands < 0 ? n->n_in + row->operands : row->operands;
+    bool fits = row->op && row->opset <= opset && n->dtype == TC_F32;
+    for (int i = 0; i < operands && fits; i++) {
+        tc_dtype t = (tc_dtype)tci_ox_named_operand(n, i)->dtype;
+        fits = t == TC_F32 || (t == TC_BOOL && i == 3);
+    }
+    return fits && row->fits(n) ? operands : 0;
+}
+
+TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const tci_ox_named_row *row = tci_ox_named_row_of(n);
+    g->opset = TCI_MAX(g->opset, row->opset);
+    return row->out(g, row->op, n, in);
+}
+/* ---- src/onnx/export_contract.c ---- */
+/* onnx/export_contract.c - contractions as Conv, MatMul or Einsum of ONNX.
+ *
+ * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
+ * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
+ * else Einsum: axes of one operand alone are summed, no axis is, or axes of symbolic sizes would
+ * be merged. */
+
+#include <stdio.h>
+#include <string.h>
+
+/* Axes of operands and result by their group, in the order that MatMul asks for. */
+typedef struct tci_ox_gemm {
+    const tci_contraction *c;
+    int first;                          /* operand of the axes M */
+    const tci_contract_axis_of **of[4]; /* batch, M, N, K */
+    int count[4];
+} tci_ox_gemm;
+
+enum { TCI_OX_BATCH, TCI_OX_M, TCI_OX_N, TCI_OX_K };
+
+/* The operand whose own axes come first in the result is first. */
+static bool tci_ox_find_gemm(tci_scratch *s, const tci_node *n, tci_ox_gemm *m)
+{
+    *m = (tci_ox_gemm){.c = tci_contraction_of(s, n), .first = -1};
+    for (int g = 0; g < 4; g++) {
+        m->of[g] = TCI_NEW_ARRAY(s, const tci_contract_axis_of *, m->c->n_axes + 1);
+    }
+    for (int i = 0; i < m->c->n_axes; i++) { /* the result's axes, in order, then summed ones */
+        const tci_contract_axis_of *a = &m->c->axes[i];
+        bool own = a->group == TCI_AXES_M || a->group == TCI_AXES_N;
+        if (a->group == TCI_AXES_ALONE) {
+            return false;
+        }
+        m->first = own && m->first < 0 ? a->group == TCI_AXES_N : m->first;
+        int to = a->group == TCI_AXES_BATCH             ? TCI_OX_BATCH
+                 : a->group == TCI_AXES_K               ? TCI_OX_K
+                 : (a->group == TCI_AXES_N) == m->first ? TCI_OX_M
+                                                        : TCI_OX_N;
+        m->of[to][m->count[to]++] = a;
+    }
+    m->first = m->first < 0 ? 0 : m->first;
+    return m->count[TCI_OX_K] > 0;
+}
+
+static tci_dim tci_ox_merged(const tci_ox_gemm *m, int group)
+{
+    tci_dim size = 1;
+    for (int i = 0; i < m->count[group]; i++) {
+        size = tci_dim_mul(size, m->of[group][i]->size);
+    }
+    return size;
+}
+
+/* Axes one after the other, and their sizes where those of a group become one. */
+typedef struct tci_ox_gemm_axes {
+    int64_t *axes;
+    tci_dim *sizes;
+    int n, n_sizes;
+    bool merges;
+} tci_ox_gemm_axes;
+
+static void tci_ox_add_axes(tci_ox_gemm_axes *to, const tci_ox_gemm *m, int group, int which,
+                            bool one)
+{
+    for (int i = 0; i < m->count[group]; i++) {
+        to->axes[to->n++] = m->of[group][i]->at[which];
+        if (!one) {
+            to->sizes[to->n_sizes++] = m->of[group][i]->size;
+        }
+    }
+    if (one) {
+        to->sizes[to->n_sizes++] = tci_ox_merged(m, group);
+        to->merges = to->merges || m->count[group] != 1;
+    }
+}
+
+/* Operand `which` as [batch, m, k] or [batch, k, n]; without axes of a batch those of M stay. */
+static tci_ox_gemm_axes tci_ox_operand_axes(tci_scratch *s, const tci_ox_gemm *m, int which)
+{
+    tci_ox_gemm_axes a = {TCI_NEW_ARRAY(s, int64_t, m->c->n_axes + 1),
+                          TCI_NEW_ARRAY(s, tci_dim, m->c->n_axes + 3), 0, 0, false};
+    bool first = which == m->first, batch = m->count[TCI_OX_BATCH] > 0;
+    tci_ox_add_axes(&a, m, TCI_OX_BATCH, which, false);
+    tci_ox_add_axes(&a, m, first ? TCI_OX_M : TCI_OX_K, which, !first || batch);
+    tci_ox_add_axes(&a, m, first ? TCI_OX_K : TCI_OX_N, which, true);
+    return a;
+}
+
+static bool tci_ox_gemm_merges(tci_scratch *s, const tci_ox_gemm *m)
+{
+    return tci_ox_operand_axes(s, m, 0).merges || tci_ox_operand_axes(s, m, 1).merges;
+}
+
+static const char *tci_ox_gemm_out(tci_ox_out_graph *g, const tci_ox_gemm *m, const tci_node *n,
+                                   const char *const *in)
+{
+    tci_scratch *s = g->walk->s;
+    const char *with[2];
+    tci_ox_gemm_axes y = {TCI_NEW_ARRAY(s, int64_t, n->rank + 1),
+                          TCI_NEW_ARRAY(s, tci_dim, n->rank + 3), 0, 0, false};
+    for (int i = 0; i < 2; i++) {
+        int which = i ? !m->first : m->first;
+        const tci_ox_gemm_axes a = tci_ox_operand_axes(s, m, which);
+        with[i] = tci_ox_transposed(g, a.n, a.axes, in[which]);
+        with[i] = a.merges ? TCI_OW(&g->w, "Reshape", with[i],
+                                    tci_ow_ints(&g->w, a.n_sizes, tci_dim_words(a.sizes)))
+                           : with[i];
+    }
+    const char *r = tci_ow_op(&g->w, "MatMul", 2, with, 0, NULL);
+    for (int group = TCI_OX_BATCH; group <= TCI_OX_N; group++) {
+        bool one = group == TCI_OX_N || (group == TCI_OX_M && m->count[TCI_OX_BATCH] > 0);
+        y.merges = y.merges || (one && m->count[group] != 1);
+        tci_ox_add_axes(&y, m, group, 2, false);
+    }
+    r = y.merges ? TCI_OW(&g->w, "Reshape", r, tci_ow_ints(&g->w, n->rank, tci_dim_words(y.sizes)))
+                 : r;
+    int64_t *back = TCI_NEW_ARRAY(s, int64_t, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        back[y.axes[i]] = i;
+    }
+    return tci_ox_transposed(g, n->rank, back, r);
+}
+
+static const char *tci_ox_einsum_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    char text[512];
+    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
+    size_t at = 0;
+    if (count > 400) {
+        tci_ox_refuse(g->walk, n, "too many axes");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t label = n->attr[3 + i];
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
+        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
+        if (label < 0 || label >= 52) {
+            tci_ox_refuse(g->walk, n, "more than 52 axes");
+        }
+        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
+        text[at] = 0;
+    }
+    if (n->attr[1] == 0) {
+        tci_ox_refuse(g->walk, n, "an operand of no axes");
+    }
+    strcat(text, n->rank == 0 ? "->" : "");
+    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
+    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
+}
+
+TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands)
+{
+    const char *in[] = {operands[0], operands[1]};
+    tci_ox_conv conv;
+    tci_ox_gemm gemm;
+    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
+        return tci_ox_conv_out(g, &conv, n, operands);
+    }
+    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
+    }
+    bool known = tci_is_known(n) && tci_is_known(n->in[0]) && tci_is_known(n->in[1]);
+    if (tci_ox_find_gemm(g->walk->s, n, &gemm) &&
+        (known || !tci_ox_gemm_merges(g->walk->s, &gemm))) {
+        return tci_ox_gemm_out(g, &gemm, n, in);
+    }
+    return tci_ox_einsum_out(g, n, in);
+}
 /* ---- src/onnx/export.c ---- */
 /* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
  *
@@ -8634,58 +9353,6 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
-/* True if it is [..., i, k] times [..., k, j]. */
-static bool tci_ox_is_matmul(const tci_node *n)
-{
-    int r = n->rank;
-    bool is = r >= 2 && n->in[0]->rank == r && n->in[1]->rank == r &&
-              tci_contract_place(n, 0, r - 1, 1) == r - 2 &&
-              tci_contract_place(n, 2, r - 2, 0) == r - 2 &&
-              tci_contract_place(n, 2, r - 1, 1) == r - 1;
-    for (int i = 0; i < r - 2 && is; i++) {
-        is = tci_contract_place(n, 2, i, 0) == i && tci_contract_place(n, 2, i, 1) == i;
-    }
-    return is;
-}
-
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
-                                       const char *const *operands)
-{
-    const char *in[] = {operands[0], operands[1]};
-    tci_ox_conv conv;
-    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
-        return tci_ox_conv_out(g, &conv, n, operands);
-    }
-    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
-        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
-    }
-    if (tci_ox_is_matmul(n)) {
-        return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
-    }
-    char text[512];
-    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
-    size_t at = 0;
-    if (count > 400) {
-        tci_ox_refuse(g->walk, n, "too many axes");
-    }
-    for (int64_t i = 0; i < count; i++) {
-        int64_t label = n->attr[3 + i];
-        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
-        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
-        if (label < 0 || label >= 52) {
-            tci_ox_refuse(g->walk, n, "more than 52 axes");
-        }
-        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
-        text[at] = 0;
-    }
-    if (n->attr[1] == 0) {
-        tci_ox_refuse(g->walk, n, "an operand of no axes");
-    }
-    strcat(text, n->rank == 0 ? "->" : "");
-    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
-    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
-}
-
 /* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
@@ -8921,6 +9588,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_NAMED ""
 #define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
@@ -8967,6 +9635,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
     case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
+    case TCI_OP_NAMED:
+        return tci_ox_named_operands(n, g->most) ? tci_ox_named_out(g, n, in) : in[0];
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
@@ -9072,7 +9742,52 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
-/* Convolutions and pools are written from what is below windows and padding. */
+/* True if x is a RESHAPE that puts axes of 1 in front of others. */
+static bool tci_ox_is_led_by_ones(const tci_node *x)
+{
+    const tci_node *from = x->op == TCI_OP_RESHAPE && !tci_node_is_value(x) ? x->in[0] : NULL;
+    const int more = from ? x->rank - from->rank : -1;
+    bool led = more >= 0;
+    for (int i = 0; i < more; i++) {
+        led = led && x->shape[i] == 1;
+    }
+    return led && tci_build_same_shape(from->rank, from->shape, from->rank, x->shape + more);
+}
+
+/* Operands broadcast: an EXPAND, and the axes of 1 that a RESHAPE puts in front, are left out where
+ * another operand has the axis in full. Returns how many operands there are. */
+static int tci_ox_unexpanded(tci_ox_walk *w, const tci_node *n, tci_node *const **list)
+{
+    tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in + 1);
+    bool *whole = TCI_NEW_ARRAY(w->s, bool, n->rank + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = n->in[i];
+        bool expands = in[i]->op == TCI_OP_EXPAND && !tci_node_is_value(in[i]);
+        for (int d = 0; d < n->rank && in[i]->rank == n->rank; d++) {
+            whole[d] = whole[d] || (expands ? in[i]->in[0] : in[i])->shape[d] == n->shape[d];
+        }
+    }
+    for (int d = 0; d < n->rank; d++) {
+        if (!whole[d]) {
+            return 0;
+        }
+    }
+    int n_short = 0; /* one operand keeps the rank */
+    for (int i = n->n_in - 1; i >= 0; i--) {
+        in[i] = in[i]->op == TCI_OP_EXPAND && !tci_node_is_value(in[i]) ? in[i]->in[0] : in[i];
+        if (n_short < n->n_in - 1 && tci_ox_is_led_by_ones(in[i])) {
+            in[i] = in[i]->in[0];
+            n_short++;
+        } else if (in[i]->rank < n->rank) {
+            n_short++;
+        }
+    }
+    *list = in;
+    return n->n_in;
+}
+
+/* Convolutions and pools are written from what is below windows and padding, elementwise ops from
+ * what is below broadcasts, named calls from the call's operands. */
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
@@ -9086,6 +9801,12 @@ static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
         two[0] = c.w.x;
         two[1] = c.f;
         return 2;
+    } else if (n->op == TCI_OP_NAMED) {
+        int count = tci_ox_named_operands(n, ((tci_ox_out_graph *)w->to)->most);
+        *list = n->in + (count > 0);
+        return count ? count : 1;
+    } else if (tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE) {
+        return tci_ox_unexpanded(w, n, list);
     }
     return 0;
 }
@@ -9123,11 +9844,22 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     tci_ow_text(&g->w.graph, 2, "tc");
 }
 
+static void tci_ox_check_opset(tci_scratch *s, int opset)
+{
+    if (opset && (opset < TCI_OX_OPSET || opset > TCI_OX_OPSET_LAST)) {
+        tci_scratch_fail(s, TC_ERR_ARGUMENT, "opset %d: expected 0 or %d to %d", opset,
+                         (int)TCI_OX_OPSET, (int)TCI_OX_OPSET_LAST);
+    }
+}
+
 TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
+    tci_ox_out_graph g = {.walk = w,
+                          .opset = TCI_OX_OPSET,
+                          .most = how && how->opset ? how->opset : TCI_OX_OPSET};
+    tci_ox_check_opset(w->s, g.most);
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;
@@ -11183,6 +11915,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_NAMED TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_CONV_TRANSPOSE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */

@@ -135,7 +135,7 @@ static int doctor(void)
 /* ---- cache ---- */
 
 typedef struct cache_sums {
-    int programs, kernels, objects, removed, kept;
+    int programs, kernels, objects, removed, kept, shown;
     long long bytes;
 } cache_sums;
 
@@ -153,23 +153,66 @@ static const char *entry_kind(const char *name)
 }
 
 /* Those of this build, for machines without a compiler. */
-static bool cache_export(const char *to)
+static bool cache_export(const char *from, const char *to)
 {
     tc_ctx *ctx;
     bool ok = !tc_ctx_make(&ctx, NULL) && !tc_cache_export(ctx, to);
-    if (!ok) {
+    if (ok) {
+        printf("exported %s to ", from);
+    } else {
         fprintf(stderr, "%s\n", tc_ctx_error(ctx));
     }
     tc_ctx_free(ctx);
     return ok;
 }
 
+/* Generated source. */
+static bool cache_show(const char *path)
+{
+    char line[4096];
+    FILE *in = fopen(path, "r");
+    while (in && fgets(line, sizeof(line), in)) {
+        fputs(line, stdout);
+    }
+    if (in) {
+        fclose(in);
+    }
+    return in != NULL;
+}
+
+/* What tc_explain of a program says of its launches: a text of the entry, after its length. */
+static bool cache_show_program(const tci_disk *d, const char *name)
+{
+    tci_str file = {0}, text = {0};
+    bool shown = false;
+    size_t at = TCI_DISK_HEADER_BYTES + sizeof(int64_t);
+    bool whole = tci_disk_read(d, name, TCI_DISK_PROGRAM, &file);
+    for (; whole && !shown && at + 8 < file.n; at++) {
+        int64_t n = 0;
+        const char *word = file.text + at + strspn(file.text + at, "0123456789");
+        memcpy(&n, file.text + at - sizeof(n), sizeof(n));
+        shown = word > file.text + at && !strncmp(word, " launch", 7) && n > 0 &&
+                n <= (int64_t)(file.n - at);
+        if (shown) {
+            tci_str explain = {0};
+            tci_str_add_n(&explain, file.text + at, (size_t)n);
+            tci_why_plain(&text, tci_str_text(&explain));
+            tci_str_free(&explain);
+        }
+    }
+    fputs(tci_str_text(&text), stdout);
+    tci_str_free(&text);
+    tci_str_free(&file);
+    return shown;
+}
+
 /* One entry for a command. */
-static void cache_entry(const char *dir, const char *name, const char *command, const char *arg,
-                        cache_sums *sums)
+static void cache_entry(const tci_disk *d, const char *dir, const char *name, const char *command,
+                        const char *arg, cache_sums *sums)
 {
     char path[4096];
     struct stat st;
+    bool asked = !strcmp(command, "show") && strstr(name, arg);
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     if (stat(path, &st)) {
         return; /* gone meanwhile */
@@ -185,15 +228,10 @@ static void cache_entry(const char *dir, const char *name, const char *command, 
         bool gone = unlink(path) == 0;
         sums->removed += gone;
         sums->kept += !gone;
-    } else if (!strcmp(command, "show") && strstr(name, arg) && strstr(name, ".c")) {
-        char line[4096];
-        FILE *in = fopen(path, "r");
-        while (in && fgets(line, sizeof(line), in)) {
-            fputs(line, stdout);
-        }
-        if (in) {
-            fclose(in);
-        }
+    } else if (asked && name[3] == 'p') {
+        sums->shown += cache_show_program(d, name);
+    } else if (asked && strstr(name, ".c")) {
+        sums->shown += cache_show(path);
     }
 }
 
@@ -211,18 +249,28 @@ static int cache(const char *command, const char *arg)
         puts("there is no cache (TC_LOG=cache says why)");
         return 1;
     }
-    DIR *dir = opendir(d.dir.path.text);
-    bool ok = dir != NULL && (strcmp(command, "export") || cache_export(arg));
+    const char *folder = d.dir.path.text;
+    bool exports = !strcmp(command, "export"), shows = !strcmp(command, "show");
+    DIR *dir = NULL;
+    if (!exports || cache_export(folder, arg)) {
+        folder = exports ? arg : folder;
+        dir = opendir(folder);
+    }
     for (struct dirent *e; dir && (e = readdir(dir));) {
         if (entry_kind(e->d_name)) {
-            cache_entry(d.dir.path.text, e->d_name, command, arg, &sums);
+            cache_entry(&d, folder, e->d_name, command, arg, &sums);
         }
     }
+    bool ok = dir && (!shows || sums.shown);
     if (dir) {
         closedir(dir);
     }
-    if (strcmp(command, "show")) {
-        printf("%s: %d programs, %d kernels, %d objects and sources, %.1f MiB%s\n", d.dir.path.text,
+    if (shows && !sums.shown) {
+        fprintf(stderr,
+                "no program or source '%s' is in %s: expected digits of a name of tc cache list\n",
+                arg, folder);
+    } else if (ok && !shows) {
+        printf("%s: %d programs, %d kernels, %d objects and sources, %.1f MiB%s\n", folder,
                sums.programs, sums.kernels, sums.objects, (double)sums.bytes / (1 << 20),
                sums.kept      ? "; some cannot be removed"
                : sums.removed ? "; all removed"

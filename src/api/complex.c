@@ -7,6 +7,8 @@
  * parts. */
 #include "composite_ops.h"
 
+#include <math.h>
+
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
 #define TC_HERE here
@@ -161,8 +163,17 @@ TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here)
     p.im = tc_mul(p.im, less);
     tc_tensor c = tc_div(q.re, scale), d = tc_div(q.im, scale);
     tc_tensor below = tc_mul(tc_add(tc_square(c), tc_square(d)), tc_mul(scale, less));
-    return tci_pair_end(&m, tc_div(tc_add(tc_mul(p.re, c), tc_mul(p.im, d)), below),
-                        tc_div(tc_sub(tc_mul(p.im, c), tc_mul(p.re, d)), below));
+    tc_tensor re = tc_div(tc_add(tc_mul(p.re, c), tc_mul(p.im, d)), below);
+    tc_tensor im = tc_div(tc_sub(tc_mul(p.im, c), tc_mul(p.re, d)), below);
+    /* as C11, annex G: a finite number by an infinite one is 0, by 0 both parts by 0 */
+    tc_tensor is_zero = tc_eq(scale, 0), is_finite = tc_logical_and(tc_isfinite(p.re),
+                                                                    tc_isfinite(p.im));
+    tc_tensor vanishes = tc_logical_and(tc_isinf(scale), is_finite);
+    tc_tensor edge = tc_where(vanishes, 0, re), edge_im = tc_where(vanishes, 0, im);
+    edge = tc_where(is_zero, tc_div(p.re, q.re), edge);
+    edge_im = tc_where(is_zero, tc_div(p.im, q.re), edge_im);
+    return tci_pair_end(&m, tci_made_differentiated(edge, re, here),
+                        tci_made_differentiated(edge_im, im, here));
 }
 
 TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here)
@@ -172,8 +183,15 @@ TC_API tc_tensor tc_complex_exp_at(tc_tensor x, tc_site here)
     if (!tci_pair_begin(&m, "tc_complex_exp", x, &p, here)) {
         return m.bad;
     }
-    tc_tensor size = tc_exp(p.re);
-    return tci_pair_end(&m, tc_mul(size, tc_cos(p.im)), tc_mul(size, tc_sin(p.im)));
+    tc_tensor size = tc_exp(p.re), re = tc_mul(size, tc_cos(p.im)), im = tc_mul(size, tc_sin(p.im));
+    /* as C11, annex G: the imaginary part stays 0, and -inf gives 0 and inf an infinity even where
+     * cosine and sine are NaN */
+    tc_tensor is_zero = tc_eq(size, 0), nowhere = tc_logical_not(tc_isfinite(p.im));
+    tc_tensor edge = tc_logical_and(tc_eq(p.re, (double)INFINITY), nowhere);
+    edge = tc_where(edge, (double)INFINITY, tc_where(is_zero, 0, re));
+    tc_tensor edge_im = tc_where(tc_eq(p.im, 0), p.im, tc_where(is_zero, 0, im));
+    return tci_pair_end(&m, tci_made_differentiated(edge, re, here),
+                        tci_made_differentiated(edge_im, im, here));
 }
 
 /* log|p|. Near |p| = 1 it is half of log(1 + s), s = |p|^2 - 1 with what its products round. */

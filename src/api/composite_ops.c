@@ -94,6 +94,29 @@ TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
 }
 
+TCI_FN tc_tensor tci_made_named(const tci_made *m, tci_call_name call, tc_tensor y,
+                                tc_tensors operands, double number, int n_words,
+                                const int64_t *words)
+{
+    tci_node *nodes[TCI_NAMED_OPERANDS];
+    int n = 0;
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, y);
+    tci_node *r = tci_frame_node(&f, y, "the result");
+    for (int i = 0; i < operands.n && !f.failed; i++) {
+        if (!tci_is_none(operands.items[i])) {
+            nodes[n++] = tci_frame_node(&f, operands.items[i], "an operand");
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    nodes[n] = tci_graph_literal(g, TC_F64, (tci_value){.f = number});
+    return tci_frame_end(&f, nodes[n] ? tci_build_named(g, call, r, n + 1, nodes, n_words, words)
+                                      : NULL);
+}
+
 TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
@@ -391,8 +414,8 @@ TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend,
         return tci_made_fail(&m, TC_ERR_ARGUMENT, "n is %s: expected a number, 0 or more",
                              TCI_DIM_TEXT(n));
     }
-    x = tci_is_none(prepend) ? x : tc_cat(TC_TENSORS(prepend, x), axis);
-    x = tci_is_none(append) ? x : tc_cat(TC_TENSORS(x, append), axis);
+    x = tci_is_none(prepend) || !n ? x : tc_cat(TC_TENSORS(prepend, x), axis);
+    x = tci_is_none(append) || !n ? x : tc_cat(TC_TENSORS(x, append), axis);
     const int64_t enough = tc_rank(x) > 0 ? tci_dim_most(tc_size(x, axis)) : 1; /* none is left */
     for (n = TCI_MIN(n, TCI_MAX(enough, 1)); n > 0 && !tc_status_of(x); n--) {
         tc_tensor after = tc_slice(x, axis, 1, TC_END, 1);
@@ -633,6 +656,7 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     tc_tensor rows = tc_unsqueeze(tci_made_wide(&m, x1), -2);
     tc_tensor columns = tc_unsqueeze(tci_made_wide(&m, x2), -3);
     tc_tensor off = tc_sub(rows, columns);
+    p = tc_size(off, -1) ? p : 1; /* rows of no element are 0 apart, also by the largest */
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
@@ -775,6 +799,9 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     }
     tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
+    const int64_t words[] = {is_causal, !tci_is_none(mask)};
+    y = tci_made_named(&m, TCI_NAMED_ATTENTION, y, TC_TENSORS(query, key, value, mask), scale, 2,
+                       words);
     y = tci_is_none(seen) ? y : tc_where(seen, y, 0);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }

@@ -150,10 +150,10 @@ TC_API tc_tensor tc_poisson_nll_loss_at(tc_tensor input, tc_tensor target, bool 
     return tci_made_reduced(&m, loss, reduction);
 }
 
-/* max(0, x), with x's gradient at 0; NaN stays. */
+/* max(0, x), with the gradient 0 at 0, as in PyTorch 2.15; NaN stays. */
 static tc_tensor tci_made_above(tc_tensor x, tc_site here)
 {
-    return tc_where(tc_lt(x, 0), 0, x);
+    return tc_where(tc_le(x, 0), 0, x);
 }
 
 TC_API tc_tensor tc_multi_margin_loss_at(tc_tensor input, tc_tensor target, int64_t p,

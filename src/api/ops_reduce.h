@@ -263,8 +263,8 @@ TC_API tc_tensor tc_normalize_at(tc_tensor x, double p, int axis, double eps, tc
 TC_API tc_tensor tc_renorm_at(tc_tensor x, double p, int axis, double maxnorm, tc_site here);
 #define tc_renorm(x, p, axis, maxnorm) tc_renorm_at((x), (p), (axis), (maxnorm), TC_HERE)
 /* n-th difference along an axis: the axis becomes n elements shorter (at least 0). prepend and
- * append (or TC_NONE) are concatenated to x first. Result: the common dtype; for bool, whether
- * neighbours differ. TC_ERR_ARGUMENT: n is negative. */
+ * append (or TC_NONE) are concatenated to x first, unless n is 0, which gives x. Result: the common
+ * dtype; for bool, whether neighbours differ. TC_ERR_ARGUMENT: n is negative. */
 TC_API tc_tensor tc_diff_at(tc_tensor x, int64_t n, int axis, tc_tensor prepend, tc_tensor append,
                             tc_site here);
 #define tc_diff(x, n, axis, prepend, append)                                                       \

@@ -375,10 +375,12 @@ static tc_tensor tci_igamma(const char *name, tc_tensor a, tc_tensor x, bool low
                             tc_where(is_large, ax, (double)TCI_IGAMMA_LARGE), &q[1], here);
     tc_tensor y = lower ? tc_where(is_large, p[1], p[0]) : tc_where(is_large, q[1], q[0]);
     /* at the ends: P(a, 0) = 0 and P(0, x) = 1; NaN below them */
-    tc_tensor whole = tc_logical_or(tc_eq(at, (double)INFINITY),
+    tc_tensor a_is_size = tc_logical_and(tc_ge(fixed, 0), tc_isfinite(fixed));
+    tc_tensor x_is_size = tc_logical_and(tc_ge(at, 0), tc_isfinite(at));
+    tc_tensor whole = tc_logical_or(tc_logical_and(tc_eq(at, (double)INFINITY), a_is_size),
                                     tc_logical_and(tc_eq(fixed, 0), tc_gt(at, 0)));
     tc_tensor none = tc_logical_or(tc_logical_and(tc_gt(fixed, 0), tc_eq(at, 0)),
-                                   tc_logical_and(tc_eq(fixed, (double)INFINITY), tc_isfinite(at)));
+                                   tc_logical_and(tc_eq(fixed, (double)INFINITY), x_is_size));
     tc_tensor edge = tc_where(whole, lower ? 1.0 : 0.0, (double)NAN);
     y = tc_where(inside, y, tc_where(none, lower ? 0.0 : 1.0, edge));
     /* the derivative by x: an integral of the density over (at, v), which is empty, by Gauss's rule

@@ -128,10 +128,13 @@ static tc_tensor tci_quantile_between(tc_tensor sorted, tc_tensor position, tci_
     tc_tensor above = tc_take_along_dim(sorted, tc_cast(high, TC_I64), -1);
     tc_tensor apart = tc_sub(above, below);
     fraction = rule == TCI_QUANTILE_MIDPOINT ? tc_where(tc_eq(fraction, 0), 0.0, 0.5) : fraction;
-    tc_tensor between = tc_add(below, tc_mul(apart, tc_cast(fraction, tc_dtype_of(sorted))));
-    /* next to an infinity: the element itself where the position is its own, or both are equal */
     tc_tensor own = tc_logical_or(tc_eq(fraction, 0), tc_eq(below, above));
-    return tc_where(tc_logical_or(tc_isfinite(apart), tc_logical_not(own)), between, below);
+    fraction = tc_cast(fraction, tc_dtype_of(sorted));
+    tc_tensor between = tc_add(below, tc_mul(apart, fraction));
+    /* next to an infinity: the element itself where the position is its own, or both are equal,
+     * else the infinity; numbers that are too far apart for their difference are weighted */
+    tc_tensor far = tc_add(tc_mul(below, tc_sub(1, fraction)), tc_mul(above, fraction));
+    return tc_where(tc_isfinite(apart), between, tc_where(own, below, far));
 }
 
 /* Axes of size 1 where x has reduced ones; first: the axis of the result that stands for axis 0. */

@@ -126,7 +126,7 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     }
     tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
     tci_compile_dump_dot(b, job);
-    job->times.key = tci_compile_lap(&at, "graph");
+    job->times.key = tci_compile_lap(&at, "key");
 
     job->roots = tci_rewrite(s, job->copy.graph, job->copy.roots, r->n_roots);
     job->intact = tci_rewrite_intact(s, job->copy.graph, job->roots, r->n_roots);
@@ -173,11 +173,11 @@ static void tci_compile_write_source(tci_compile_batch_state *b, tc_times *times
 {
     tci_jit_schedule(&b->jit, b->verify);
     tci_compile_dump_loops(b);
-    times->lower = tci_compile_lap(at, "loop");
+    times->lower = tci_compile_lap(at, "lower");
 
     tci_jit_emit(&b->jit);
     tci_compile_dump_source(b);
-    times->emit = tci_compile_lap(at, "source");
+    times->emit = tci_compile_lap(at, "emit");
 }
 
 static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *unused)
@@ -188,7 +188,7 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     (void)unused;
 
     tci_compile_find_kernels(b);
-    times.load = tci_compile_lap(&at, "kernels");
+    times.load = tci_compile_lap(&at, "load");
 
     tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
     if (jit->cancel && __atomic_load_n(jit->cancel, __ATOMIC_RELAXED)) {
@@ -561,7 +561,7 @@ static tc_status tci_compile_engine(tci_compile_batch_state *b, tci_compile_job 
     int64_t at = tci_os_now_ns();
     job->copy = tci_request_copy_graph(&b->scratch, r, NULL);
     tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
-    job->times.key = tci_compile_lap(&at, "graph");
+    job->times.key = tci_compile_lap(&at, "key");
     tci_code *c = tci_compile_begin_code(b, job);
     snprintf(c->backend, sizeof(c->backend), "%s", b->backend->name);
     tci_graph_program_make(&b->scratch, c, r, &job->copy, b->backend, &b->disk);

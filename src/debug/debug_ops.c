@@ -57,8 +57,14 @@ static void tci_probe_print(void *user, const tc_custom_array *in, int n, tc_cus
     for (int i = 0; i < in->rank; i++) {
         tci_str_printf(&text, "%s%lld", i ? ", " : "", (long long)in->sizes[i]);
     }
-    tci_str_printf(&text, "] %g to %g, mean %g, not finite %lld:", low, high,
-                   in->n > odd ? sum / (double)(in->n - odd) : 0, (long long)odd);
+    tci_str_add(&text, "]");
+    if (in->n > odd) {
+        tci_str_printf(&text, ", %g to %g, mean %g", low, high, sum / (double)(in->n - odd));
+    }
+    if (odd) {
+        tci_str_printf(&text, ", %lld of %lld not finite", (long long)odd, (long long)in->n);
+    }
+    tci_str_add(&text, ":");
     for (int64_t i = 0; i < in->n && i < TCI_PROBE_SHOWN; i++) {
         tci_str_printf(&text, " %g", tci_probe_number(in, i));
     }

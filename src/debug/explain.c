@@ -15,7 +15,7 @@ TCI_FN void tci_explain_bytes(tci_str *out, int64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double x = (double)bytes;
     int u = 0;
-    while (x >= 10240 && u + 1 < TCI_COUNT(units)) {
+    while (x >= (u ? 1024 : 10240) && u + 1 < TCI_COUNT(units)) {
         x /= 1024;
         u++;
     }
@@ -143,7 +143,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_explain_lines(out, "  ", tci_str_text(&plan->again));
     }
     if (plan->tried.n > 0) {
-        tci_str_add(out, "kernels that stay whole, as storing a value pays less:\n");
+        tci_str_add(out, "kernels that stay whole, as storing a value would gain too little:\n");
         tci_explain_lines(out, "  ", tci_str_text(&plan->tried));
     }
     if (plan->why.n > 0) {

@@ -324,11 +324,16 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
     tci_str path = {0}, index = {0};
     const char *dir = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
     const char *name = tci_program_name(f, hex);
-    tci_str file = {0};
+    tci_str file = {0}, shown = {0};
     for (const char *c = name; *c; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
                      (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_';
         tci_str_printf(&file, "%c", plain ? *c : '_');
+        tci_str_printf(&shown, *c == '<' ? "&lt;" : *c == '&' ? "&amp;" : "%c", *c);
+    }
+    if (name != hex) { /* several programs may have one name */
+        tci_hash_hex(f->code->family ? f->code->family->hash : f->code->hash, hex);
+        tci_str_printf(&file, "-%.8s", hex);
     }
     tci_str_printf(&path, "%s/%s.html", dir, tci_str_text(&file));
     tci_str_printf(&index, "%s/index.html", dir);
@@ -338,7 +343,7 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
             fprintf(out,
                     "<p><a href=\"%s.html\">%s</a>: %d kernels, %d launches on %s, compiled in "
                     "%.1f ms%s</p>\n",
-                    tci_str_text(&file), tci_str_text(&file), f->code->n_kernels, f->code->n_steps,
+                    tci_str_text(&file), tci_str_text(&shown), f->code->n_kernels, f->code->n_steps,
                     f->code->backend, (double)f->code->times.total / 1e6,
                     f->from_memory ? " (found in memory)" : "");
             fclose(out);
@@ -347,6 +352,7 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
     tci_str_free(&path);
     tci_str_free(&index);
     tci_str_free(&file);
+    tci_str_free(&shown);
 }
 
 #else

@@ -276,6 +276,8 @@ static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t eleme
     int n = snprintf(found->what, sizeof(found->what), "element %lld of operand %d (%.80s) is ",
                      (long long)element, o, tci_str_text(&shape));
     tci_str_free(&shape);
+    a = a != a ? fabs(a) : a; /* "nan", whatever its sign is */
+    b = b != b ? fabs(b) : b;
     snprintf(found->what + n, sizeof(found->what) - (size_t)n, format, a, b);
 }
 

@@ -12,9 +12,11 @@
 #include <string.h>
 
 #include "../base/env.h"
+#include "../base/posix.h"
 #include "../plan/fusion_groups.h"
 #include "../run/async_compile.h"
 #include "../run/symbolic_shapes.h"
+#include "dump.h"
 #include "explain.h"
 #include "string_intern.h"
 #include "kernel_timing.h"
@@ -246,25 +248,29 @@ static size_t tci_summary_head(const char *text)
     return (size_t)(at - text);
 }
 
+/* Lines with alternatives, after a semicolon, come first. */
 static void tci_summary_some_lines(tci_str *out, const char *text, const char *title, int most)
 {
     size_t n = 0;
-    const char *at = tci_summary_section(text, title, &n), *end = at + n;
-    int more = 0;
-    if (!at) {
+    const char *from = tci_summary_section(text, title, &n);
+    int seen = 0;
+    if (!from) {
         return;
     }
     tci_str_add(out, title);
-    for (int i = 0; at < end; i++) {
-        size_t line = strcspn(at, "\n") + 1;
-        if (i < most) {
-            tci_str_add_n(out, at, line);
+    for (int plain = 0; plain < 2; plain++) {
+        for (const char *at = from; at < from + n;) {
+            size_t line = strcspn(at, "\n") + 1;
+            bool wanted = (memchr(at, ';', line) == NULL) == plain;
+            if (wanted && seen < most) {
+                tci_str_add_n(out, at, line);
+            }
+            seen += wanted;
+            at += line;
         }
-        more += i >= most;
-        at += line;
     }
-    if (more) {
-        tci_str_printf(out, "  %d more lines\n", more);
+    if (seen > most) {
+        tci_str_printf(out, "  %d more lines\n", seen - most);
     }
 }
 
@@ -561,9 +567,6 @@ TCI_FN void tci_summary_text(tci_str *out, const tc_program *f, const tc_explain
                                TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "orders of sums:\n", TCI_SUMMARY_LINES);
         tci_summary_some_lines(out, text, "computed again, for less memory:\n", TCI_SUMMARY_LINES);
-        tci_summary_some_lines(out, text,
-                               "kernels that stay whole, as storing a value pays less:\n",
-                               TCI_SUMMARY_LINES);
     }
     tci_summary_times(out, f);
 }
@@ -714,6 +717,8 @@ TCI_FN void tci_summary_announce(const tc_program *f, const char *op, tc_site he
     }
     FILE *out = !strcmp(path, "-") ? stderr : fopen(path, "ae");
     if (!out) {
+        tci_log(&f->options, "compile", "TC_EXPLAIN: '%s' cannot be written: %s", path,
+                strerror(errno));
         return;
     }
     char hex[33];

@@ -384,10 +384,31 @@ TCI_FN void tci_build_ew_dtypes(tc_promotion how, int op, tc_dtype common, tc_dt
     *result = rule == TCI_BUILD_COMPARE || rule == TCI_BUILD_LOGIC ? TC_BOOL : *operands;
 }
 
+/* NumPy's float functions of integers: the widest float that one of the operands has by its own
+ * width, as hypot of u8 and i8 is f16, though both meet in i16. TC_BOOL: an operand is a float. */
+static tc_dtype tci_build_numpy_widest(tci_node *const *operands, int n)
+{
+    tc_dtype widest = TC_BOOL;
+    for (int i = 0; i < n; i++) {
+        tc_dtype t = (tc_dtype)operands[i]->dtype, own = tci_dtype_function(TC_NUMPY, t);
+        if (tci_dtype_is_float(t)) {
+            return TC_BOOL;
+        }
+        widest = i ? tci_dtype_promote(TC_NUMPY, widest, own) : own;
+    }
+    return widest;
+}
+
 /* The dtype in which the operands of an elementwise op meet. NumPy's exponents of ldexp, which are
  * integers, do not count. */
 static tc_dtype tci_build_ew_common(const tci_graph *g, int op, tci_node *const *operands, int n)
 {
+    bool by_width = g->promotion == TC_NUMPY && n > 1 && op != TCI_OP_LDEXP && op != TCI_OP_DIV &&
+                    (tci_build_rows[op].rule == TCI_BUILD_FLOAT || op == TCI_OP_HEAVISIDE);
+    tc_dtype widest = by_width ? tci_build_numpy_widest(operands, n) : TC_BOOL;
+    if (widest != TC_BOOL) {
+        return widest;
+    }
     bool only_first = g->promotion == TC_NUMPY && op == TCI_OP_LDEXP &&
                       !tci_dtype_is_float((tc_dtype)operands[1]->dtype);
     return tci_build_common_dtype(g, operands, only_first ? 1 : n);

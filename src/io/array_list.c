@@ -161,6 +161,9 @@ TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a)
     own.bytes = known ? a->bytes : 0;
     own.seen.name = tci_scratch_copy(s, seen->name, strlen(seen->name) + 1);
     own.seen.type = tci_scratch_copy(s, seen->type, strlen(seen->type) + 1);
+    if (a->strides) {
+        own.strides = tci_scratch_copy(s, a->strides, sizeof(*a->strides) * (size_t)seen->rank);
+    }
     own.seen.sizes = tci_scratch_copy(s, seen->sizes, (size_t)seen->rank * sizeof(*seen->sizes));
     TCI_PUSH(s, file->arrays, file->n_arrays, file->cap_arrays, own);
 }

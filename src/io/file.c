@@ -289,18 +289,7 @@ TCI_FN const char *tci_io_read_array(const tc_file *file, const tci_io_array *a,
     return NULL;
 }
 
-TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int i = 0; i < a->seen.rank; i++) {
-        strides[i] = stride;
-        stride *= TCI_MAX(a->seen.sizes[i], 1);
-    }
-    return a->fortran ? strides : NULL;
-}
-
-static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array *a,
-                                const int64_t *strides)
+static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array *a)
 {
     tci_storage *storage = tci_storage_make(a->bytes);
     tc_status status = TC_OK;
@@ -311,11 +300,10 @@ static tci_node *tci_io_copy_in(tci_frame *f, tc_file *file, const tci_io_array 
         return NULL;
     }
     return tci_leaf_data(&f->ctx->graph, a->seen.dtype, a->seen.rank, a->seen.sizes, storage,
-                         strides, 0);
+                         a->strides, 0);
 }
 
-static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *a,
-                               const int64_t *strides)
+static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *a)
 {
     struct stat st;
     if (fstat(file->fd, &st) || (int64_t)st.st_size < file->bytes) {
@@ -324,7 +312,7 @@ static tci_node *tci_io_borrow(tci_frame *f, tc_file *file, const tci_io_array *
     }
     __atomic_add_fetch(&file->refs, 1, __ATOMIC_RELAXED);
     tci_node *x = tci_leaf_borrow(f, file->map + a->at, a->seen.dtype, a->seen.rank, a->seen.sizes,
-                                  strides, &file->owner);
+                                  a->strides, &file->owner);
     if (!x) {
         tci_io_release(&file->owner); /* the caller's count is still there */
     }
@@ -411,17 +399,12 @@ static const tci_io_array *tci_io_choose(tci_frame *f, const tc_file *file, cons
 
 static tc_tensor tci_io_tensor(tci_frame f, tc_file *file, const char *name, bool borrows)
 {
-    tci_words words;
     tci_node *x = NULL;
     const tci_io_array *a = f.failed ? NULL : tci_io_choose(&f, file, name, borrows);
-    int64_t *room = a ? tci_words_get(&f.ctx->graph, &words, a->seen.rank) : NULL;
-    if (room) {
-        const int64_t *strides = tci_io_strides(a, room);
+    if (a) {
         bool fits = a->bytes && !a->deflated && a->seen.dtype != TC_BOOL &&
                     tci_dtype_is_aligned(a->seen.dtype, file->map + a->at);
-        x = borrows && fits ? tci_io_borrow(&f, file, a, strides)
-                            : tci_io_copy_in(&f, file, a, strides);
-        tci_words_put(&f.ctx->graph, &words, x);
+        x = borrows && fits ? tci_io_borrow(&f, file, a) : tci_io_copy_in(&f, file, a);
     }
     return tci_frame_end(&f, x);
 }

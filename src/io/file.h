@@ -53,7 +53,9 @@ typedef struct tci_io_array {
     tc_array seen;
     int64_t at, held; /* the bytes of the file that it has; of a type whose size is unknown 0 */
     int64_t bytes;    /* of its elements; of an unknown type 0 */
-    bool fortran;     /* the first axis is the fastest */
+    /* Elements from one index of an axis to the next, of the axes of a dense array in some order;
+     * NULL: row-major. tci_io_add copies them. */
+    const int64_t *strides;
     bool swapped;     /* elements are big-endian */
     bool shares;      /* others may have the same bytes, as tensors of one storage do */
     bool deflated;    /* what the file holds is a deflate stream, of */
@@ -156,8 +158,6 @@ TCI_FN tc_file *tci_io_open_file(tci_frame *f, const char *path);
  * and *status. */
 TCI_FN const char *tci_io_read_array(const tc_file *file, const tci_io_array *a, void *to,
                                      tc_status *status);
-/* Elements from one index of an axis to the next; NULL: the last axis is the fastest. */
-TCI_FN const int64_t *tci_io_strides(const tci_io_array *a, int64_t *strides);
 
 /* ---- the formats ---- */
 #define TCI_ROW(name)                                                                              \

@@ -151,7 +151,13 @@ TCI_FN const char *tci_npy_read_at(tc_file *file, const char *name, const tci_io
     a.bytes -= a.skip;
     a.at += a.deflated ? 0 : a.skip;
     a.held -= a.deflated ? 0 : a.skip;
-    a.fortran = h.fortran && h.rank > 1;
+    int64_t strides[TCI_IO_RANK_MAX], step = 1;
+    bool turned = h.fortran && h.rank > 1 && tci_io_count(h.rank, h.sizes) > 0;
+    for (int i = 0; turned && i < h.rank; i++) {
+        strides[i] = step;
+        step *= h.sizes[i];
+    }
+    a.strides = turned ? strides : NULL;
     tci_io_add(file, &a);
     return NULL;
 }

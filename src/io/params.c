@@ -160,17 +160,15 @@ static void tci_params_check(tci_params_load *w)
 
 static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
 {
-    int64_t *words = TCI_NEW_ARRAY(&w->s, int64_t, a->seen.rank);
-    const int64_t *strides = tci_io_strides(a, words);
-    void *as_it_lies = strides ? tci_scratch_get(&w->s, (size_t)a->bytes) : to;
+    void *stored = a->strides ? tci_scratch_get(&w->s, (size_t)a->bytes) : to;
     tc_status status = TC_OK;
-    const char *why = tci_io_read_array(w->file, a, as_it_lies, &status);
+    const char *why = tci_io_read_array(w->file, a, stored, &status);
     if (why) {
         tci_scratch_fail(&w->s, status, "the data of %s %s", TCI_IO_NAME(a->seen.name), why);
     }
-    if (strides && a->bytes) {
-        tci_leaf_copy(to, as_it_lies, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
-                      a->seen.sizes, strides);
+    if (a->strides && a->bytes) {
+        tci_leaf_copy(to, stored, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
+                      a->seen.sizes, a->strides);
     }
 }
 

@@ -175,18 +175,30 @@ static bool tci_pt_numbers(const tci_pickle_value *v, int64_t *to)
     return are;
 }
 
-/* True if the strides are those of a dense array: its last axis the fastest, or its first one. */
-static bool tci_pt_is_dense(int rank, const int64_t *sizes, const int64_t *strides, bool fortran)
+/* True if the strides are those of a dense array whose axes are stored in some order, such as
+ * channels last: each axis larger than 1 has the elements of all faster ones as its stride. */
+static bool tci_pt_is_dense(int rank, const int64_t *sizes, const int64_t *strides)
+{
+    int64_t step = 1, found = 1;
+    while (found) {
+        found = 0;
+        for (int i = 0; i < rank && !found; i++) {
+            found = sizes[i] > 1 && strides[i] == step ? sizes[i] : 0;
+        }
+        step *= found ? found : 1;
+    }
+    return step == tci_io_count(rank, sizes);
+}
+
+static bool tci_pt_is_row_major(int rank, const int64_t *sizes, const int64_t *strides)
 {
     int64_t step = 1;
-    for (int i = 0; i < rank; i++) {
-        int axis = fortran ? i : rank - 1 - i;
-        if (sizes[axis] != 1 && strides[axis] != step) {
-            return false;
-        }
-        step *= sizes[axis];
+    bool is = true;
+    for (int i = rank - 1; i >= 0; i--) {
+        is = is && (sizes[i] == 1 || strides[i] == step);
+        step *= sizes[i];
     }
-    return true;
+    return is;
 }
 
 /* A tensor as a call has it. */
@@ -255,8 +267,8 @@ static void tci_pt_add_tensor(tci_pt *p, const char *name, const tci_pickle_valu
         tci_io_bad(p->file, "%s is not all in its storage of %" PRId64 " bytes", TCI_IO_NAME(name),
                    e->bytes);
     }
-    bool rows = tci_pt_is_dense(t.rank, t.sizes, t.strides, false) || !count;
-    if (!rows && !tci_pt_is_dense(t.rank, t.sizes, t.strides, true)) {
+    bool rows = !count || tci_pt_is_row_major(t.rank, t.sizes, t.strides);
+    if (!rows && !tci_pt_is_dense(t.rank, t.sizes, t.strides)) {
         tci_io_add_other(p->file, tci_scratch_printf(&p->file->s, "%s", name),
                          "is a view with strides: expected a contiguous tensor "
                          "(Tensor.contiguous before torch.save)");
@@ -266,7 +278,7 @@ static void tci_pt_add_tensor(tci_pt *p, const char *name, const tci_pickle_valu
                           .at = tci_zip_data(p->file, e) + t.offset * size,
                           .held = count * size,
                           .bytes = count * size,
-                          .fortran = !rows,
+                          .strides = rows ? NULL : t.strides,
                           .shares = true};
     tci_io_add(p->file, &array);
 }

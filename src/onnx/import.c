@@ -178,7 +178,9 @@ static void tci_ox_node(tci_ox *m, const tci_onnx_node *n, tci_ox_names *names)
                     n->op, *n->domain ? n->domain : "ai.onnx", o->opset);
     } else if (!tci_ox_fold(o)) {
         o->row = row;
-        row->make(o);
+        if (!tci_ox_make_counted(o)) {
+            row->make(o);
+        }
     }
     m->depth--;
     for (int i = 0; i < o->n_out; i++) {

@@ -123,12 +123,17 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
 TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
+/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass the count
+ * on. */
+TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);
 TCI_FN double tci_ox_real(const tci_ox_op *o, const char *name, double otherwise);
 TCI_FN const char *tci_ox_text(const tci_ox_op *o, const char *name, const char *otherwise);
 TCI_FN const int64_t *tci_ox_ints(const tci_ox_op *o, const char *name, int *n); /* NULL */
+/* Numbers of operand i or, before it was an operand, of an attribute; NULL: neither. */
+TCI_FN const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n);
 TCI_FN const tci_onnx_graph *tci_ox_body(const tci_ox_op *o, const char *name);
 TCI_FN tc_dtype tci_ox_dtype(const tci_ox_op *o, int64_t type);
 /* ---- shapes ---- */

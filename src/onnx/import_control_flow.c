@@ -427,8 +427,14 @@ static void tci_ox_loop_scan(tci_ox_op *o, tci_ox_loop *l, int64_t steps)
     }
 }
 
-/* True if the body gives on the condition that it is given, or true. */
-static bool tci_ox_goes_on(const tci_onnx_graph *g)
+static bool tci_ox_is_true(const tci_onnx_tensor *t)
+{
+    return t->count == 1 && t->bytes == 1 && t->data && t->data[0];
+}
+
+/* True if the body returns the condition that it is given, or one that is known to be true: of its
+ * own constant, or of a value of the graph around it. */
+static bool tci_ox_goes_on(const tci_ox_op *o, const tci_onnx_graph *g)
 {
     const char *name = g->n_outputs > 0 ? g->outputs[0].name : "";
     for (int i = g->n_nodes - 1; i >= 0; i--) {
@@ -438,10 +444,20 @@ static bool tci_ox_goes_on(const tci_onnx_graph *g)
             name = n->in[0];
         } else if (makes) {
             return !strcmp(n->op, "Constant") && n->n_attrs == 1 && n->attrs[0].t &&
-                   n->attrs[0].t->bytes == 1 && n->attrs[0].t->data[0];
+                   tci_ox_is_true(n->attrs[0].t);
         }
     }
-    return g->n_inputs > 1 && !strcmp(name, g->inputs[1].name);
+    for (int i = 0; i < g->n_tensors; i++) {
+        if (!strcmp(g->tensors[i].name, name)) {
+            return tci_ox_is_true(&g->tensors[i]);
+        }
+    }
+    if (g->n_inputs > 1 && !strcmp(name, g->inputs[1].name)) {
+        return true;
+    }
+    tci_ox_value *around = *name ? tci_ox_lookup(o, name) : NULL;
+    const tci_ox_known *test = around ? tci_ox_known_of(o, around) : NULL;
+    return test && test->n == 1 && test->cells[0].i;
 }
 
 TCI_OX_MAKE(loop)
@@ -459,7 +475,7 @@ TCI_OX_MAKE(loop)
         test = tci_ox_need(o, 1, "the condition");
     }
     bool starts = !tested || (test && test->n > 0 && test->cells[0].i);
-    bool endless = starts && tci_ox_goes_on(l.g);
+    bool endless = starts && tci_ox_goes_on(o, l.g);
     if (counted && starts && tci_ox_can_know(o, o->in[0])) {
         int64_t steps = tci_ox_need_int(o, 0, "the trip count");
         if (tci_dim_is_known(steps) && steps <= TCI_OX_UNROLL && (endless || l.n_y > 0)) {

@@ -258,8 +258,8 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: it can only "
-                    "be an output of the graph",
+                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }
     if (!v->is_made) {

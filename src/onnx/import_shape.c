@@ -136,8 +136,7 @@ TCI_OX_MAKE(identity)
     }
 }
 
-/* A list of numbers in operand i or, before it was one, an attribute; NULL: neither. */
-static const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n)
+TCI_FN const int64_t *tci_ox_list(const tci_ox_op *o, int i, const char *name, int *n)
 {
     *n = 0;
     return tci_ox_has(o, i) ? tci_ox_need_ints(o, i, name, n) : tci_ox_ints(o, name, n);

@@ -216,6 +216,23 @@ TCI_FN tci_node *tci_window_biased(tci_graph *g, tci_node *r, tci_node *bias, in
     return tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
 }
 
+/* r as the result of a call of tc_conv; r itself where a number is symbolic. */
+static tci_node *tci_window_named_conv(tci_graph *g, tci_node *r, int n, tci_node *x, tci_node *w,
+                                       tci_node *bias, const tci_window_conv *c)
+{
+    tci_node *in[3] = {x, w, bias};
+    int64_t words[1 + 4 * TCI_IMAGE_AXES] = {c->groups};
+    bool known = tci_dim_is_known(c->groups);
+    for (int i = 0; i < n; i++) {
+        const int64_t of[] = {c->stride[i], c->dilation[i], c->padding[i], c->after[i]};
+        for (int k = 0; k < 4; k++) {
+            words[1 + 4 * i + k] = of[k];
+            known = known && tci_dim_is_known(of[k]);
+        }
+    }
+    return known ? tci_build_named(g, TCI_NAMED_CONV, r, bias ? 3 : 2, in, 1 + 4 * n, words) : r;
+}
+
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o)
 {
@@ -239,7 +256,9 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
         memcpy(shape + 2, r->shape + 3, sizeof(*shape) * (size_t)n);
         r = tci_build_reshape(g, r, n + 2, shape);
     }
-    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
+    r = tci_window_biased(g, r, bias, n, dtype);
+    return image.batched ? tci_window_named_conv(g, r, n, x, w, bias, &c)
+                         : tci_image_result(g, &image, r);
 }
 
 /* ---- pools ---- */
@@ -545,6 +564,36 @@ TCI_FN tci_node *tci_build_avg_pool(tci_graph *g, int n, tci_node *x, const stru
     return tci_image_result(g, &p.image, r);
 }
 
+/* |x|^p, smooth at 0 for an even p and without a gradient there for another. */
+static tci_node *tci_lp_power(tci_graph *g, tci_node *x, double p)
+{
+    tc_dtype t = x ? (tc_dtype)x->dtype : TC_F32;
+    const bool even = p > 0 && fmod(p, 2) == 0;
+    tci_node *power = tci_composite_number(g, t, p);
+    tci_node *size = even ? x : tci_composite_unary(g, TCI_OP_ABS, x);
+    if (p < 0 || even) {
+        return tci_composite_binary(g, TCI_OP_POW, size, power);
+    }
+    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *none = tci_composite_binary(g, TCI_OP_EQ, x, zero);
+    size = tci_build_where(g, none, one, size);
+    return tci_build_where(g, none, zero, tci_composite_binary(g, TCI_OP_POW, size, power));
+}
+
+/* The p-th root of a sum of powers; 0 has no gradient. */
+static tci_node *tci_lp_root(tci_graph *g, tci_node *sum, double p)
+{
+    tc_dtype t = sum ? (tc_dtype)sum->dtype : TC_F32;
+    tci_node *root = tci_composite_number(g, t, 1 / p);
+    if (p < 0) {
+        return tci_composite_binary(g, TCI_OP_POW, sum, root);
+    }
+    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *empty = tci_composite_binary(g, TCI_OP_EQ, sum, zero);
+    sum = tci_build_where(g, empty, one, sum);
+    return tci_build_where(g, empty, zero, tci_composite_binary(g, TCI_OP_POW, sum, root));
+}
+
 TCI_FN tci_node *tci_build_lp_pool(tci_graph *g, int n, tci_node *x, double p,
                                    const struct tc_pool *o)
 {
@@ -560,14 +609,10 @@ TCI_FN tci_node *tci_build_lp_pool(tci_graph *g, int n, tci_node *x, double p,
     }
     tc_dtype math = tci_composite_math(x);
     tci_node *zero = tci_composite_number(g, math, 0);
-    tci_node *power = tci_composite_number(g, math, p);
-    tci_node *root = tci_composite_number(g, math, 1 / p);
-    tci_node *powers = tci_composite_unary(g, TCI_OP_ABS, tci_build_cast(g, x, math));
-    powers = tci_composite_binary(g, TCI_OP_POW, powers, power);
-    tci_node *windows = tci_pooling_windows(g, &pool, powers, zero);
-    tci_node *sum = tci_window_reduce(g, TCI_OP_SUM, windows, n);
-    tci_node *r = tci_build_cast(g, tci_composite_binary(g, TCI_OP_POW, sum, root),
-                                 (tc_dtype)x->dtype);
+    tci_node *powers = tci_lp_power(g, tci_build_cast(g, x, math), p);
+    tci_node *sum = tci_window_reduce(g, TCI_OP_SUM, tci_pooling_windows(g, &pool, powers, zero),
+                                      n);
+    tci_node *r = tci_build_cast(g, tci_lp_root(g, sum, p), (tc_dtype)x->dtype);
     return tci_image_result(g, &pool.image, r);
 }
 

@@ -115,7 +115,7 @@ static void measured(tc_comm *comm)
     FILE *said = tmpfile();
     CHECK_EQ_INT(tc_explain(f, said), TC_OK);
     const char *told = read_all_of(said), *line = strstr(told, "communication: 1 collectives in "
-                                                               "1 operations, 4096.0 KiB from each "
+                                                               "1 operations, 4.0 MiB from each "
                                                                "rank");
     CHECK(line && strstr(line, "(links measured: "));
     CHECK(line && strstr(line, "measured: kernels wait ") && strstr(line, "us a run, of 1 runs"));

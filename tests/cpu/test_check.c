@@ -40,8 +40,34 @@ static tc_tensor network(tc_ctx *ctx)
     return tc_add(tc_sub(f, tc_max(f, TC_AXES(0), true)), tc_lgamma(tc_add(tc_abs(x), 1)));
 }
 
+/* Kernels whose ops are written as other calls than those of their names. */
+static tc_tensor scatter_network(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, LENGTH);
+    tc_tensor index = tc_remainder(tc_arange(ctx, 0, LENGTH, 1, TC_I64), 7);
+    return tc_mul(tc_scatter_add(tc_zeros(ctx, TC_F32, 7), 0, index, tc_sin(x)), 3);
+}
+
+static tc_tensor sort_network(tc_ctx *ctx)
+{
+    tc_tensor values;
+    tc_sort(tc_sin(tc_input(ctx, "x", TC_F32, LENGTH)), 0, false, &values, NULL);
+    return tc_add(values, 1);
+}
+
+static tc_tensor norm_network(tc_ctx *ctx)
+{
+    tc_tensor x = tc_reshape(tc_input(ctx, "x", TC_F32, LENGTH), 5, LENGTH / 5);
+    tc_tensor spread = tc_var(tc_exp(x), TC_AXES(1), 1, true);
+    tc_tensor windows = tc_sum(tc_unfold(x, 1, 3, 1), TC_AXES(-1), false);
+    return tc_add(tc_layer_norm(tc_slice(tc_add(x, spread), 1, 2, TC_END, 1), TC_AXES(1), TC_NONE,
+                                TC_NONE, 1e-5),
+                  windows);
+}
+
 /* What tc_run says of the network by that compiler and backend; "" where it is right. */
 static const char *backend = "cpu";
+static tc_tensor (*made)(tc_ctx *ctx) = network;
 static const char *checked(const char *cc, int check, const char *dump_dir, tc_status *status)
 {
     static char text[2000];
@@ -61,11 +87,11 @@ static const char *checked(const char *cc, int check, const char *dump_dir, tc_s
     setenv("TC_DUMP_DIR", dump_dir, 1);
     tc_shutdown(); /* no kernel of another compiler stays in memory */
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
-    tc_tensor y = network(ctx);
+    tc_tensor y = made(ctx);
     *status = tc_compile(y, &f);
     snprintf(text, sizeof(text), "%s", *status ? tc_error(y) : "");
     if (f) {
-        *status = tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, LENGTH)));
+        *status = tc_run(f, TC_BUFS(TC_BUF(in, LENGTH)), TC_BUFS(TC_BUF(out, tc_count(y))));
         snprintf(text, sizeof(text), "%s", tc_error(f));
     }
     unsetenv("TC_DUMP_DIR");
@@ -114,6 +140,10 @@ TEST(each_nan_and_infinity_made_of_finite_numbers_is_found)
                 CHECK_HAS(tc_error(f), "inf, made of finite numbers");
                 x[i] = NAN; /* had been there */
                 CHECK_MSG(tc_run(f, in, out) == TC_OK, "%s", tc_error(f));
+                x[i] = INFINITY; /* makes a NaN that was not */
+                CHECK_EQ_INT(tc_run(f, in, out), TC_ERR_CHECK);
+                CHECK_HAS(tc_error(f), want);
+                CHECK_HAS(tc_error(f), "is nan, made of infinite numbers");
                 x[i] = (float)i + 1;
             }
             tc_program_free(f);
@@ -194,6 +224,7 @@ static const struct fault {
     const char *what, *sed;
     int check;
     const char *says;
+    tc_tensor (*network)(tc_ctx *ctx); /* NULL: the usual one */
 } faults[] = {
     {"cosine is sine", "s/tc_cos_f32/tc_sin_f32/", TC_CHECK_BITS, "the interpreter's is"},
     {"sum is difference", "s/tc_add_f32/tc_sub_f32/", TC_CHECK_BITS, "the interpreter's is"},
@@ -217,6 +248,12 @@ static const struct fault {
      "signal 11"},
     {"a kernel calls what is not there", "s/= tc_tanh_f32/= tc_not_there_f32/", TC_CHECK_BITS,
      "the compiler is missing or failed"},
+    {"additions at indices are products", "s/tc_add_f32(/tc_mul_f32(/", TC_CHECK_BITS,
+     "the interpreter's is", scatter_network},
+    {"places in an order are off by a bit", "s/tc_load_i64(\\(.*\\))/(tc_load_i64(\\1) ^ 1)/",
+     TC_CHECK_BITS, "the interpreter's is", sort_network},
+    {"products in norms are sums", "s/tc_mul_f32\\([x0-9]*\\)(/tc_add_f32\\1(/", TC_CHECK_BITS,
+     "the interpreter's is", norm_network},
 };
 
 static const char *cc(void)
@@ -292,6 +329,7 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
     build_library();
     for (int i = 0; i < (int)(sizeof(faults) / sizeof(faults[0])); i++) {
         tc_status status;
+        made = faults[i].network ? faults[i].network : network;
         const char *text = checked(compiler(faults[i].sed), faults[i].check, in_dir("."), &status);
         CHECK_MSG(status == TC_ERR_CHECK || status == TC_ERR_COMPILER, "%s: status %d, %s",
                   faults[i].what, status, text);
@@ -309,6 +347,7 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
             CHECK_HAS(text, "(test_check.c:");
         }
     }
+    made = network;
     end();
 }
 

@@ -115,10 +115,48 @@ TEST(cache_lists_shows_and_clears_entries)
     snprintf(show, sizeof(show), "$T/tc cache show %.16s", source);
     CHECK_EQ_INT(tool(show), 0);
     CHECK_HAS(printed(), "void tc_k_");
+    CHECK_EQ_INT(tool("$T/tc cache show $(cd $T/cache && ls tc-p-* | cut -c6-20)"), 0);
+    CHECK_HAS(printed(), "1 launch of 1 kernel on cpu;");
+    CHECK_HAS(printed(), "schedule ");
+    CHECK_EQ_INT(tool("$T/tc cache show 0000000000000000000"), 1);
+    CHECK_HAS(printed(), "no program or source '0000000000000000000' is in ");
     CHECK_EQ_INT(tool("$T/tc cache clear"), 0);
     CHECK_HAS(printed(), "; all removed\n");
     CHECK_EQ_INT(tool("$T/tc cache list"), 0);
     CHECK_HAS(printed(), "/cache: 0 programs, 0 kernels, 0 objects");
+}
+
+/* A program of another folder's cache is found there by a machine without a compiler. */
+TEST(cache_export_copies_what_a_machine_without_a_compiler_needs)
+{
+    char other[300];
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_program_info info;
+    need_tool();
+    compile_one((tc_options){0});
+    CHECK_EQ_INT(tool("$T/tc cache export $T/copy"), 0);
+    CHECK_HAS(printed(), "/copy: 1 programs, 1 kernels, 2 objects");
+    CHECK_EQ_INT(tool("ls $T/copy"), 0);
+    CHECK_HAS(printed(), "tc-p-");
+    CHECK_HAS(printed(), "tc-m-");
+    CHECK_EQ_INT(tool("$T/tc cache clear"), 0);
+    snprintf(other, sizeof(other), "%s/copy", folder);
+    tc_options o = {.backend = "cpu",
+                    .cache_dir = other,
+                    .cc = "/no/compiler",
+                    .fallback = TC_FALLBACK_REFUSE};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor y = tc_exp(tc_add(tc_input(ctx, "x", TC_F32, 64), 1));
+    CHECK_MSG(tc_compile(y, &f) == TC_OK, "%s", tc_error(y));
+    CHECK(tc_program_get_info(f, &info) == TC_OK && info.from_disk);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    CHECK_EQ_INT(tool("$T/tc cache export /proc/none"), 1);
+    CHECK_HAS(printed(), "/proc/none");
+    CHECK_EQ_INT(tool("$T/tc cache export"), 2);
+    CHECK_HAS(printed(), "usage: tc cache list");
 }
 
 TEST(report_links_all_that_was_dumped)

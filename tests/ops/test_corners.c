@@ -5,13 +5,14 @@
  * over reverse, reverse over forward and forward over forward. Each is held against differences of
  * the loss itself. Where the loss is not smooth (a kink, or a value that is not finite) there is
  * nothing to hold it against: that is so where differences to one side, to the other and to both
- * disagree, or change with the step. */
+ * disagree, or change with the step. At every point, smooth or not, the tangent along v is the
+ * gradient times v where that is a number. */
 #include "inside.h"
 #include "tc_test.h"
 
 #include "grad_cases.h"
 
-enum { WAYS = 4, POINTS = 16, MOST = 256 };
+enum { WAYS = 4, REVERSE = WAYS, FORWARD, OUTPUTS, POINTS = 16, MOST = 256 };
 
 static const char *const way_names[WAYS] = {"reverse over reverse", "forward over reverse",
                                             "reverse over forward", "forward over forward"};
@@ -20,7 +21,7 @@ typedef struct corner_run {
     const grad_case *c;
     int64_t counts[MAX_INPUTS];
     double x[MAX_INPUTS][MOST], u[MAX_INPUTS][MOST], v[MAX_INPUTS][MOST];
-    tc_program *program; /* x, u, v to the four ways */
+    tc_program *program; /* x, u, v to the four ways, and to the first derivative along v */
     tc_program *loss;    /* x to the loss */
     int judged;
 } corner_run;
@@ -68,6 +69,22 @@ FN(low_rank)
     return tc_det(tc_add(tc_matmul(x[0], x[1]), x[2]));
 }
 
+FN(even_powers)
+{
+    UNUSED;
+    return tc_lp_pool2d(x[0], 4, &(tc_pool){.kernel = {2, 3}, .stride = {1, 2}});
+}
+FN(square_windows)
+{
+    UNUSED;
+    return tc_lp_pool1d(x[0], 2, &(tc_pool){.kernel = {2}});
+}
+FN(root_windows)
+{
+    UNUSED;
+    return tc_lp_pool1d(x[0], 1.5, &(tc_pool){.kernel = {3}});
+}
+
 static void add_corners(void)
 {
     IN(add_case("prod, all", whole_product), 4);
@@ -81,6 +98,9 @@ static void add_corners(void)
     IN(c, 8);
     c->inputs[0].positive = true;
     IN(add_case("cumprod of 1 - x", transmittance), 2, 4);
+    IN(add_case("lp_pool2d, p 4", even_powers), 1, 1, 3, 5);
+    IN(add_case("lp_pool1d, p 2", square_windows), 1, 2, 6);
+    IN(add_case("lp_pool1d, p 1.5", root_windows), 1, 1, 6);
     IN(add_case("det, 1 x 1", squares), 3, 1, 1);
     IN(add_case("det, 2 x 2", squares), 3, 2, 2);
     IN(add_case("det, 4 x 4", squares), 4, 4);
@@ -128,7 +148,7 @@ static tc_tensor way(tc_ctx *ctx, int which, tc_tensor loss, const tc_tensor *x,
 static bool prepare(corner_run *r, tc_ctx *ctx)
 {
     const grad_case *c = r->c;
-    tc_tensor in[3 * MAX_INPUTS], out[WAYS];
+    tc_tensor in[3 * MAX_INPUTS], out[OUTPUTS], first[MAX_INPUTS];
     int n = c->n_inputs;
     for (int i = 0; i < 3 * n; i++) {
         int64_t list[6] = {TC_F64};
@@ -144,7 +164,10 @@ static bool prepare(corner_run *r, tc_ctx *ctx)
             return false;
         }
     }
-    tc_status status = tc_compile_fn(TC_TENSORS_N(in, 3 * n), TC_TENSORS_N(out, WAYS), NULL,
+    tc_grad(loss, in, n, first);
+    out[REVERSE] = dot(ctx, first, in + 2 * n, n);
+    out[FORWARD] = forward_of(loss, in, in + 2 * n, n);
+    tc_status status = tc_compile_fn(TC_TENSORS_N(in, 3 * n), TC_TENSORS_N(out, OUTPUTS), NULL,
                                      &r->program);
     CHECK_MSG(status == TC_OK, "%s: %s", c->name, tc_error(ctx));
     if (status == TC_OK) {
@@ -231,8 +254,8 @@ static void draw(corner_run *r, int at)
 
 static void judge(corner_run *r, int at)
 {
-    tc_buf in[3 * MAX_INPUTS], out[WAYS];
-    double got[WAYS];
+    tc_buf in[3 * MAX_INPUTS], out[OUTPUTS];
+    double got[OUTPUTS];
     int n = r->c->n_inputs;
     draw(r, at);
     double want = by_differences(r);
@@ -241,11 +264,14 @@ static void judge(corner_run *r, int at)
         in[n + i] = TC_BUF(r->u[i], r->counts[i]);
         in[2 * n + i] = TC_BUF(r->v[i], r->counts[i]);
     }
-    for (int i = 0; i < WAYS; i++) {
+    for (int i = 0; i < OUTPUTS; i++) {
         out[i] = TC_BUF(&got[i], 1);
     }
-    tc_status status = tc_run(r->program, (tc_bufs){in, 3 * n}, (tc_bufs){out, WAYS});
+    tc_status status = tc_run(r->program, (tc_bufs){in, 3 * n}, (tc_bufs){out, OUTPUTS});
     CHECK_MSG(status == TC_OK, "%s: %s", r->c->name, tc_error(r->program));
+    CHECK_MSG(status || !isfinite(got[REVERSE]) || close_to(got[FORWARD], got[REVERSE], 1e-9),
+              "%s, point %d: the tangent is %.9g, the gradient times v %.9g", r->c->name, at,
+              got[FORWARD], got[REVERSE]);
     if (status != TC_OK || isnan(want)) {
         return;
     }

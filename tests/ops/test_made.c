@@ -24,7 +24,8 @@ static void check_values(int line, tc_tensor t, const double *want, int64_t n)
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        bool same = isnan(want[i]) ? isnan(got[i]) : fabs(got[i] - want[i]) <= 1e-14;
+        bool same = isnan(want[i]) ? isnan(got[i])
+                                   : got[i] == want[i] || fabs(got[i] - want[i]) <= 1e-14;
         CHECK_MSG(same, "line %d: element %d is %.17g, not %.17g", line, (int)i, got[i], want[i]);
     }
 }
@@ -621,6 +622,37 @@ TEST(pairs)
     CHECK(strstr(tc_error(tc_complex_mul(a, tc_zeros(ctx, TC_F32, 3))),
                  "operand 2 has a last axis of size 3: expected 2") != NULL);
     CHECK_EQ_INT(tc_status_of(tc_real(tc_zeros(ctx, TC_F32))), TC_ERR_SHAPE);
+    tc_ctx_free(ctx);
+}
+
+/* Values of C11, annex G. */
+TEST(pairs_at_the_ends)
+{
+    begin();
+    tc_tensor x = NUMBERS(2, SIZES(6, 2), INFINITY, 0, 800, -0.0, NAN, 0, -INFINITY, INFINITY,
+                          INFINITY, INFINITY, -INFINITY, NAN);
+    VALUES(tc_complex_exp(x), INFINITY, 0, INFINITY, 0, NAN, 0, 0, 0, INFINITY, NAN, 0, 0);
+    tc_tensor a = NUMBERS(2, SIZES(5, 2), 0, -1, -1, 1e300, 1e300, 1e-310, 1, 0, INFINITY, 1);
+    tc_tensor b = NUMBERS(2, SIZES(5, 2), 1, -INFINITY, -INFINITY, INFINITY, -0.0, 0, 0, 0, INFINITY,
+                          0);
+    VALUES(tc_complex_div(a, b), 0, 0, 0, 0, -INFINITY, -INFINITY, INFINITY, NAN, NAN, NAN);
+    tc_tensor real = NUMBERS(2, SIZES(2, 2), 1, 0, -2, 0), ones = tc_ones(ctx, TC_F64, 2, 2), slope;
+    const double e = 2.718281828459045, e2 = 0.1353352832366127; /* the slopes stay those inside */
+    CHECK_EQ_INT(tc_vjp(TC_TENSORS(tc_complex_exp(real)), TC_TENSORS(ones), &real, 1, &slope),
+                 TC_OK);
+    VALUES(slope, e, e, e2, e2);
+    tc_ctx_free(ctx);
+}
+
+TEST(differences_of_nothing)
+{
+    begin();
+    tc_tensor x = NUMBERS(1, SIZES(3), 1, 4, 9), more = NUMBERS(1, SIZES(2), 16, 25);
+    VALUES(tc_diff(x, 0, 0, more, more), 1, 4, 9);
+    VALUES(tc_diff(x, 1, 0, TC_NONE, more), 3, 5, 7, 9);
+    tc_tensor rows = tc_zeros(ctx, TC_F64, 2, 0), others = tc_zeros(ctx, TC_F64, 3, 0);
+    VALUES(tc_cdist(rows, others, INFINITY), 0, 0, 0, 0, 0, 0);
+    VALUES(tc_cdist(rows, others, 2), 0, 0, 0, 0, 0, 0);
     tc_ctx_free(ctx);
 }
 

@@ -100,6 +100,12 @@ TEST(quantiles_of_every_interpolation)
     VALUES(tc_quantile(LIST(1, INFINITY, INFINITY, 3), LIST(0, 1.0 / 3, 0.5, 1), TC_ALL, false,
                        NULL),
            1, 3, INFINITY, INFINITY);
+    VALUES(tc_quantile(LIST(-INFINITY, 0, 3), LIST(0, 0.1, 0.4, 0.5), TC_ALL, false, NULL),
+           -INFINITY, -INFINITY, -INFINITY, 0);
+    VALUES(tc_quantile(LIST(-INFINITY, INFINITY), LIST(0, 0.5, 1), TC_ALL, false, NULL), -INFINITY,
+           NAN, INFINITY);
+    VALUES(tc_quantile(LIST(-1.5e308, 1.5e308), LIST(0.25, 0.5), TC_ALL, false, NULL), -0.75e308,
+           0);
     VALUES(tc_quantile(y, LIST(-0.1, 1.1), TC_ALL, false, NULL), NAN, NAN);
     CHECK_EQ_INT(tc_dtype_of(tc_quantile(tc_cast(y, TC_F16), 0.5, TC_ALL, false, NULL)), TC_F16);
     VALUES(tc_op(ctx, "quantile", TC_TENSORS(y), TC_ATTRS(TC_ATTR("q", 0.5))), 3.5);
@@ -358,6 +364,10 @@ TEST(bessel_and_incomplete_gamma_functions)
              0.9999999998334583);
     tc_tensor ends = tc_igamma(LIST(2, 0, 2, -1, 2, 0), LIST(0, 1, INFINITY, 1, -1, 0));
     VALUES(ends, 0, 1, 1, NAN, NAN, NAN);
+    /* infinite, next to an operand that has no value there: as scipy.special */
+    tc_tensor odd_a = LIST(INFINITY, -1, INFINITY, INFINITY), odd_x = LIST(-1, INFINITY, INFINITY, 3);
+    VALUES(tc_igamma(odd_a, odd_x), NAN, NAN, NAN, 0);
+    VALUES(tc_igammac(odd_a, odd_x), NAN, NAN, NAN, 1);
     tc_tensor g, loss = tc_sum(tc_igamma(a, x), TC_ALL, false);
     CHECK_EQ_INT(tc_grad(loss, &a, 1, &g), TC_ERR_UNSUPPORTED);
     tc_ctx_free(ctx);

@@ -147,7 +147,7 @@ TEST(a_checkpoint_of_pytorch)
 {
     begin();
     tc_file *file = open_file(DATA "checkpoint.pth");
-    float w[12], tied[12], b[3], tail[12], turned[24], ones[2];
+    float w[12], tied[12], b[3], tail[12], turned[24], ones[2], borrowed[24], copied[24];
     CHECK_EQ_INT(tc_read(tc_file_borrow(ctx, file, "model.0.weight"), w, 12), TC_OK);
     CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, "model.tied"), tied, 12), TC_OK);
     CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, "model.0.bias"), b, 3), TC_OK);
@@ -158,6 +158,11 @@ TEST(a_checkpoint_of_pytorch)
         CHECK(w[i] == (float)i && tied[i] == w[i] && tail[i] == (float)(12 + i));
     }
     CHECK(b[2] == 1 && ones[1] == 1 && turned[1] == 6 && turned[4] == 1);
+    CHECK_EQ_INT(tc_read(tc_file_borrow(ctx, file, "channels_last"), borrowed, 24), TC_OK);
+    CHECK_EQ_INT(tc_read(tc_file_copy_in(ctx, file, "channels_last"), copied, 24), TC_OK);
+    for (int i = 0; i < 24; i++) {
+        CHECK(borrowed[i] == (float)i && copied[i] == (float)i);
+    }
     CHECK(tc_file_find(file, "parameter") && tc_file_find(file, "model.1.num_batches_tracked"));
     CHECK(!strcmp(tc_file_metadata(file, "epoch"), "3"));
     CHECK(!strcmp(tc_file_metadata(file, "rate"), "0.125"));

@@ -163,6 +163,28 @@ TEST(functions_of_one_dtype_are_as_in_numpy)
     tc_ctx_free(ctx);
 }
 
+/* numpy.hypot of NumPy 2.4, and so of heaviside, of the integers and bool above. */
+TEST(functions_of_two_integers_are_as_wide_as_the_wider)
+{
+    static const char *const rows[] = {
+        "f16 f16 f32 f64 f64 f16 f32 f64 f64", "f16 f16 f32 f64 f64 f16 f32 f64 f64",
+        "f32 f32 f32 f64 f64 f32 f32 f64 f64", "f64 f64 f64 f64 f64 f64 f64 f64 f64",
+        "f64 f64 f64 f64 f64 f64 f64 f64 f64", "f16 f16 f32 f64 f64 f16 f32 f64 f64",
+        "f32 f32 f32 f64 f64 f32 f32 f64 f64", "f64 f64 f64 f64 f64 f64 f64 f64 f64",
+        "f64 f64 f64 f64 f64 f64 f64 f64 f64"};
+    static const char *const ops[] = {"hypot", "atan2", "copysign", "logaddexp", "heaviside"};
+    begin(TC_NUMPY);
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        for (int j = 0; j < TCI_COUNT(rows); j++) {
+            tc_tensors x = TC_TENSORS(input(numpy_dtypes[i], 2), input(numpy_dtypes[j], 2));
+            for (int k = 0; k < TCI_COUNT(ops); k++) {
+                check(ops[k], i, j, tc_op(ctx, ops[k], x, TC_ATTRS()), entry(rows[i], j));
+            }
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(numbers_are_weak_as_in_numpy)
 {
     static const struct {

@@ -29,7 +29,8 @@ tied["tied"] = tied["0.weight"]
 whole = torch.arange(24, dtype=torch.float32).reshape(4, 6)
 torch.save({"model": tied, "parameter": module[0].weight, "epoch": 3, "rate": 0.125,
             "name": "net", "list": [torch.ones(2), torch.zeros(1)], "tail": whole[2:],
-            "strided": whole[:, ::2], "transposed": whole.t(), "size": whole.size()},
+            "strided": whole[:, ::2], "transposed": whole.t(),
+            "channels_last": whole.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last), "size": whole.size()},
            "checkpoint.pth")
 
 
