@@ -166,8 +166,8 @@ TC_API tc_tensor tc_complex_div_at(tc_tensor a, tc_tensor b, tc_site here)
     tc_tensor re = tc_div(tc_add(tc_mul(p.re, c), tc_mul(p.im, d)), below);
     tc_tensor im = tc_div(tc_sub(tc_mul(p.im, c), tc_mul(p.re, d)), below);
     /* as C11, annex G: a finite number by an infinite one is 0, by 0 both parts by 0 */
-    tc_tensor is_zero = tc_eq(scale, 0), is_finite = tc_logical_and(tc_isfinite(p.re),
-                                                                    tc_isfinite(p.im));
+    tc_tensor is_zero = tc_eq(scale, 0),
+              is_finite = tc_logical_and(tc_isfinite(p.re), tc_isfinite(p.im));
     tc_tensor vanishes = tc_logical_and(tc_isinf(scale), is_finite);
     tc_tensor edge = tc_where(vanishes, 0, re), edge_im = tc_where(vanishes, 0, im);
     edge = tc_where(is_zero, tc_div(p.re, q.re), edge);

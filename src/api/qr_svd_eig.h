@@ -1,4 +1,5 @@
-/* api/qr_svd_eig.h - helpers that matrix factorizations share: reflectors in blocks, Jacobi rotations.
+/* api/qr_svd_eig.h - helpers that matrix factorizations share: reflectors in blocks, Jacobi
+ * rotations.
  *
  * In: matrices [..., m, n], within a call between tci_made_begin and its end. Out: tensors that
  * api/qr_svd_eig.c and api/eig_divide_conquer.c put together. */

@@ -56,11 +56,11 @@ typedef struct tci_io_array {
     /* Elements from one index of an axis to the next, of the axes of a dense array in some order;
      * NULL: row-major. tci_io_add copies them. */
     const int64_t *strides;
-    bool swapped;     /* elements are big-endian */
-    bool shares;      /* others may have the same bytes, as tensors of one storage do */
-    bool deflated;    /* what the file holds is a deflate stream, of */
-    int64_t skip;     /* so many bytes and then the elements, with */
-    uint32_t crc;     /* this CRC-32 */
+    bool swapped;  /* elements are big-endian */
+    bool shares;   /* others may have the same bytes, as tensors of one storage do */
+    bool deflated; /* what the file holds is a deflate stream, of */
+    int64_t skip;  /* so many bytes and then the elements, with */
+    uint32_t crc;  /* this CRC-32 */
 } tci_io_array;
 /* A part of the file whose array could not be listed, and why. */
 typedef struct tci_io_other {

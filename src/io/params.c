@@ -167,8 +167,8 @@ static void tci_params_read(tci_params_load *w, const tci_io_array *a, void *to)
         tci_scratch_fail(&w->s, status, "the data of %s %s", TCI_IO_NAME(a->seen.name), why);
     }
     if (a->strides && a->bytes) {
-        tci_leaf_copy(to, stored, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank,
-                      a->seen.sizes, a->strides);
+        tci_leaf_copy(to, stored, tci_dtype_get(a->seen.dtype)->bytes, a->seen.rank, a->seen.sizes,
+                      a->strides);
     }
 }
 

@@ -633,8 +633,8 @@ TEST(pairs_at_the_ends)
                           INFINITY, INFINITY, -INFINITY, NAN);
     VALUES(tc_complex_exp(x), INFINITY, 0, INFINITY, 0, NAN, 0, 0, 0, INFINITY, NAN, 0, 0);
     tc_tensor a = NUMBERS(2, SIZES(5, 2), 0, -1, -1, 1e300, 1e300, 1e-310, 1, 0, INFINITY, 1);
-    tc_tensor b = NUMBERS(2, SIZES(5, 2), 1, -INFINITY, -INFINITY, INFINITY, -0.0, 0, 0, 0, INFINITY,
-                          0);
+    tc_tensor b = NUMBERS(2, SIZES(5, 2), 1, -INFINITY, -INFINITY, INFINITY, -0.0, 0, 0, 0,
+                          INFINITY, 0);
     VALUES(tc_complex_div(a, b), 0, 0, 0, 0, -INFINITY, -INFINITY, INFINITY, NAN, NAN, NAN);
     tc_tensor real = NUMBERS(2, SIZES(2, 2), 1, 0, -2, 0), ones = tc_ones(ctx, TC_F64, 2, 2), slope;
     const double e = 2.718281828459045, e2 = 0.1353352832366127; /* the slopes stay those inside */

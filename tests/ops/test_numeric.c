@@ -365,7 +365,8 @@ TEST(bessel_and_incomplete_gamma_functions)
     tc_tensor ends = tc_igamma(LIST(2, 0, 2, -1, 2, 0), LIST(0, 1, INFINITY, 1, -1, 0));
     VALUES(ends, 0, 1, 1, NAN, NAN, NAN);
     /* infinite, next to an operand that has no value there: as scipy.special */
-    tc_tensor odd_a = LIST(INFINITY, -1, INFINITY, INFINITY), odd_x = LIST(-1, INFINITY, INFINITY, 3);
+    tc_tensor odd_a = LIST(INFINITY, -1, INFINITY, INFINITY),
+              odd_x = LIST(-1, INFINITY, INFINITY, 3);
     VALUES(tc_igamma(odd_a, odd_x), NAN, NAN, NAN, 0);
     VALUES(tc_igammac(odd_a, odd_x), NAN, NAN, NAN, 1);
     tc_tensor g, loss = tc_sum(tc_igamma(a, x), TC_ALL, false);
