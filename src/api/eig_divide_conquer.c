@@ -7,8 +7,8 @@
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
  * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
  * diagonalize (api/reflectors_rotations.c). Then pairs of blocks merge: diag(d) + rho z z^T, where
- * all roots of the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection of the
- * distance to the nearer pole, and z is computed again from the roots, so that vectors are
+ * all roots of the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection
+ * of the distance to the nearer pole, and z is computed again from the roots, so that vectors are
  * orthogonal however close roots are (Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995).
  * Entries with negligible z, or whose values are equal up to rounding, are deflated: they stay in
  * place under a mask, so that sizes do not depend on numbers. All blocks of a level merge in one
