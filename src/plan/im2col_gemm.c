@@ -231,7 +231,7 @@ static tci_node *tci_im2col_matrix(const tci_im2col *m, int which, tci_axes oute
     int *list = TCI_NEW_ARRAY(m->a->s, int, m->c->n_axes);
     int64_t *order = TCI_NEW_ARRAY(m->a->s, int64_t, x->rank + 1);
     bool *has = TCI_NEW_ARRAY(m->a->s, bool, x->rank + 1);
-    const tci_dim shape[2] = {(tci_dim)m->c->size[outer], (tci_dim)m->c->size[inner]};
+    const tci_dim shape[2] = {(int64_t)m->c->size[outer], (int64_t)m->c->size[inner]};
     const tci_axes groups[2] = {outer, inner};
     int rank = 0;
     for (int g = 0; g < 2; g++) {
@@ -285,7 +285,7 @@ static tci_node *tci_im2col_build(const tci_offer *o)
     const tci_axes columns = m->c->columns ? TCI_AXES_N : TCI_AXES_M;
     const tci_axes rows = m->c->columns ? TCI_AXES_M : TCI_AXES_N;
     const int64_t out[2] = {labels[rows], labels[columns]};
-    const tci_dim shape[2] = {(tci_dim)m->c->size[rows], (tci_dim)m->c->size[columns]};
+    const tci_dim shape[2] = {(int64_t)m->c->size[rows], (int64_t)m->c->size[columns]};
     int64_t in[2][2];
     tci_contract_form f = {.labels = {in[0], in[1], out}, .rank = {2, 2, 2}};
     for (int i = 0; i < 2; i++) {
