@@ -56,7 +56,7 @@ def main():
     p.add_argument("--batch", type=int, default=1)
     p.add_argument("--torch-child", action="store_true", help=argparse.SUPPRESS)
     p.add_argument("names", nargs="*")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     a.backend, a.dtype = "cpu", "f32"
     if a.torch_child:
         return of_torch(a.names[0], a)

@@ -239,6 +239,7 @@
 #include "interp/linear_ir.c"
 #include "interp/value_memory.c"
 #include "interp/pack_operands.c"
+#include "interp/contraction_strip.c"
 #include "interp/prepare.c"
 #include "interp/fused_loop.c"
 #include "interp/execute.c"
@@ -346,6 +347,7 @@
 #include "api/loops.c"
 #include "api/recurrent.c"
 #include "api/qr_svd_eig.c"
+#include "api/eig_divide_conquer.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES

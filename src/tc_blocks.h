@@ -24,4 +24,5 @@
 #include "plan/bf16x3.c"
 #include "plan/kmajor.c"
 #include "plan/tensor_core_split_k.c"
+#include "plan/im2col_gemm.c"
 #include "plan/gpu_routes.c"

@@ -12,6 +12,7 @@
 
 typedef enum else_kind { ELSE_ONNX, ELSE_STABLEHLO } else_kind;
 static else_kind else_by; /* whom orc_run.elsewhere asks */
+static int else_opset;    /* tc_onnx_export.opset */
 
 static const char *else_module(else_kind kind)
 {
@@ -47,7 +48,8 @@ static const char *else_path(int n, const char *what)
 /* Exports case n, with its inputs' values in the order of the graph. */
 static tc_status else_export(else_kind kind, int n, tc_tensors inputs, tc_tensors outputs)
 {
-    return kind == ELSE_ONNX ? tc_export_onnx(inputs, outputs, NULL, else_path(n, "onnx"))
+    const tc_onnx_export how = {.opset = else_opset};
+    return kind == ELSE_ONNX ? tc_export_onnx(inputs, outputs, &how, else_path(n, "onnx"))
                              : tc_export_stablehlo(inputs, outputs, NULL, else_path(n, "mlir"));
 }
 
@@ -120,9 +122,33 @@ static bool else_write_inputs(const orc_run *r, const orc_case *c, int n)
     return st_write(else_path(n, "in.safetensors"), arrays, c->n_inputs);
 }
 
+/* The least relative error that passes: onnxruntime's Sigmoid, Erf and Tanh have 1e-4, and cases
+ * of the table more than others. */
+static double else_error(const orc_case *c)
+{
+    static const struct {
+        else_kind kind;
+        bool gradients;
+        int id;
+        const char *op;
+        double error;
+    } rows[] = {
+        {ELSE_STABLEHLO, true, 4085, "native_layer_norm", 2e-5}, /* rsqrt of a variance near 0 */
+    };
+    const json *id = json_get(c->spec, "id");
+    double error = else_by == ELSE_ONNX ? 1e-4 : 1e-5;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        bool is = id && rows[i].kind == else_by && rows[i].gradients == c->gradients &&
+                  rows[i].id == id->integer && !strcmp(rows[i].op, json_string(c->spec, "op"));
+        error = is ? rows[i].error : error;
+    }
+    return error;
+}
+
 /* The outputs of case n as elsewhere.py wrote them: of tc's dtypes and sizes. */
 static void else_judge(orc_run *r, orc_case *c, int n)
 {
+    orc_least_error = else_error(c);
     void *outputs[ORC_MAX_TENSORS] = {NULL};
     st_file file;
     char text[256] = "";
@@ -222,8 +248,6 @@ TCT_UNUSED static void else_replay(else_kind kind, const char *base, bool gradie
     REQUIRE(manifest && st_open(&arrays, path));
     memset(&r, 0, sizeof(r));
     else_by = kind;
-    /* onnxruntime's Sigmoid, Erf and Tanh; XLA's rsqrt in a layer norm of two elements */
-    orc_least_error = kind == ELSE_ONNX ? 1e-4 : gradients ? 2e-5 : 1e-5;
     r.manifest = manifest;
     r.arrays = &arrays;
     r.elsewhere = else_flush;

@@ -94,6 +94,29 @@ TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
     return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
 }
 
+TCI_FN tc_tensor tci_made_named(const tci_made *m, tci_call_name call, tc_tensor y,
+                                tc_tensors operands, double number, int n_words,
+                                const int64_t *words)
+{
+    tci_node *nodes[TCI_NAMED_OPERANDS];
+    int n = 0;
+    tci_frame f = tci_frame_begin(m->name, m->here);
+    tci_frame_use(&f, y);
+    tci_node *r = tci_frame_node(&f, y, "the result");
+    for (int i = 0; i < operands.n && !f.failed; i++) {
+        if (!tci_is_none(operands.items[i])) {
+            nodes[n++] = tci_frame_node(&f, operands.items[i], "an operand");
+        }
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &f.ctx->graph;
+    nodes[n] = tci_graph_literal(g, TC_F64, (tci_value){.f = number});
+    return tci_frame_end(&f, nodes[n] ? tci_build_named(g, call, r, n + 1, nodes, n_words, words)
+                                      : NULL);
+}
+
 TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
@@ -776,6 +799,9 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     }
     tc_tensor weights = tc_cast(tc_softmax(scores, -1), tci_made_met(&m, query, key, mask));
     tc_tensor y = tc_matmul(weights, value);
+    const int64_t words[] = {is_causal, !tci_is_none(mask)};
+    y = tci_made_named(&m, TCI_NAMED_ATTENTION, y, TC_TENSORS(query, key, value, mask), scale, 2,
+                       words);
     y = tci_is_none(seen) ? y : tc_where(seen, y, 0);
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }

@@ -27,6 +27,11 @@ TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what);
 TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y);
 TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
+/* y, as the result of that call over the operands that are given (not TC_NONE) and a number, with
+ * words of the call's own (graph/build.h: tci_build_named). */
+TCI_FN tc_tensor tci_made_named(const tci_made *m, tci_call_name call, tc_tensor y,
+                                tc_tensors operands, double number, int n_words,
+                                const int64_t *words);
 /* Checks a list, as tci_frame_list; false: the call ends, and m->bad has the error. */
 TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what);
 /* The text of a tensor's shape, "[3, 5]"; "[]" where it is none. */

@@ -97,6 +97,11 @@ static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, 
 static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
                                tc_site here)
 {
+    static const uint8_t named[TCI_COUNT(tci_ops_built_rows)] = {/* tci_call_name + 1; 0: none */
+#define TCI_ROW(id) [TCI_BUILT_##id] = TCI_NAMED_##id + 1,
+                                                                 TCI_NAMED_BUILT(TCI_ROW)
+#undef TCI_ROW
+    };
     const tci_ops_built_row *row = &tci_ops_built_rows[built];
     tc_arg args[TCI_OPS_MOST];
     tci_node *nodes[TCI_OPS_MOST];
@@ -121,7 +126,10 @@ static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_r
         return tci_frame_end(&f, NULL);
     }
     tci_graph *g = &f.ctx->graph;
-    tci_node *r = tci_build_reduction(g, tci_build_formula(g, built, nodes, math), (int)how);
+    tci_node *r = tci_build_formula(g, built, nodes, math);
+    r = named[built] ? tci_build_named(g, (tci_call_name)(named[built] - 1), r, n, nodes, 0, NULL)
+                     : r;
+    r = tci_build_reduction(g, r, (int)how);
     return tci_frame_end(&f, tci_build_cast(g, r, result));
 }
 

@@ -116,20 +116,21 @@ TC_API tc_tensor tc_matrix_exp_at(tc_tensor x, tc_site here);
 TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here);
 #define tc_block_diag(xs) tc_block_diag_at((xs), TC_HERE)
 
-/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 256,
- * of tc_qr to 4096 (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say
- * it ---- */
+/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 4096
+ * (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
 /* QR decomposition x = q r: q [..., m, k] with orthonormal columns, r [..., k, n] upper
  * triangular. */
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
 #define tc_qr(x, q, r) tc_qr_at((x), (q), (r), TC_HERE)
 /* Eigenvalues (ascending, [..., n]) and eigenvectors (columns, [..., n, n]) of (x + x^T) / 2.
- * Vectors of equal eigenvalues are any orthonormal ones; they have no gradient. */
+ * Vectors of equal eigenvalues are any orthonormal ones; they have no gradient. Up to 128 rows by
+ * Jacobi rotations, more by divide and conquer (Cuppen, 1981). */
 TC_API void tc_eigh_at(tc_tensor x, tc_tensor *values, tc_tensor *vectors, tc_site here);
 #define tc_eigh(x, values, vectors) tc_eigh_at((x), (values), (vectors), TC_HERE)
 /* Singular value decomposition x = u diag(s) vh: u [..., m, k], s [..., k] descending, vh [...,
- * k, n]. One-sided Jacobi rotations (Hestenes, 1958): of f64 matrices; of shorter dtypes of x^T x
- * in f64, whose values are as exact as f32 is. */
+ * k, n]. Of f64 matrices one-sided Jacobi rotations (Hestenes, 1958) up to k = 128, else the
+ * eigenvectors of the symmetric polar factor; of shorter dtypes the eigenvectors of x^T x in f64,
+ * whose values are as exact as f32 is. */
 TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc_site here);
 #define tc_svd(x, u, s, vh) tc_svd_at((x), (u), (s), (vh), TC_HERE)
 /* Moore-Penrose pseudo-inverse [..., n, m]: singular values of at most rcond times the largest

@@ -14,7 +14,7 @@
  * its value subtracted again: its derivative is that of the factors, and after two such steps so is
  * the second derivative (refinement of Ogita and Aishima). */
 #include "loops.h"
-#include "composite_ops.h"
+#include "qr_svd_eig.h"
 
 #include <math.h>
 
@@ -23,23 +23,13 @@
 #define TC_HERE here
 
 enum {
-    TCI_FACTOR_MOST = 256, /* rows that rotations take */
-    TCI_FACTOR_QR_MOST = 4096,
-    TCI_FACTOR_SWEEPS = 30,    /* at most; few matrices need more than ten */
-    TCI_FACTOR_UNBLOCKED = 48, /* columns of which QR takes one after the other */
-    TCI_FACTOR_PANEL = 32
+    TCI_FACTOR_MOST = 4096,
+    TCI_FACTOR_ROTATED = 128, /* rows of matrices that rotations diagonalize */
+    TCI_FACTOR_SWEEPS = 30,   /* at most; few matrices need more than ten */
+    TCI_FACTOR_UNBLOCKED = 48 /* columns of which QR takes one after the other */
 };
 
-/* Arguments for the body of a repetition. */
-typedef struct tci_factor {
-    const tci_made *m;
-    int64_t length; /* of rows: elements of which products are taken; of columns: all */
-    double small;   /* cosine of rows that are orthogonal but for rounding */
-    double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
-    tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
-} tci_factor;
-
-static double tci_factor_least(tc_tensor x)
+TCI_FN double tci_factor_least(tc_tensor x)
 {
     return tc_dtype_of(x) == TC_F64 ? 0x1p-960 : 0x1p-100;
 }
@@ -66,20 +56,18 @@ static bool tci_factor_takes(const tci_made *m, tc_tensor x, bool square, int64_
     return false;
 }
 
-static tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
+TCI_FN tc_tensor tci_factor_turned(tc_tensor x, tc_site here)
 {
     return tc_transpose(x, -1, -2);
 }
 
-/* 0, 1, ... n - 1 as a column. */
-static tc_tensor tci_factor_places(const tci_made *m, int64_t n)
+TCI_FN tc_tensor tci_factor_places(const tci_made *m, int64_t n)
 {
     tc_site here = m->here;
     return tc_unsqueeze(tc_arange(m->ctx->handle, 0, n, 1, TC_I64), 1);
 }
 
-/* Ones on the diagonal of matrices like x. */
-static tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
+TCI_FN tc_tensor tci_factor_one(const tci_made *m, tc_tensor x)
 {
     tc_site here = m->here;
     tc_tensor row = tci_factor_places(m, tc_size(x, -2));
@@ -93,10 +81,7 @@ static tc_tensor tci_factor_like(tc_tensor x, tc_tensor y, tc_site here)
     return tc_add(x, tc_sub(y, tc_stop_gradient(y)));
 }
 
-/* The power of two [..., 1, 1] below the largest element of each of matrices x: what is divided by
- * it has the same digits, and squares that neither overflow nor vanish. 1 of a matrix that is zero
- * or not finite. */
-static tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
+TCI_FN tc_tensor tci_factor_scale(const tci_made *m, tc_tensor x)
 {
     tc_site here = m->here;
     const double most = tc_dtype_of(x) == TC_F64 ? 1022 : 126;
@@ -114,14 +99,10 @@ static tc_tensor tci_factor_reflected(tc_tensor x, tc_tensor v, tc_tensor tau, t
     return tc_sub(x, tc_mul(tc_mul(v, tau), along));
 }
 
-/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
-static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
-                                    tc_tensor *next, tc_tensor *y)
+TCI_FN tc_tensor tci_factor_reflector(const tci_factor *f, tc_tensor column, tc_tensor own,
+                                      tc_tensor below, tc_tensor *y)
 {
-    const tci_factor *f = (const tci_factor *)user;
     tc_site here = f->m->here;
-    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
-    tc_tensor own = tc_eq(place, x[0]), below = tc_gt(place, x[0]);
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
     tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
@@ -129,6 +110,17 @@ static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));
     y[1] = tc_where(done, 0, tc_neg(tc_div(less, beta)));
+    return tc_where(done, head, beta);
+}
+
+/* Step j: column j, which is in front, goes into row j; then it goes to the back. */
+static tc_status tci_factor_reflect(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                    tc_tensor *next, tc_tensor *y)
+{
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    tc_tensor column = tc_slice(carry[0], -1, 0, 1, 1), place = tci_factor_places(f->m, f->length);
+    tci_factor_reflector(f, column, tc_eq(place, x[0]), tc_gt(place, x[0]), y);
     next[0] = tc_roll(tci_factor_reflected(carry[0], y[0], y[1], here), -1, -1);
     return TC_OK;
 }
@@ -142,14 +134,21 @@ static tc_status tci_factor_gather(void *user, const tc_tensor *carry, const tc_
     return TC_OK;
 }
 
-/* Reflectors of a step, [panel, ..., any, 1], as the columns of a matrix [..., any, panel]. */
-static tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
+TCI_FN tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here)
 {
     return tc_squeeze(tc_transpose(of_steps, 0, -1), 0);
 }
 
-/* x less v (t (v^T x)): panel reflectors at once, in the compact WY form (Schreiber and Van Loan,
- * SIAM J. Sci. Stat. Comput. 10, 1989). */
+TCI_FN tc_tensor tci_factor_compact(const tci_made *m, tc_tensor v, tc_tensor tau)
+{
+    tc_site here = m->here;
+    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
+    tc_tensor one = tci_factor_one(m, inner);
+    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
+    return tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+}
+
+/* x less v (t (v^T x)): the reflectors of a panel at once. */
 static tc_tensor tci_factor_reflected_block(tc_tensor x, tc_tensor v, tc_tensor t, tc_site here)
 {
     return tc_sub(x, tc_matmul(v, tc_matmul(t, tc_matmul(tci_factor_turned(v, here), x))));
@@ -168,17 +167,14 @@ static tc_status tci_factor_panel(void *user, const tc_tensor *carry, const tc_t
                                user, &last, reflectors, 2);
     tc_tensor v = tci_factor_columns(reflectors[0], here);
     tc_tensor tau = tci_factor_columns(reflectors[1], here);
-    tc_tensor inner = tc_triu(tc_matmul(tci_factor_turned(v, here), v), 1);
-    tc_tensor one = tci_factor_one(f->m, inner);
-    inner = tc_add(one, tc_mul(tci_factor_turned(tau, here), inner));
     y[0] = v;
-    y[1] = tc_solve_triangular(inner, tc_mul(one, tau), true, true, true);
+    y[1] = tci_factor_compact(f->m, v, tau);
     next[0] = tci_factor_reflected_block(carry[0], v, tci_factor_turned(y[1], here), here);
     next[0] = tc_roll(next[0], -TCI_FACTOR_PANEL, -1);
     return status;
 }
 
-static tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
+TCI_FN tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
                                          tc_tensor *next, tc_tensor *y)
 {
     (void)y;
@@ -228,8 +224,7 @@ static void tci_factor_two(const char *name, tc_tensor x, bool square,
     tc_tensor results[2];
     if (!tci_made_begin(&m, name, x, here)) {
         results[0] = results[1] = m.bad;
-    } else if (tci_factor_takes(&m, x, square, square ? TCI_FACTOR_MOST : TCI_FACTOR_QR_MOST,
-                                &results[0])) {
+    } else if (tci_factor_takes(&m, x, square, TCI_FACTOR_MOST, &results[0])) {
         make(&m, tci_made_wide(&m, x), &results[0], &results[1]);
         results[0] = tci_made_round(&m, results[0]);
         results[1] = tci_made_round(&m, results[1]);
@@ -333,8 +328,7 @@ static tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_
     return tc_slice(tc_cat(TC_TENSORS(last[0], last[1]), -2), -2, 0, n, 1);
 }
 
-/* The rows by an order of their places. */
-static tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
+TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here)
 {
     return tc_take_along_dim(rows, tc_unsqueeze(order, -1), -2);
 }
@@ -358,8 +352,7 @@ static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w,
     return tci_factor_like(v, tc_matmul(v, off), here);
 }
 
-/* Eigenvectors of symmetric matrices a as rows, in any order, without derivatives. */
-static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+TCI_FN tc_tensor tci_factor_rotated(const tci_made *m, tc_tensor a)
 {
     tc_site here = m->here;
     /* with so much more on the diagonal all values are positive, and rows become multiples of
@@ -369,6 +362,11 @@ static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
     tc_tensor rows = tc_add(a, tc_mul(tci_factor_one(m, a), bound));
     rows = tci_factor_orthogonal(m, rows, tc_size(a, -1));
     return tc_mul(rows, tc_rsqrt(tc_sum(tc_square(rows), TC_AXES(-1), true)));
+}
+
+static tc_tensor tci_factor_eigenvectors(const tci_made *m, tc_tensor a)
+{
+    return tc_size(a, -1) > TCI_FACTOR_ROTATED ? tci_eigen_vectors(m, a) : tci_factor_rotated(m, a);
 }
 
 /* Values [..., n] from the least on, and vectors [..., n, n] as columns. */
@@ -403,6 +401,71 @@ static tc_tensor tci_factor_unit_columns(const tci_made *m, tc_tensor rows)
     tci_factor_qr(m, tci_factor_turned(rows, here), &u, &r);
     tc_tensor signs = tc_where(tc_lt(tc_diagonal(r, 0, -2, -1), 0), -1.0, 1.0);
     return tc_mul(u, tc_unsqueeze(tc_cast(signs, tc_dtype_of(rows)), -2));
+}
+
+enum { TCI_FACTOR_POLAR_STEPS = 6 };
+
+/* x[0] [3]: weights of a step of the iteration that makes the singular values of carry[0] 1. */
+static tc_status tci_factor_polar_step(void *user, const tc_tensor *carry, const tc_tensor *x,
+                                       tc_tensor *next, tc_tensor *y)
+{
+    (void)y;
+    const tci_factor *f = (const tci_factor *)user;
+    tc_site here = f->m->here;
+    const int64_t n = tc_size(carry[0], -1);
+    tc_tensor q, r, weight[3];
+    for (int i = 0; i < 3; i++) {
+        weight[i] = tc_slice(x[0], 0, i, i + 1, 1);
+    }
+    tc_tensor one = tci_factor_one(f->m, carry[0]);
+    tci_factor_qr(f->m, tc_cat(TC_TENSORS(tc_mul(carry[0], weight[0]), one), -2), &q, &r);
+    tc_tensor lower = tci_factor_turned(tc_slice(q, -2, n, TC_END, 1), here);
+    tc_tensor product = tc_matmul(tc_slice(q, -2, 0, n, 1), lower);
+    next[0] = tc_add(tc_mul(carry[0], weight[1]), tc_mul(product, weight[2]));
+    return TC_OK;
+}
+
+/* The orthogonal factor of square matrices a (a = it times a symmetric matrix) in f64, by the
+ * dynamically weighted Halley iteration (Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31,
+ * 2010), whose weights do not depend on a but on the least singular value that counts. */
+static tc_tensor tci_factor_polar(const tci_made *m, tc_tensor a)
+{
+    tc_site here = m->here;
+    double weights[TCI_FACTOR_POLAR_STEPS][3], least = 0x1p-54;
+    for (int i = 0; i < TCI_FACTOR_POLAR_STEPS; i++) {
+        const double square = least * least, h = cbrt(4 * (1 - square) / (square * square));
+        const double root = sqrt(1 + h);
+        const double wa = root + sqrt(8 - 4 * h + 8 * (2 - square) / (square * root)) / 2;
+        const double wb = (wa - 1) * (wa - 1) / 4, wc = wa + wb - 1;
+        weights[i][0] = sqrt(wc);
+        weights[i][1] = wb / wc;
+        weights[i][2] = (wa - wb / wc) / sqrt(wc);
+        least = fmin(least * (wa + wb * square) / (1 + wc * square), 1);
+    }
+    tc_tensor norm = tc_sqrt(tc_sum(tc_square(a), TC_AXES(-2, -1), true)), last;
+    tc_tensor steps = tc_copy_in(m->ctx->handle, weights, TC_F64, TCI_FACTOR_POLAR_STEPS, 3);
+    tci_factor f = {.m = m};
+    tc_scan(TC_TENSORS(tc_div(a, tc_where(tc_eq(norm, 0), 1, norm))), TC_TENSORS(steps), 0, false,
+            tci_factor_polar_step, &f, &last, NULL, 0);
+    return last;
+}
+
+/* u, s and v of a in f64 that has no fewer rows than columns and many of these, without
+ * derivatives: v are the eigenvectors of the symmetric factor. */
+static void tci_factor_singular_polar(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
+                                      tc_tensor *v)
+{
+    tc_site here = m->here;
+    tc_tensor q, r, order;
+    tci_factor_qr(m, a, &q, &r);
+    tc_tensor symmetric = tc_matmul(tci_factor_turned(tci_factor_polar(m, r), here), r);
+    symmetric = tc_mul(tc_add(symmetric, tci_factor_turned(symmetric, here)), 0.5);
+    symmetric = tc_div(symmetric, tci_factor_scale(m, symmetric));
+    tc_tensor rows = tci_factor_eigenvectors(m, symmetric);
+    tc_tensor images = tc_matmul(rows, tci_factor_turned(r, here));
+    tc_sort(tc_sqrt(tc_sum(tc_square(images), TC_AXES(-1), false)), -1, true, s, &order);
+    *u = tc_matmul(q, tci_factor_unit_columns(m, tci_factor_ordered(images, order, here)));
+    *v = tci_factor_turned(tci_factor_ordered(rows, order, here), here);
 }
 
 /* u, s and v of a in f64 that has no fewer rows than columns, without derivatives. a = q r, and the
@@ -452,9 +515,10 @@ TC_API void tc_svd_at(tc_tensor x, tc_tensor *u, tc_tensor *s, tc_tensor *vh, tc
         tc_tensor a = tc_cast(x, TC_F64), scale = tci_factor_scale(&m, a), left, right, values,
                   squares;
         a = tc_div(wide ? tci_factor_turned(a, here) : a, scale);
-        (tc_dtype_of(x) == TC_F64
+        (tc_dtype_of(x) != TC_F64 ? tci_factor_singular_short
+         : tc_size(a, -1) <= TCI_FACTOR_ROTATED
              ? tci_factor_singular
-             : tci_factor_singular_short)(&m, tc_stop_gradient(a), &left, &values, &right);
+             : tci_factor_singular_polar)(&m, tc_stop_gradient(a), &left, &values, &right);
         left = tc_stop_gradient(left);
         values = tc_stop_gradient(values);
         tc_tensor gram = tc_matmul(tci_factor_turned(a, here), a);

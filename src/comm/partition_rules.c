@@ -582,6 +582,7 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
     case TCI_OP_MEAN:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_CROSS_ENTROPY: tci_part_composite(v, n); break;
+    case TCI_OP_NAMED:
     case TCI_OP_CONV_TRANSPOSE: tci_part_as(v, n, tci_expand_composite(v->g, n)); break;
     case TCI_OP_SHARD: tci_part_mark(v, n); break;
     case TCI_OP_ASSIGN: tci_part_assign(v, n); break;

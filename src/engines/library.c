@@ -2,11 +2,14 @@
  *
  * A library may crash in its constructors, so it is first loaded in a child process whose output is
  * discarded. If the child cannot report (the host reaps it, or it hangs on a lock that another
- * thread held at the fork), the library is loaded anyway. */
+ * thread held at the fork), the library is loaded anyway. If the child printed, output of this
+ * process is discarded too while the library is loaded. */
 #include "library.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,42 +113,99 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
     return found;
 }
 
-/* The signal that ends a child which loads the library; 0: none that says anything about it. */
-static int tci_engine_crash(const char *path)
+/* ---- loading ---- */
+
+TCI_FN int tci_engine_unnamed_file(void)
+{
+    const int close_on_exec = 1; /* MFD_CLOEXEC */
+    return (int)syscall(SYS_memfd_create, "tc-engine", close_on_exec);
+}
+
+/* stdout and stderr to that file; it is closed. */
+static void tci_engine_divert(int to)
+{
+    if (to >= 0) {
+        dup2(to, STDOUT_FILENO);
+        dup2(to, STDERR_FILENO);
+        close(to);
+    }
+}
+
+/* In the child: loads the library, with its output in the file, and ends. */
+static void tci_engine_try(const char *path, int output)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGALRM};
-    int status = 0;
+    tci_engine_divert(output);
+    for (int i = 0; i < TCI_COUNT(signals); i++) {
+        signal(signals[i], SIG_DFL);
+    }
+    alarm(TCI_ENGINE_SECONDS);
+    (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    fflush(stdout);
+    raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
+}
+
+/* The signal that ends a child which loads the library; 0: none that says anything about it.
+ * *prints: the child wrote to stdout or stderr. */
+static int tci_engine_crash(const char *path, bool *prints)
+{
+    int status = 0, output = tci_engine_unnamed_file();
+    fflush(stdout); /* not by the child */
     pid_t child = fork();
     if (child == 0) {
-        int null = open("/dev/null", O_WRONLY);
-        dup2(null, 1);
-        dup2(null, 2);
-        for (int i = 0; i < TCI_COUNT(signals); i++) {
-            signal(signals[i], SIG_DFL);
-        }
-        alarm(TCI_ENGINE_SECONDS);
-        (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        raise(SIGKILL); /* it went well: this ends the child alone, without its exit handlers */
+        tci_engine_try(path, output < 0 ? open("/dev/null", O_WRONLY) : output);
     }
     while (child > 0 && waitpid(child, &status, 0) < 0) {
         if (errno != EINTR) {
-            return 0;
+            status = 0;
+            break;
         }
+    }
+    struct stat st;
+    *prints = output >= 0 && fstat(output, &st) == 0 && st.st_size > 0;
+    if (output >= 0) {
+        close(output);
     }
     int number = child > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return number == SIGKILL || number == SIGALRM ? 0 : number;
 }
 
+/* dlopen, with the output of the process discarded until it is done. */
+static void *tci_engine_open_silently(const char *path, char why[256])
+{
+    fflush(stdout);
+    int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    int err = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    bool kept = out >= 0 && err >= 0; /* else one is closed already */
+    if (kept) {
+        tci_engine_divert(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    }
+    void *handle = tci_os_dlopen(path, why);
+    fflush(stdout);
+    if (kept) {
+        dup2(out, STDOUT_FILENO);
+        dup2(err, STDERR_FILENO);
+    }
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? err : out;
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    return handle;
+}
+
 static void tci_engine_load(tci_engine_library *l)
 {
     char why[256];
-    int number = tci_engine_crash(l->path);
+    bool prints = false;
+    int number = tci_engine_crash(l->path, &prints);
     if (number) {
         snprintf(l->why, sizeof(l->why), "'%.300s' crashes while it is loaded (signal %d)", l->path,
                  number);
         return;
     }
-    l->handle = tci_os_dlopen(l->path, why);
+    l->handle = prints ? tci_engine_open_silently(l->path, why) : tci_os_dlopen(l->path, why);
     if (!l->handle) {
         snprintf(l->why, sizeof(l->why), "'%.200s' cannot be loaded: %.255s", l->path, why);
     }

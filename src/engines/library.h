@@ -33,5 +33,7 @@ typedef struct tci_engine_symbol {
 /* False: the library lacks one, as text says. */
 TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
                                char text[TC_GRAPH_TEXT]);
+/* A file of memory without a name, closed on exec; -1: none can be made. */
+TCI_FN int tci_engine_unnamed_file(void);
 
 #endif

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../base/posix.h"
@@ -374,8 +373,7 @@ static const void *tci_ov_blob(void *user, void *compiled, size_t *n)
     tci_ov_program *p = compiled;
     char path[64];
     struct stat st;
-    const int close_on_exec = 1; /* MFD_CLOEXEC */
-    int fd = (int)syscall(SYS_memfd_create, "tc-openvino", close_on_exec);
+    int fd = tci_engine_unnamed_file();
     (void)user;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     bool written = fd >= 0 && !tci_ov.export(p->compiled, path) && !fstat(fd, &st) &&

@@ -88,10 +88,10 @@ static void tci_grad_list(tci_grad_walk *w, tci_node *root)
 }
 
 /* Number of operands of n that get a gradient: not those that a BARRIER waits for, nor the value of
- * a WITH_DERIVATIVE. */
+ * a WITH_DERIVATIVE, nor the operands of the call of a NAMED. */
 static int tci_grad_n_taking(const tci_node *n)
 {
-    bool one = n->op == TCI_OP_BARRIER || n->op == TCI_OP_WITH_DERIVATIVE;
+    bool one = n->op == TCI_OP_BARRIER || n->op == TCI_OP_WITH_DERIVATIVE || n->op == TCI_OP_NAMED;
     return one ? 1 : tci_node_n_outside(n);
 }
 

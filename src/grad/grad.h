@@ -43,6 +43,8 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
  * NULL out. */
 TCI_FN tci_node *tci_slope_of_trigamma(tci_graph *g, tci_node *x);
 TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y);
+/* t: what gelu's result is rounded to. */
+TCI_FN tci_node *tci_slope_of_gelu(tci_graph *g, tci_node *x, tc_dtype t);
 
 /* grad/lu_cholesky.c: rules of rows */
 TCI_FN tci_node *tci_vjp_LU(const tci_vjp *v);

@@ -190,6 +190,7 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     case TCI_OP_COLLECTIVE: return tci_jvp_collective(w, n);
     case TCI_OP_BARRIER:
     case TCI_OP_WITH_DERIVATIVE:
+    case TCI_OP_NAMED:
     case TCI_OP_SHARD: return *tci_forward_of(w, n->in[0]);
     }
     TCI_ASSERT(w->s, false); /* no op whose gradient is a rule of its own */

@@ -883,6 +883,11 @@ static tci_node *tci_vjp_WITH_DERIVATIVE(const tci_vjp *v)
     return v->grad;
 }
 
+static tci_node *tci_vjp_NAMED(const tci_vjp *v)
+{
+    return v->grad;
+}
+
 /* Split over the same communicators. */
 static tci_node *tci_vjp_SHARD(const tci_vjp *v)
 {

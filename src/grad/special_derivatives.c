@@ -107,3 +107,33 @@ TCI_FN tci_node *tci_slope_of_sinc(tci_graph *g, tci_node *x, tci_node *y)
     far = tci_composite_binary(g, TCI_OP_DIV, tci_composite_binary(g, TCI_OP_SUB, cosine, y), far);
     return tci_build_where(g, is_near, series, far);
 }
+
+/* ---- of gelu ---- */
+
+/* Phi(x) + x phi(x), phi the density of the normal distribution Phi. Below -2 both terms are small:
+ * erfc keeps Phi, and what rounding takes of x^2 is put back where it is an exponent. It is at most
+ * that of 100^2, whose power is 0. In half precision 1 + erf is accurate enough. */
+TCI_FN tci_node *tci_slope_of_gelu(tci_graph *g, tci_node *x, tc_dtype t)
+{
+    const bool half = tci_dtype_is_half(t);
+    const double root = 0.70710678118654752, density = 0.39894228040143268;
+    tci_node *minus = tci_slope_number(g, x, -0.5), *one = tci_slope_number(g, x, 1);
+    tci_node *most = tci_slope_number(g, x, 100), *size = tci_composite_unary(g, TCI_OP_ABS, x);
+    tci_node *a = half ? x : tci_composite_binary(g, TCI_OP_MINIMUM, size, most);
+    tci_node *square = tci_composite_unary(g, TCI_OP_SQUARE, a);
+    tci_node *power = tci_composite_unary(g, TCI_OP_EXP,
+                                          tci_composite_binary(g, TCI_OP_MUL, minus, square));
+    tci_node *phi;
+    if (half) {
+        phi = tci_composite_unary(g, TCI_OP_ERF, tci_slope_scaled(g, x, root));
+        phi = tci_slope_scaled(g, tci_composite_binary(g, TCI_OP_ADD, one, phi), 0.5);
+    } else {
+        tci_node *in[3] = {a, a, tci_composite_unary(g, TCI_OP_NEG, square)};
+        tci_node *off[3] = {minus, tci_build_ew(g, TCI_OP_FMA, in), one};
+        power = tci_composite_binary(g, TCI_OP_MUL, power, tci_build_ew(g, TCI_OP_FMA, off));
+        phi = tci_composite_unary(g, TCI_OP_ERFC, tci_slope_scaled(g, x, -root));
+        phi = tci_slope_scaled(g, phi, 0.5);
+    }
+    power = tci_composite_binary(g, TCI_OP_MUL, tci_slope_scaled(g, x, density), power);
+    return tci_composite_binary(g, TCI_OP_ADD, phi, power);
+}

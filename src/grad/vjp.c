@@ -125,6 +125,7 @@ static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *a
     case TCI_W_CENTRED: return tci_vjp_centred(v);
     case TCI_W_TETRAGAMMA: return tci_slope_of_trigamma(v->g, args[0]);
     case TCI_W_SINC_SLOPE: return tci_slope_of_sinc(v->g, args[0], v->y);
+    case TCI_W_GELU_SLOPE: return tci_slope_of_gelu(v->g, args[0], (tc_dtype)v->n->dtype);
     case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
     default: break;
     }

@@ -69,6 +69,7 @@ static tci_vmap_rule tci_vmap_rule_of(tci_forward *v, const tci_node *n)
     case TCI_OP_RESULT:
     case TCI_OP_CUSTOM:
     case TCI_OP_COLLECTIVE:
+    case TCI_OP_NAMED:
     case TCI_OP_RANDOM:
     case TCI_OP_CONTRACT: return TCI_VMAP_OWN;
     case TCI_OP_LAYER_NORM: /* eps, weight, bias: one for all examples */
@@ -324,6 +325,7 @@ static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
     case TCI_OP_RESULT: return tci_vmap_of_result(v, n);
     case TCI_OP_CUSTOM: return tci_vmap_custom(v, n);
     case TCI_OP_COLLECTIVE: return tci_vmap_collective(v, n);
+    case TCI_OP_NAMED: return tci_forward_all(v, n->in[0]); /* of all examples it is another call */
     default: TCI_ASSERT(v->s, n->op == TCI_OP_RANDOM); return tci_vmap_random(v, n);
     }
 }

@@ -196,6 +196,11 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
                                       tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_stop_gradient(tci_graph *g, tci_node *x);
+/* r, as the result of that call over n operands, with words of the call's own (ops/table.h); r
+ * itself where it is no float or a leaf. */
+enum { TCI_NAMED_OPERANDS = 6, TCI_NAMED_WORDS = 16 };
+TCI_FN tci_node *tci_build_named(tci_graph *g, tci_call_name call, tci_node *r, int n,
+                                 tci_node *const *operands, int n_words, const int64_t *words);
 /* value, with the derivatives of f, of the same shape and dtype and equal to it. */
 TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *value);
 /* x behind a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or

@@ -72,6 +72,9 @@
  *   CONV_TRANSPOSE   groups, then stride, dilation and padding before the first element of each
  *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result
  *                    [N, O, sizes], whose sizes tell the padding after the last element
+ *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
+ *                    call, then the call's operands, which only exporters read
+ *                    (onnx/export_named.h)
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

@@ -646,6 +646,10 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
     case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
     case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
+    case TCI_OP_NAMED:
+        tci_verify_composite(v, tci_verify_same_as_input);
+        tci_verify_that(v, v->n->attr[0] >= 0 && v->n->attr[0] < TCI_NAMED_COUNT, "no such call");
+        break;
     case TCI_OP_CONV_TRANSPOSE: tci_verify_composite(v, tci_verify_conv_transpose); break;
     case TCI_OP_TOPK: tci_verify_topk(v); break;
     case TCI_OP_CUSTOM: tci_verify_custom(v); break;

@@ -442,10 +442,11 @@ static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool fla
     }
 }
 
-/* The panel's lanes for the point at hand of its stage's axes. */
+/* The panel's lanes from the one at hand on, for the point at hand of its stage's axes. */
 static char *tci_exec_panel(const tci_exec *e, const tci_interp_panel *panel, int bytes)
 {
-    return e->workspace + panel->offset + tci_exec_addr(e, &panel->at) * bytes;
+    const int64_t lane = e->axes[e->p->walk[e->p->n_outer - 1]] - e->chunk;
+    return e->workspace + panel->offset + (tci_exec_addr(e, &panel->at) + lane) * bytes;
 }
 
 static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
@@ -456,8 +457,7 @@ static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
     char *own = e->workspace + e->p->values[st->out].offset;
     int64_t from = 0, to = n;
     if (st->panel) {
-        const int64_t lane = e->axes[e->p->walk[e->p->n_outer - 1]] - e->chunk;
-        e->ptr[st->out] = tci_exec_panel(e, st->panel, bytes) + lane * bytes;
+        e->ptr[st->out] = tci_exec_panel(e, st->panel, bytes);
         return;
     }
     bool flags = st->n_guards > 0 && tci_exec_guards(e, st, n, &from, &to);
@@ -911,6 +911,51 @@ static void tci_exec_nest(tci_exec *e, const tci_interp_stage *st, int depth)
     e->n = e->outer_n;
 }
 
+/* Stands at point number j of the stage's axes. */
+static void tci_exec_stand_in(tci_exec *e, const tci_interp_stage *stage, int64_t j)
+{
+    for (int i = stage->n_axes - 1; i >= 0; i--) {
+        e->axes[stage->axes[i]] = j % e->p->sizes[stage->axes[i]];
+        j /= e->p->sizes[stage->axes[i]];
+    }
+}
+
+/* Where factor k of a strip is at the first point of the stage's axes. */
+static const char *tci_exec_strip_from(const tci_exec *e, const tci_interp_strip *s, int k)
+{
+    const tci_interp_step *load = s->load[k];
+    return !load         ? e->ptr[s->value[k]]
+           : load->panel ? tci_exec_panel(e, load->panel, s->bytes)
+                         : (const char *)e->bufs[load->ref] + tci_exec_addr(e, load->x) * s->bytes;
+}
+
+/* All points of the stage; parts (class SPLIT) end as tci_exec_next_part says. */
+static void tci_exec_strip(tci_exec *e, const tci_interp_stage *st)
+{
+    const tci_interp_strip *s = st->strip;
+    const tci_interp_red *r = &e->p->reds[s->red];
+    const char *from[2];
+    if (s->points == 0) {
+        return;
+    }
+    tci_exec_stand_in(e, st, 0);
+    from[0] = tci_exec_strip_from(e, s, 0);
+    from[1] = tci_exec_strip_from(e, s, 1);
+    for (int64_t begin = 0, end; begin < s->points; begin = end) {
+        end = s->points;
+        if (r->split > 0 && e->left[s->red] == 0) {
+            tci_exec_join_part(e, r, r->total);
+            tci_exec_fill(e->ptr[r->acc[0]], r->bytes[0], r->identity[0], e->n);
+            e->left[s->red] = r->split;
+        }
+        if (r->split > 0) {
+            end = TCI_MIN(end, begin + e->left[s->red]);
+            e->left[s->red] -= end - begin;
+        }
+        tci_interp_strip_run(s, e->workspace, e->ptr[r->acc[0]], from, e->n, begin, end);
+    }
+}
+
 static void tci_exec_stage(tci_exec *e, const tci_interp_stage *st)
 {
     for (int r = 0; r < st->n_reds; r++) {
@@ -918,7 +963,9 @@ static void tci_exec_stage(tci_exec *e, const tci_interp_stage *st)
     }
     tci_exec_section(e, &st->sections[0]);
     bool there = st->to_operand >= 0 && e->bufs[st->from_operand] == e->bufs[st->to_operand];
-    if (st->n_axes > 0 && !there) {
+    if (st->strip) {
+        tci_exec_strip(e, st);
+    } else if (st->n_axes > 0 && !there) {
         tci_exec_nest(e, st, 0);
     }
     for (int r = 0; r < st->n_reds; r++) {
@@ -937,37 +984,27 @@ static void tci_exec_block(tci_exec *e, int64_t n)
 
 /* ---- panels ---- */
 
-/* To the next point of the stage's axes; from the last one to the first. */
-static void tci_exec_next_point(tci_exec *e, const tci_interp_stage *stage)
-{
-    for (int i = stage->n_axes - 1; i >= 0; i--) {
-        const int axis = stage->axes[i];
-        if (++e->axes[axis] < e->p->sizes[axis]) {
-            return;
-        }
-        e->axes[axis] = 0;
-    }
-}
-
 /* Gathers n lanes from `chunk` on of all points, a few at a time: their cache lines stay near while
  * the next points are read from them. */
 static void tci_exec_fill_panel(tci_exec *e, const tci_interp_step *st, int64_t chunk, int64_t n)
 {
     enum { TCI_EXEC_FEW = 16 };
-    const tci_interp_stage *stage = &e->p->stages[st->panel->stage];
+    const tci_interp_panel *panel = st->panel;
+    const tci_interp_stage *stage = &e->p->stages[panel->stage];
     int64_t *lane = &e->axes[e->p->walk[e->p->n_outer - 1]];
     const int64_t at = *lane;
     const int bytes = st->bytes;
-    for (int i = 0; i < stage->n_axes; i++) {
-        e->axes[stage->axes[i]] = 0;
-    }
     for (int64_t i = 0; i < n; i += TCI_EXEC_FEW) {
         *lane = chunk + i;
-        for (int64_t j = 0; j < st->panel->points; j++) {
+        for (int64_t j = 0; j < panel->points; j += panel->run) {
+            tci_exec_stand_in(e, stage, j);
             const char *from = (const char *)e->bufs[st->ref] + tci_exec_addr(e, st->x) * bytes;
-            tci_exec_gather_strided(tci_exec_panel(e, st->panel, bytes) + i * bytes, from, bytes,
-                                    st->x->stride, TCI_MIN(n - i, (int64_t)TCI_EXEC_FEW));
-            tci_exec_next_point(e, stage);
+            char *to = tci_exec_panel(e, panel, bytes);
+            for (int64_t k = 0; k < panel->run; k++) {
+                tci_exec_gather_strided(to + k * e->p->chunk * bytes,
+                                        from + k * panel->step * bytes, bytes, st->x->stride,
+                                        TCI_MIN(n - i, (int64_t)TCI_EXEC_FEW));
+            }
         }
     }
     *lane = at;
@@ -975,6 +1012,7 @@ static void tci_exec_fill_panel(tci_exec *e, const tci_interp_step *st, int64_t 
 
 static void tci_exec_fill_panels(tci_exec *e, int64_t chunk, int64_t n)
 {
+    e->chunk = chunk;
     for (int s = 0; s < e->p->n_stages; s++) {
         const tci_interp_stage *stage = &e->p->stages[s];
         const tci_interp_section *section = &stage->sections[stage->n_axes];
@@ -984,7 +1022,6 @@ static void tci_exec_fill_panels(tci_exec *e, int64_t chunk, int64_t n)
             }
         }
     }
-    e->chunk = chunk;
 }
 
 /* ---- outer points ---- */

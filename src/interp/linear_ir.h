@@ -99,6 +99,7 @@ typedef struct tci_interp_guard {
 typedef struct tci_interp_panel {
     int32_t stage;
     int64_t points, offset; /* in the workspace */
+    int64_t run, step;      /* points in a row along which the operand moves by so many elements */
     tci_interp_addr at;
 } tci_interp_panel;
 
@@ -190,6 +191,25 @@ typedef struct tci_interp_red {
     int32_t left[TCI_PARTS], right[TCI_PARTS], joined[TCI_PARTS];
 } tci_interp_red;
 
+/* acc = x * y + acc for n points, whose factors are at x[i] and y[i], groups of lanes. */
+typedef void (*tci_interp_strip_fn)(char *acc, int64_t groups, const char *const *x,
+                                    const char *const *y, int n);
+enum { TCI_STRIP_AXES = 8 };
+
+/* Products of a stage that run many points at a time (interp/contraction_strip.c). Positions are
+ * in bytes. */
+typedef struct tci_interp_strip {
+    int32_t red, value[2];          /* what is summed; the factors */
+    const tci_interp_step *load[2]; /* that reads a factor; NULL: it is the same at all points */
+    int bytes;                      /* of an element */
+    int n_axes;
+    int64_t points, sizes[TCI_STRIP_AXES], step[2][TCI_STRIP_AXES];
+    int64_t lane_step[2];           /* from lane to lane; 0: one element for all */
+    bool padded[2];                 /* whole groups may be read */
+    int64_t row_bytes, rows_offset; /* gathered lanes of a point; in the workspace */
+    tci_interp_strip_fn kernel[2];  /* [1]: both factors vary */
+} tci_interp_strip;
+
 typedef struct tci_interp_stage {
     uint8_t kind;
     int n_axes, n_kept;
@@ -197,6 +217,7 @@ typedef struct tci_interp_stage {
     int32_t *axes;
     /* of its one axis only the points in [from, to), which are those of the block; NULL: all */
     const tci_interp_addr *from, *to;
+    const tci_interp_strip *strip; /* runs in place of its sections but the first; or NULL */
     int n_reds;
     int32_t *reds;
     tci_interp_section *sections; /* n_axes + 1: run once; per first axis; ... ; per last axis */
@@ -250,6 +271,14 @@ struct tci_interp {
 typedef void (*tci_interp_run_fn)(const tci_interp *p, void *workspace, void *const *bufs,
                                   const int64_t *lits, int64_t *fault, int64_t task_begin,
                                   int64_t task_end);
+/* interp/contraction_strip.c: the kernel of f32 or f64; both: each factor varies; best: with AVX2
+ * and FMA, where there is one. */
+TCI_FN tci_interp_strip_fn tci_interp_strip_kernel(tc_dtype t, bool both, bool best);
+/* Adds points [begin, end) to the lanes of acc; from: the factors at
+ * point 0. */
+TCI_FN void tci_interp_strip_run(const tci_interp_strip *s, char *workspace, char *acc,
+                                 const char *const from[2], int64_t lanes, int64_t begin,
+                                 int64_t end);
 /* interp/fused_loop.c: of a fused loop, whose members p has; escapes on failure. And its rounds,
  * whose members `run` runs. */
 TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k);

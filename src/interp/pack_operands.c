@@ -70,6 +70,24 @@ static int64_t tci_prep_panel_lane_bytes(const tci_interp *p)
     return bytes;
 }
 
+/* The longest run of the stage's last axes along which the operand moves by a constant. */
+static void tci_prep_panel_run(const tci_interp *p, const tci_interp_stage *stage,
+                               const tci_interp_addr *x, tci_interp_panel *panel)
+{
+    panel->run = 1;
+    for (int i = stage->n_axes - 1; i >= 0; i--) {
+        int64_t coef = 0, size = p->sizes[stage->axes[i]];
+        for (int t = 0; t < x->n_terms; t++) {
+            coef += x->terms[t].axis == stage->axes[i] ? x->terms[t].coef : 0;
+        }
+        panel->step = panel->run == 1 ? coef : panel->step;
+        if (size > 1 && coef != panel->step * panel->run) {
+            return;
+        }
+        panel->run *= size;
+    }
+}
+
 static const tci_interp_panel *tci_prep_panel_make(tci_prep *b, const tci_interp_step *st,
                                                    int stage)
 {
@@ -79,6 +97,7 @@ static const tci_interp_panel *tci_prep_panel_make(tci_prep *b, const tci_interp
     panel->stage = stage;
     panel->points = tci_prep_panel_points(p, of);
     panel->offset = p->workspace_bytes;
+    tci_prep_panel_run(p, of, st->x, panel);
     panel->at.terms = TCI_NEW_ARRAY(b->s, tci_interp_term, of->n_axes);
     panel->at.n_terms = of->n_axes;
     int64_t coef = p->chunk;

@@ -5,7 +5,7 @@
  * dependencies of each node determine the section (or sections) that evaluates it
  * (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values get memory
  * by liveness (interp/value_memory.c); strided operands that many points share get panels
- * (interp/pack_operands.c). */
+ * (interp/pack_operands.c), and contractions strips (interp/contraction_strip.c). */
 #include "prepare.h"
 
 /* Axes along which the stretches of stages differ: a block has one stretch. */
@@ -151,5 +151,6 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     tci_prep_memory(b);
     p->values = b->values;
     tci_prep_panels(b);
+    tci_prep_strips(b);
     tci_prep_grain(p, k);
 }

@@ -144,6 +144,9 @@ TCI_FN int tci_prep_emit_row(tci_prep *b, int red); /* the value of what it kept
 TCI_FN void tci_prep_panels(tci_prep *b);
 TCI_FN int64_t tci_prep_panel_grain(const tci_interp *p);
 
+/* interp/contraction_strip.c: after panels */
+TCI_FN void tci_prep_strips(tci_prep *b);
+
 /* interp/value_memory.c */
 TCI_FN void tci_prep_memory(tci_prep *b);
 TCI_FN void tci_prep_mark_all(tci_prep *b);

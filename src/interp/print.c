@@ -209,7 +209,7 @@ static void tci_interp_print_stage(tci_str *out, const tci_interp *p, int stage)
         tci_str_add(out, " to ");
         tci_interp_print_addr(out, s->to);
     }
-    tci_str_add(out, "\n");
+    tci_str_add(out, s->strip ? " in strips\n" : "\n");
     for (int i = 0; i < s->n_reds; i++) {
         tci_interp_print_red(out, p, s->reds[i]);
     }

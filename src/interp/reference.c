@@ -1241,6 +1241,7 @@ static void tci_ref_node(tci_ref *r, const tci_node *n)
         break;
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD:
+    case TCI_OP_NAMED:
     case TCI_OP_BARRIER:
     case TCI_OP_RESHAPE:
         memcpy(out, tci_ref_of(r, n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));

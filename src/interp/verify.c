@@ -209,6 +209,37 @@ static void tci_iverify_join(tci_iverify *v, const tci_interp_red *r)
     }
 }
 
+/* All elements that a factor's addresses reach are those that its load reaches, and the sizes of
+ * its axes those of the stage. */
+static void tci_iverify_strip(const tci_iverify *v, const tci_interp_stage *stage)
+{
+    const tci_interp_strip *s = stage->strip;
+    int64_t points = 1, of_stage = 1;
+    for (int i = 0; i < s->n_axes; i++) {
+        points *= s->sizes[i];
+    }
+    for (int i = 0; i < stage->n_axes; i++) {
+        of_stage *= v->p->sizes[stage->axes[i]];
+    }
+    TCI_ASSERT(v->s, points == s->points && points == of_stage && s->n_axes <= TCI_STRIP_AXES);
+    TCI_ASSERT(v->s, stage->n_reds == 1 && stage->reds[0] == s->red && v->p->reds[s->red].single);
+    TCI_ASSERT(v->s, s->lane_step[0] || s->lane_step[1]);
+    for (int k = 0; k < 2; k++) {
+        const tci_interp_step *load = s->load[k];
+        const tci_interp_addr *x = !load ? NULL : load->panel ? &load->panel->at : load->x;
+        int64_t reach = 0, want = 0;
+        for (int i = 0; i < s->n_axes; i++) {
+            reach += s->step[k][i] * (s->sizes[i] - 1);
+        }
+        for (int t = 0; x && t < x->n_terms; t++) {
+            bool is_outer = x->terms[t].axis < v->p->n_outer;
+            want += is_outer ? 0
+                             : x->terms[t].coef * s->bytes * (v->p->sizes[x->terms[t].axis] - 1);
+        }
+        TCI_ASSERT(v->s, v->empty || reach == want);
+    }
+}
+
 static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
 {
     for (int a = 0; a < stage->n_axes; a++) {
@@ -226,6 +257,9 @@ static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
     }
     for (int depth = 0; depth <= stage->n_axes; depth++) {
         tci_iverify_section(v, &stage->sections[depth]);
+    }
+    if (stage->strip) {
+        tci_iverify_strip(v, stage);
     }
     for (int i = 0; i < v->p->n_values; i++) {
         v->state[i] = v->state[i] == 1 && v->section[i] >= begin ? 2 : v->state[i];

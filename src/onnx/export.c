@@ -7,7 +7,7 @@
  * ops. Composites with an ONNX operator of the same meaning become that operator, others their
  * expansion. Elementwise ops without an operator become the formula of their row. */
 #include "../ops/formula.h"
-#include "export.h"
+#include "export_named.h"
 #include "import.h"
 #include "export_state.h"
 
@@ -270,58 +270,6 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
-/* True if it is [..., i, k] times [..., k, j]. */
-static bool tci_ox_is_matmul(const tci_node *n)
-{
-    int r = n->rank;
-    bool is = r >= 2 && n->in[0]->rank == r && n->in[1]->rank == r &&
-              tci_contract_place(n, 0, r - 1, 1) == r - 2 &&
-              tci_contract_place(n, 2, r - 2, 0) == r - 2 &&
-              tci_contract_place(n, 2, r - 1, 1) == r - 1;
-    for (int i = 0; i < r - 2 && is; i++) {
-        is = tci_contract_place(n, 2, i, 0) == i && tci_contract_place(n, 2, i, 1) == i;
-    }
-    return is;
-}
-
-static const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
-                                       const char *const *operands)
-{
-    const char *in[] = {operands[0], operands[1]};
-    tci_ox_conv conv;
-    if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
-        return tci_ox_conv_out(g, &conv, n, operands);
-    }
-    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
-        in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
-    }
-    if (tci_ox_is_matmul(n)) {
-        return tci_ow_op(&g->w, "MatMul", 2, in, 0, NULL);
-    }
-    char text[512];
-    int64_t count = n->attr[0] + n->attr[1] + n->attr[2];
-    size_t at = 0;
-    if (count > 400) {
-        tci_ox_refuse(g->walk, n, "too many axes");
-    }
-    for (int64_t i = 0; i < count; i++) {
-        int64_t label = n->attr[3 + i];
-        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] ? "," : "");
-        at += (size_t)snprintf(text + at, 4, "%s", i == n->attr[0] + n->attr[1] ? "->" : "");
-        if (label < 0 || label >= 52) {
-            tci_ox_refuse(g->walk, n, "more than 52 axes");
-        }
-        text[at++] = (char)(label < 26 ? 'a' + label : 'A' + label - 26);
-        text[at] = 0;
-    }
-    if (n->attr[1] == 0) {
-        tci_ox_refuse(g->walk, n, "an operand of no axes");
-    }
-    strcat(text, n->rank == 0 ? "->" : "");
-    const tci_ow_attr spec = TCI_OW_TEXT("equation", text);
-    return tci_ow_op(&g->w, "Einsum", 2, in, 1, &spec);
-}
-
 /* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
@@ -557,6 +505,7 @@ static const char *tci_ox_elementwise_out(tci_ox_out_graph *g, const tci_node *n
 #define TCI_OX_WAY_STOP_GRADIENT ""
 #define TCI_OX_WAY_WITH_DERIVATIVE ""
 #define TCI_OX_WAY_SHARD ""
+#define TCI_OX_WAY_NAMED ""
 #define TCI_OX_WAY_CONV_TRANSPOSE ""
 
 /* Of a special or composite op. */
@@ -603,6 +552,8 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
     case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
     case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
+    case TCI_OP_NAMED:
+        return tci_ox_named_operands(n, g->most) ? tci_ox_named_out(g, n, in) : in[0];
     case TCI_OP_STOP_GRADIENT:
     case TCI_OP_SHARD: return in[0];
     case TCI_OP_WITH_DERIVATIVE: return in[1];
@@ -708,7 +659,52 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
     return tci_ox_special_out(g, n, in);
 }
 
-/* Convolutions and pools are written from what is below windows and padding. */
+/* True if x is a RESHAPE that puts axes of 1 in front of others. */
+static bool tci_ox_is_led_by_ones(const tci_node *x)
+{
+    const tci_node *from = x->op == TCI_OP_RESHAPE && !tci_node_is_value(x) ? x->in[0] : NULL;
+    const int more = from ? x->rank - from->rank : -1;
+    bool led = more >= 0;
+    for (int i = 0; i < more; i++) {
+        led = led && x->shape[i] == 1;
+    }
+    return led && tci_build_same_shape(from->rank, from->shape, from->rank, x->shape + more);
+}
+
+/* Operands broadcast: an EXPAND, and the axes of 1 that a RESHAPE puts in front, are left out where
+ * another operand has the axis in full. Returns how many operands there are. */
+static int tci_ox_unexpanded(tci_ox_walk *w, const tci_node *n, tci_node *const **list)
+{
+    tci_node **in = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in + 1);
+    bool *whole = TCI_NEW_ARRAY(w->s, bool, n->rank + 1);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = n->in[i];
+        bool expands = in[i]->op == TCI_OP_EXPAND && !tci_node_is_value(in[i]);
+        for (int d = 0; d < n->rank && in[i]->rank == n->rank; d++) {
+            whole[d] = whole[d] || (expands ? in[i]->in[0] : in[i])->shape[d] == n->shape[d];
+        }
+    }
+    for (int d = 0; d < n->rank; d++) {
+        if (!whole[d]) {
+            return 0;
+        }
+    }
+    int n_short = 0; /* one operand keeps the rank */
+    for (int i = n->n_in - 1; i >= 0; i--) {
+        in[i] = in[i]->op == TCI_OP_EXPAND && !tci_node_is_value(in[i]) ? in[i]->in[0] : in[i];
+        if (n_short < n->n_in - 1 && tci_ox_is_led_by_ones(in[i])) {
+            in[i] = in[i]->in[0];
+            n_short++;
+        } else if (in[i]->rank < n->rank) {
+            n_short++;
+        }
+    }
+    *list = in;
+    return n->n_in;
+}
+
+/* Convolutions and pools are written from what is below windows and padding, elementwise ops from
+ * what is below broadcasts, named calls from the call's operands. */
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
@@ -722,6 +718,12 @@ static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
         two[0] = c.w.x;
         two[1] = c.f;
         return 2;
+    } else if (n->op == TCI_OP_NAMED) {
+        int count = tci_ox_named_operands(n, ((tci_ox_out_graph *)w->to)->most);
+        *list = n->in + (count > 0);
+        return count ? count : 1;
+    } else if (tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE) {
+        return tci_ox_unexpanded(w, n, list);
     }
     return 0;
 }
@@ -759,11 +761,22 @@ static void tci_ox_export_graph(tci_ox_out_graph *g, tci_node *const *outputs, i
     tci_ow_text(&g->w.graph, 2, "tc");
 }
 
+static void tci_ox_check_opset(tci_scratch *s, int opset)
+{
+    if (opset && (opset < TCI_OX_OPSET || opset > TCI_OX_OPSET_LAST)) {
+        tci_scratch_fail(s, TC_ERR_ARGUMENT, "opset %d: expected 0 or %d to %d", opset,
+                         (int)TCI_OX_OPSET, (int)TCI_OX_OPSET_LAST);
+    }
+}
+
 TCI_FN void tci_ox_write_onnx(tci_ox_walk *w, tci_node *const *outputs, int n,
                               const tc_onnx_export *how, const char *data_name, tci_str *model,
                               tci_str *weights)
 {
-    tci_ox_out_graph g = {.walk = w, .opset = TCI_OX_OPSET};
+    tci_ox_out_graph g = {.walk = w,
+                          .opset = TCI_OX_OPSET,
+                          .most = how && how->opset ? how->opset : TCI_OX_OPSET};
+    tci_ox_check_opset(w->s, g.most);
     g.w.s = g.w.graph.s = g.w.weights.s = w->s;
     g.w.external = how && how->external ? data_name : NULL;
     w->to = &g;

@@ -80,7 +80,7 @@ static void tci_ox_spatial(tci_ox_order *o, int n, const int *axes, const tci_di
     }
 }
 
-static const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+TCI_FN const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
                                      const char *x)
 {
     bool in_order = true;

@@ -436,6 +436,7 @@ static const char *tci_hlo_contract_out(tci_hlo *h, const tci_node *n, const cha
 #define TCI_HLO_WAY_STOP_GRADIENT TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_SHARD TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_WITH_DERIVATIVE TCI_HLO_EXPANDS
+#define TCI_HLO_WAY_NAMED TCI_HLO_EXPANDS
 #define TCI_HLO_WAY_CONV_TRANSPOSE TCI_HLO_EXPANDS
 
 /* Of a special or composite op. */

@@ -15,7 +15,7 @@ typedef struct tci_ox_left_loop {
 typedef struct tci_ox_out_graph {
     tci_ox_walk *walk;
     tci_ow w;
-    int opset;
+    int opset, most; /* so far, and what the caller allows */
     tci_ox_left_loop *loops;
     int n_loops, cap_loops;
 } tci_ox_out_graph;
@@ -27,7 +27,7 @@ static inline const char *tci_ox_to_dtype(tci_ox_out_graph *g, const char *x, tc
 }
 
 /* A model is of the oldest opset that has what it needs. */
-enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26 };
+enum { TCI_OX_OPSET = 21, TCI_OX_OPSET_BITCAST = 26, TCI_OX_OPSET_LAST = 28 };
 
 /* ---- export_scalar.c ---- */
 /* Constants, 0-d. */
@@ -43,6 +43,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 /* ---- export_conv.c ---- */
 /* True if it can leave as Conv: sizes that are not merged may be symbolic. */
 TCI_FN bool tci_ox_conv_fits(const tci_ox_conv *c);
+/* x with its axes in that order. */
+TCI_FN const char *tci_ox_transposed(tci_ox_out_graph *g, int rank, const int64_t *axes,
+                                     const char *x);
 TCI_FN const char *tci_ox_conv_out(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                    const char *const *in);
 /* NULL: it leaves as its expansion. */
@@ -52,6 +55,10 @@ TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
+
+/* ---- export_contract.c ---- */
+TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
+                                       const char *const *operands);
 
 /* ---- export_loop.c ---- */
 TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const char *const *in);

@@ -122,8 +122,8 @@ static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_st
     tci_node *const *list = n->in;
     int count = w->needs && !tci_node_is_value(n) ? w->needs(w, n, &list) : 0;
     if (!count) {
-        list = n->in;
-        count = tci_ox_n_operands(n);
+        list = n->in; /* of a NAMED that leaves as its expansion, that alone */
+        count = n->op == TCI_OP_NAMED ? 1 : tci_ox_n_operands(n);
     }
     const char **names = TCI_NEW_ARRAY(w->s, const char *, count + 1);
     bool ready = true;

@@ -86,22 +86,25 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
- * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): composites by the
- * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, MaxPool, ...),
- * repetitions as Loop, all else by primitive ones. Captured memory goes
- * into the file with the value that it has now, parameters under their names; symbolic sizes
+ * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): calls by the
+ * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, BatchNormalization,
+ * Clip, ...), repetitions as Loop, all else by primitive operators. Captured memory goes into the
+ * file with the value that it has now, parameters under their names; symbolic sizes
  * become dim_params. Files appear complete or not at all.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (random numbers, lgamma and other functions that
- * ONNX lacks, effects of tc_assign, ops of the user's own, symbolic sizes that are not those of an
- * input), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs, an
- * input that is no tc_input; TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY.
- * tc_error(ctx) tells. */
+ * TC_ERR_UNSUPPORTED: an op without a form in ONNX (effects of tc_assign, ops of the user's own,
+ * symbolic sizes that are not those of an input), which the text names with the place where it was
+ * made; TC_ERR_ARGUMENT: no outputs, an input that is no tc_input, an opset that is not known;
+ * TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) tells. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
+    /* 21 to 28; 0 is 21. From 23 on tc_rms_norm leaves as RMSNormalization and
+     * tc_scaled_dot_product_attention as Attention. The model is of the oldest opset from 21 on
+     * that has all its operators. */
+    int opset;
 } tc_onnx_export;
 /* how NULL: defaults. */
 TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const tc_onnx_export *how,

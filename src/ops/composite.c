@@ -339,6 +339,27 @@ TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *
                       : NULL;
 }
 
+/* ---- results that keep the name of their call ---- */
+
+TCI_FN tci_node *tci_build_named(tci_graph *g, tci_call_name call, tci_node *r, int n,
+                                 tci_node *const *operands, int n_words, const int64_t *words)
+{
+    tci_node *in[1 + TCI_NAMED_OPERANDS] = {r};
+    int64_t attrs[1 + TCI_NAMED_WORDS] = {call};
+    if (!r || n > TCI_NAMED_OPERANDS || n_words > TCI_NAMED_WORDS ||
+        !tci_dtype_is_float((tc_dtype)r->dtype) || tci_op_is(r->op, TCI_IS_LEAF)) {
+        return r;
+    }
+    for (int i = 0; i < n; i++) {
+        in[1 + i] = operands[i];
+    }
+    for (int i = 0; i < n_words; i++) {
+        attrs[1 + i] = words[i];
+    }
+    return tci_build_node(g, TCI_OP_NAMED, (tc_dtype)r->dtype, r->rank, r->shape, 1 + n, in,
+                          1 + n_words, attrs);
+}
+
 /* ---- logcumsumexp ---- */
 
 /* Step h = 1, 2, 4, ... combines each element with the one h before it (a Hillis-Steele scan).
@@ -445,6 +466,12 @@ static tci_node *tci_expand_STOP_GRADIENT(tci_graph *g, tci_node *n)
 }
 
 static tci_node *tci_expand_SHARD(tci_graph *g, tci_node *n)
+{
+    (void)g;
+    return n->in[0];
+}
+
+static tci_node *tci_expand_NAMED(tci_graph *g, tci_node *n)
 {
     (void)g;
     return n->in[0];

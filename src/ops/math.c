@@ -72,18 +72,16 @@ static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.6489
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
 /* (a + 3) e^(a^2/2) Phi(-a) over t = (a - 3) / (a + 3), 0 <= a <= 14.4, relative error 2^-28.9:
- * t^10 .. t, and 1 in two parts */
+ * t^10 .. t */
 static const double tci_math_tail_c[] = {0x1.b2af7ap-15,  0x1.09ec2ep-13, -0x1.fe2d4ep-13,
                                          -0x1.0d6874p-10, 0x1.0ca772p-10, 0x1.c89f36p-8,
                                          -0x1.56d6ccp-7,  -0x1.832c8p-5,  0x1.d71386p-3,
                                          -0x1.04c72ap-1};
-static const double tci_math_tail_0 = 0x1.754a76p-1, tci_math_tail_0_rest = -0x1.c747ep-26;
 /* (a + 2) e^(a^2) erfc(a) over t = (a - 2) / (a + 2), 0.465 <= a <= 10.2, relative error 2^-26.6:
- * t^8 .. t, and 1 in two parts */
+ * t^8 .. t */
 static const double tci_math_erfcx_c[] = {-0x1.ffb054p-12, -0x1.a1417ap-11, 0x1.8af53cp-9,
                                           0x1.a7cda2p-8,   -0x1.603484p-6,  -0x1.2a8614p-5,
                                           0x1.1e2db6p-2,   -0x1.5fd388p-1};
-static const double tci_math_erfcx_0 = 0x1.058672p+0, tci_math_erfcx_0_rest = -0x1.1481p-27;
 /* tan(r) / r - 1 over s = r^2, |r| <= pi/4 * 1.0002, error of the tangent 2^-25.6: s^5 .. s^0 */
 static const double tci_math_tan_c[] = {0x1.361e4ap-7, 0x1.864fbep-9, 0x1.91d374p-6,
                                         0x1.b54ebep-5, 0x1.112fbcp-3, 0x1.5554d4p-2};
@@ -353,28 +351,40 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
     return tci_math_quotient(m, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
-/* G(t) / d, d = a + c, t = (a - c) / (a + c), c a small integer: what roundings of d, t, the last
- * step of G and the quotient take is put back. coefs: those of G but its constant, first + rest. */
-static tci_math_pair tci_math_over_sum(tci_math *m, int a, double c, const double *coefs, int n,
-                                       double first, double rest)
+/* A function G(t) / (a + c), t = (a - c) / (a + c), c a small integer. */
+typedef struct tci_math_ratio {
+    double c;
+    const double *coefs; /* of G but its constant, first + rest */
+    int n;
+    double first, rest;
+    double slope[2]; /* (a + c) times minus the derivative of the logarithm, over t, about */
+} tci_math_ratio;
+
+static const tci_math_ratio tci_math_tail = {
+    3.0,           tci_math_tail_c, TCI_COUNT(tci_math_tail_c),
+    0x1.754a76p-1, -0x1.c747ep-26,  {-0x1.8cp-1, 0x1.b18p+0}};
+static const tci_math_ratio tci_math_erfcx = {
+    2.0,           tci_math_erfcx_c, TCI_COUNT(tci_math_erfcx_c),
+    0x1.058672p+0, -0x1.1481p-27,    {-0x1.75p-1, 0x1.aabp+0}};
+
+/* Its value at a, in two parts. The rounded quotient b = 1 / (a + c) belongs to a point next to a,
+ * where t = 1 - 2 c b: what is left, 1 - (a + c) b, times the slope puts the value back. */
+static tci_math_pair tci_math_ratio_at(tci_math *m, const tci_math_ratio *f, int a)
 {
-    int shift = tci_math_k(m, c);
+    int one = tci_math_k(m, 1.0), shift = tci_math_k(m, f->c);
     int d = tci_math_2(m, TCI_P_ADD, a, shift);
     int d_rest = tci_math_2(m, TCI_P_SUB, a, tci_math_2(m, TCI_P_SUB, d, shift));
-    int back = tci_math_quotient(m, tci_math_k(m, 1.0), d);
-    int less = tci_math_2(m, TCI_P_SUB, d, tci_math_k(m, 2 * c)); /* a - c is less + d_rest */
-    int t = tci_math_2(m, TCI_P_MUL, less, back), minus_t = tci_math_1(m, TCI_P_NEG, t);
-    int off = tci_math_2(m, TCI_P_ADD, tci_math_fma(m, minus_t, d, less),
-                         tci_math_fma(m, minus_t, d_rest, d_rest));
-    t = tci_math_fma(m, off, back, t);
-    int top = tci_math_fma(m, tci_math_poly(m, t, coefs, n), t, tci_math_k(m, rest));
-    int base = tci_math_k(m, first), g = tci_math_2(m, TCI_P_ADD, base, top);
+    int b = tci_math_quotient(m, one, d), minus_b = tci_math_1(m, TCI_P_NEG, b);
+    int t = tci_math_fma(m, tci_math_k(m, -2 * f->c), b, one);
+    int off = tci_math_fma(m, minus_b, d_rest, tci_math_fma(m, minus_b, d, one));
+    off = tci_math_2(m, TCI_P_MUL, off, tci_math_poly(m, t, f->slope, 2));
+    int top = tci_math_fma(m, tci_math_poly(m, t, f->coefs, f->n), t, tci_math_k(m, f->rest));
+    int base = tci_math_k(m, f->first), g = tci_math_2(m, TCI_P_ADD, base, top);
     int g_rest = tci_math_2(m, TCI_P_SUB, top, tci_math_2(m, TCI_P_SUB, g, base));
     tci_math_pair y;
-    y.hi = tci_math_2(m, TCI_P_MUL, g, back);
-    int minus_y = tci_math_1(m, TCI_P_NEG, y.hi);
-    off = tci_math_fma(m, minus_y, d_rest, tci_math_fma(m, minus_y, d, g));
-    y.lo = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_ADD, off, g_rest), back);
+    y.hi = tci_math_2(m, TCI_P_MUL, g, b);
+    y.lo = tci_math_fma(m, g, b, tci_math_1(m, TCI_P_NEG, y.hi));
+    y.lo = tci_math_fma(m, g_rest, b, tci_math_fma(m, y.hi, off, y.lo));
     return y;
 }
 
@@ -386,10 +396,9 @@ static tci_math_pair tci_math_times_power(tci_math *m, tci_math_pair y, int nu, 
     int magic = tci_math_k(m, tci_math_magic + 127.0 + 64.0);
     int factor = tci_math_k(m, s * tci_math_log2e);
     int sum = tci_math_fma(m, nu, factor, magic);
-    int rest = tci_math_2(m, TCI_P_MUL, e, tci_math_k(m, -s * tci_math_log2e));
-    rest = tci_math_fma(m, nu, tci_math_k(m, s * 0x1.4ae0cp-26), rest);
     int r = tci_math_fma(m, nu, factor, tci_math_2(m, TCI_P_SUB, magic, sum));
-    r = tci_math_2(m, TCI_P_ADD, r, rest);
+    r = tci_math_fma(m, nu, tci_math_k(m, s * 0x1.4ae0cp-26), r);
+    r = tci_math_fma(m, e, tci_math_k(m, -s * tci_math_log2e), r);
     int q = tci_math_poly(m, r, tci_math_exp2_c, TCI_COUNT(tci_math_exp2_c) - 1);
     q = tci_math_2(m, TCI_P_MUL, q, r); /* 2^r - 1 */
     y.lo = tci_math_fma(m, q, y.hi, tci_math_fma(m, q, y.lo, y.lo));
@@ -428,10 +437,8 @@ static void tci_math_gelu_f32(tci_math *m)
 {
     int scale;
     tci_math_gelu g = tci_math_gelu_begin(m);
-    tci_math_pair y = tci_math_over_sum(m, g.a, 3.0, tci_math_tail_c, TCI_COUNT(tci_math_tail_c),
-                                        tci_math_tail_0, tci_math_tail_0_rest);
+    tci_math_pair y = tci_math_ratio_at(m, &tci_math_tail, g.a);
     y = tci_math_times_power(m, y, g.nu, g.e, 0.5, &scale);
-    y = tci_math_sum(m, y.hi, y.lo);
     scale = tci_math_2(m, TCI_P_MUL, scale, g.a);
     y.lo = tci_math_2(m, TCI_P_MUL, y.lo, scale);
     tci_math_gelu_end(m, &g, tci_math_fma(m, y.hi, scale, y.lo));
@@ -453,8 +460,7 @@ static void tci_math_erfc_f32(tci_math *m)
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 10.2f), tci_math_1(m, TCI_P_ABS, x));
     int nu = tci_math_2(m, TCI_P_MUL, a, tci_math_1(m, TCI_P_NEG, a));
     int e = tci_math_fma(m, a, a, nu);
-    tci_math_pair y = tci_math_over_sum(m, a, 2.0, tci_math_erfcx_c, TCI_COUNT(tci_math_erfcx_c),
-                                        tci_math_erfcx_0, tci_math_erfcx_0_rest);
+    tci_math_pair y = tci_math_ratio_at(m, &tci_math_erfcx, a);
     int power;
     y = tci_math_times_power(m, y, nu, e, 1.0, &power);
     int tail = tci_math_2(m, TCI_P_ADD, y.lo, y.hi);

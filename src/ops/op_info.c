@@ -9,7 +9,7 @@
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(SCAN) X(SCATTER) X(SEGMENT) X(ORDER)                                 \
     X(SLICE) X(PAD) X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(TOPK) X(CUSTOM) X(BARRIER)               \
-    X(REPEAT) X(RESULT) X(SOLVE) X(TRIANGLE) X(COLLECTIVE) X(SHARD) X(CONV_TRANSPOSE)
+    X(REPEAT) X(RESULT) X(SOLVE) X(TRIANGLE) X(COLLECTIVE) X(SHARD) X(CONV_TRANSPOSE) X(NAMED)
 
 #define TCI_ATTR_ROW(name, kind, times)                                                            \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times},

@@ -216,6 +216,23 @@ TCI_FN tci_node *tci_window_biased(tci_graph *g, tci_node *r, tci_node *bias, in
     return tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
 }
 
+/* r as the result of a call of tc_conv; r itself where a number is symbolic. */
+static tci_node *tci_window_named_conv(tci_graph *g, tci_node *r, int n, tci_node *x, tci_node *w,
+                                       tci_node *bias, const tci_window_conv *c)
+{
+    tci_node *in[3] = {x, w, bias};
+    int64_t words[1 + 4 * TCI_IMAGE_AXES] = {c->groups};
+    bool known = tci_dim_is_known(c->groups);
+    for (int i = 0; i < n; i++) {
+        const int64_t of[] = {c->stride[i], c->dilation[i], c->padding[i], c->after[i]};
+        for (int k = 0; k < 4; k++) {
+            words[1 + 4 * i + k] = of[k];
+            known = known && tci_dim_is_known(of[k]);
+        }
+    }
+    return known ? tci_build_named(g, TCI_NAMED_CONV, r, bias ? 3 : 2, in, 1 + 4 * n, words) : r;
+}
+
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o)
 {
@@ -239,7 +256,9 @@ TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, t
         memcpy(shape + 2, r->shape + 3, sizeof(*shape) * (size_t)n);
         r = tci_build_reshape(g, r, n + 2, shape);
     }
-    return tci_image_result(g, &image, tci_window_biased(g, r, bias, n, dtype));
+    r = tci_window_biased(g, r, bias, n, dtype);
+    return image.batched ? tci_window_named_conv(g, r, n, x, w, bias, &c)
+                         : tci_image_result(g, &image, r);
 }
 
 /* ---- pools ---- */

@@ -17,7 +17,8 @@
 /* Association classes of contractions, the preferred ones first. On a processor a result depends on
  * nothing else. */
 typedef enum tci_sums {
-    TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds, along runs of channels, filled up with zeros */
+    TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds over copies of windows: runs of channels filled up
+                          * with zeros, or matrices, whose K may be cut */
     TCI_SUMS_UNIT_PARTS, /* parts of K by a matrix unit, added up by a second kernel */
     TCI_SUMS_UNIT,       /* as a matrix unit adds */
     TCI_SUMS_FAST,       /* other products than the graph's: TC_MATH_FAST */
@@ -78,6 +79,8 @@ TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
 /* The offer of that route; false: it does not fit. */
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
                            const tci_contraction *c, tci_offer *o);
+/* True if an operand is windows, of which no copy is made. */
+TCI_FN bool tci_route_reads_windows(const tci_algo *a, const tci_contraction *c);
 /* Products that lanes of a processor, or its unit, take at once (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
 /* True if a processor's unit takes the contraction, which is of bytes of any signs. */
@@ -131,6 +134,7 @@ TCI_FN const tci_route *tci_route_split_k(void);
 /* plan/gpu_routes.c: writes the rows that only GPUs have; how many. */
 TCI_FN int tci_block_routes(const tci_route **rows);
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
+TCI_BLOCK_FN const tci_route *tci_route_im2col(void);        /* im2col_gemm.c */
 TCI_BLOCK_FN const tci_route *tci_route_few_channels(void);  /* small_channel_conv.c */
 TCI_BLOCK_FN const tci_route *tci_route_channels_last(void); /* conv_layout.c */
 TCI_BLOCK_FN const tci_route *tci_route_kmajor(void);        /* kmajor.c */

@@ -7,9 +7,10 @@
 
 TCI_FN int tci_block_routes(const tci_route **rows)
 {
-    const tci_route *const table[] = {tci_route_few_channels(), tci_route_unit_split_k(),
-                                      tci_route_kmajor(),       tci_route_channels_last(),
-                                      tci_route_bf16x3(),       tci_route_depthwise()};
+    const tci_route *const table[] = {tci_route_few_channels(),  tci_route_unit_split_k(),
+                                      tci_route_im2col(),        tci_route_kmajor(),
+                                      tci_route_channels_last(), tci_route_bf16x3(),
+                                      tci_route_depthwise()};
     memcpy(rows, table, sizeof(table));
     return (int)TCI_COUNT(table);
 }

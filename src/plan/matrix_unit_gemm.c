@@ -23,6 +23,18 @@ static tci_node *tci_route_half_source(const tci_algo *a, tci_node *n)
     return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
 }
 
+/* Elements of a row of operand n in memory: n's own where its axes only merge or split those of
+ * the source, as filters that are a matrix. */
+static int64_t tci_route_row(const tci_node *n, const tci_node *source)
+{
+    const tci_node *x = n;
+    while (x != source && (x->op == TCI_OP_RESHAPE || x->op == TCI_OP_CAST)) {
+        x = x->in[0];
+    }
+    x = x == source ? n : source;
+    return tci_dim_known(x->shape[tci_relayout_row_axis(x)]);
+}
+
 /* True if rows of the value begin where a matrix unit reads them, or a copy with longer rows can
  * take its place. Only layout ops that leave rows whole may be between; on a CPU it would be packed
  * anyway. */
@@ -31,7 +43,7 @@ static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
 {
     bool whole = machine->block_threads > 0 && rows >= TCI_ROUTE_PITCH_ROWS;
     int align = tci_matrix_align(source->dtype);
-    if (tci_dim_known(source->shape[tci_relayout_row_axis(source)]) % align == 0) {
+    if (tci_route_row(n, source) % align == 0) {
         return true;
     }
     for (; n != source; n = n->in[0]) {
@@ -121,8 +133,8 @@ static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, in
 {
     const int own = which ? TCI_AXES_N : TCI_AXES_M;
     tci_node *x = c->in[which].node, *source = tci_route_half_source(a, x);
-    if (a->machine.block_threads == 0 || !source || !c->is_known || c->in[0].window ||
-        c->in[1].window || c->size[which ? TCI_AXES_M : TCI_AXES_N] < TCI_ROUTE_PITCH_ROWS ||
+    if (a->machine.block_threads == 0 || !source || !c->is_known || tci_route_reads_windows(a, c) ||
+        c->size[which ? TCI_AXES_M : TCI_AXES_N] < TCI_ROUTE_PITCH_ROWS ||
         tci_route_matrix_axis(c, which) < 0 || tci_route_is_of_weights(source, 0)) {
         return NULL;
     }
@@ -136,8 +148,7 @@ static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, in
     for (int i = 0; i < c->n_axes; i++) {
         axes[c->axes[i].group] += c->axes[i].at[which] >= 0 && tci_dim_lt(1, c->axes[i].size);
     }
-    int64_t row = tci_dim_known(source->shape[tci_relayout_row_axis(source)]);
-    bool odd = row % tci_matrix_align(source->dtype) != 0 &&
+    bool odd = tci_route_row(x, source) % tci_matrix_align(source->dtype) != 0 &&
                (merges || axes[TCI_AXES_K] > 1 || axes[own] > 1);
     tci_node *half = tci_dtype_is_half((tc_dtype)x->dtype) ? x : tci_plan_narrow(a, x);
     return moves && (odd || (merges && tci_route_is_scattered(x, source))) ? half : NULL;
@@ -212,11 +223,12 @@ static double tci_route_unit_cost(const tci_offer *o)
 static tci_node *tci_route_pitch(const tci_algo *a, tci_node *n)
 {
     tci_node *source = tci_route_half_source(a, n);
-    if (tci_route_is_of_weights(source, 0)) {
+    const int align = tci_matrix_align(source->dtype);
+    if (tci_route_is_of_weights(source, 0) || tci_route_row(n, source) % align == 0) {
         tci_algo_force(a, source);
         return n;
     }
-    tci_node *now = tci_relayout_pitch(a, source, NULL, tci_matrix_align(source->dtype));
+    tci_node *now = tci_relayout_pitch(a, source, NULL, align);
     return tci_relayout_over(a, n, source, now);
 }
 

@@ -22,6 +22,16 @@ TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *
            !(a->machine.reproducible && (route->flags & TCI_ROUTE_REORDERS)) && route->fits(o);
 }
 
+TCI_FN bool tci_route_reads_windows(const tci_algo *a, const tci_contraction *c)
+{
+    bool windows = false;
+    for (int i = 0; i < 2; i++) {
+        tci_node *x = tci_below(c->in[i].node, TCI_THROUGH_VIEWS | TCI_THROUGH_CASTS, a->forced);
+        windows = windows || (x->op == TCI_OP_WINDOW && !tci_table_has(a->forced, x));
+    }
+    return windows;
+}
+
 /* ---- costs ---- */
 
 TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by)

@@ -43,4 +43,16 @@ TCI_FN double tci_split_k_moved(const tci_split_k *p);
 /* The sum of the parts that were chosen, and a line in `orders`. */
 TCI_FN tci_node *tci_split_k_made(tci_split_k *p);
 
+/* A product of halves on tensor cores, as the models see it. */
+typedef struct tci_unit_gemm {
+    const double *size; /* of groups of axes (TCI_AXES_*) */
+    double k, bytes;    /* products of a sum; bytes of the operands */
+    double results, sum_bytes;
+    double step; /* cycles of 64 products along K that no tile is faster than; 0: none */
+} tci_unit_gemm;
+
+/* plan/tensor_core_split_k.c: cycles with K in so many parts, and the best number of parts. */
+TCI_BLOCK_FN double tci_unit_gemm_cycles(const tci_unit_gemm *g, double parts);
+TCI_BLOCK_FN double tci_unit_gemm_parts(const tci_unit_gemm *g);
+
 #endif

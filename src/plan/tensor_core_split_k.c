@@ -20,23 +20,43 @@ enum {
 
 /* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks
  * that each make a tile, no faster than memory gives the operands. */
-static double tci_split_k_unit_cycles(const tci_split_k *p, double parts)
+TCI_BLOCK_FN double tci_unit_gemm_cycles(const tci_unit_gemm *g, double parts)
 {
     static const struct {
         int m, n, slab;
     } tiles[] = {{64, 64, 265}, {128, 64, 400}, {64, 128, 400}, {128, 128, 491}};
-    const double *size = p->c->size;
-    double slabs = ceil(tci_split_k_products(p) / parts / TCI_SPLIT_K_UNIT_SLAB), least = HUGE_VAL;
+    double slabs = ceil(g->k / parts / TCI_SPLIT_K_UNIT_SLAB), least = HUGE_VAL;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        double n = ceil(size[TCI_AXES_M] / tiles[i].m) * ceil(size[TCI_AXES_N] / tiles[i].n);
-        double waves = ceil(parts * n * size[TCI_AXES_BATCH] / TCI_SPLIT_K_PROCESSORS);
-        least = TCI_MIN(least, waves * (slabs * tiles[i].slab + TCI_SPLIT_K_UNIT_BEGIN));
+        double n = ceil(g->size[TCI_AXES_M] / tiles[i].m) * ceil(g->size[TCI_AXES_N] / tiles[i].n);
+        double waves = ceil(parts * n * g->size[TCI_AXES_BATCH] / TCI_SPLIT_K_PROCESSORS);
+        double slab = TCI_MAX(tiles[i].slab, g->step);
+        least = TCI_MIN(least, waves * (slabs * slab + TCI_SPLIT_K_UNIT_BEGIN));
     }
-    double operands = (p->c->in[0].bytes + p->c->in[1].bytes) / TCI_SPLIT_K_UNIT_BYTES;
-    double results = (double)tci_dim_known(tci_node_count(p->n));
-    double moved = 2 * parts * results * tci_dtype_get(p->sum)->bytes / TCI_SPLIT_K_CYCLE_BYTES;
+    double operands = g->bytes / TCI_SPLIT_K_UNIT_BYTES;
+    double moved = 2 * parts * g->results * g->sum_bytes / TCI_SPLIT_K_CYCLE_BYTES;
     double cycles = TCI_MAX(least, operands + TCI_SPLIT_K_UNIT_BEGIN);
     return parts > 1 ? cycles + TCI_SPLIT_K_LAUNCH + moved : cycles;
+}
+
+TCI_BLOCK_FN double tci_unit_gemm_parts(const tci_unit_gemm *g)
+{
+    double best = 1;
+    for (double parts = 2; parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_LEAST_HALVES <= g->k;
+         parts *= 2) {
+        bool faster = tci_unit_gemm_cycles(g, parts) < 0.9 * tci_unit_gemm_cycles(g, best);
+        best = faster ? parts : best;
+    }
+    return tci_unit_gemm_cycles(g, best) < TCI_SPLIT_K_UNIT_GAIN * tci_unit_gemm_cycles(g, 1) ? best
+                                                                                              : 1;
+}
+
+static tci_unit_gemm tci_split_k_unit_gemm(const tci_split_k *p)
+{
+    return (tci_unit_gemm){.size = p->c->size,
+                           .k = tci_split_k_products(p),
+                           .bytes = p->c->in[0].bytes + p->c->in[1].bytes,
+                           .results = (double)tci_dim_known(tci_node_count(p->n)),
+                           .sum_bytes = tci_dtype_get(p->sum)->bytes};
 }
 
 /* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
@@ -57,33 +77,28 @@ static bool tci_split_k_unit_cut(tci_split_k *p, double parts)
 }
 
 /* Few tiles leave most units of a device idle: then parts of K are tiles of their own. Windows are
- * left to plan/conv_layout.c. */
+ * left to plan/conv_layout.c and plan/im2col_gemm.c. */
 static bool tci_split_k_unit_fit(tci_offer *o)
 {
     tci_offer unit;
     tci_split_k *p = TCI_NEW(o->a->s, tci_split_k);
     *p = (tci_split_k){.a = o->a, .s = o->a->s, .g = o->a->g, .n = o->n};
     o->found = p;
-    if (o->a->machine.block_threads == 0 || o->c->in[0].window || o->c->in[1].window ||
+    if (o->a->machine.block_threads == 0 || tci_route_reads_windows(o->a, o->c) ||
         !tci_route_fits(tci_route_unit(), o->a, o->n, o->c, &unit) || !tci_split_k_begin(p)) {
         return false;
     }
-    double products = tci_split_k_products(p), best = 1;
-    for (double parts = 2;
-         parts <= TCI_SPLIT_K_MANY && parts * TCI_SPLIT_K_LEAST_HALVES <= products; parts *= 2) {
-        bool faster = tci_split_k_unit_cycles(p, parts) < 0.9 * tci_split_k_unit_cycles(p, best);
-        best = faster ? parts : best;
-    }
-    return tci_split_k_unit_cycles(p, best) <
-               TCI_SPLIT_K_UNIT_GAIN * tci_split_k_unit_cycles(p, 1) &&
-           tci_split_k_unit_cut(p, best);
+    const tci_unit_gemm g = tci_split_k_unit_gemm(p);
+    double parts = tci_unit_gemm_parts(&g);
+    return parts > 1 && tci_split_k_unit_cut(p, parts);
 }
 
 static double tci_split_k_unit_cost(const tci_offer *o)
 {
     const tci_split_k *p = o->found;
     double parts = tci_split_k_moved(p) / 2 / tci_node_value_bytes(o->n);
-    return tci_split_k_unit_cycles(p, TCI_MAX(parts, 2)) /
+    const tci_unit_gemm g = tci_split_k_unit_gemm(p);
+    return tci_unit_gemm_cycles(&g, TCI_MAX(parts, 2)) /
            tci_machine_complete(o->a->machine).facts.ghz;
 }
 

@@ -186,7 +186,7 @@ static float **run_on(net *n, const char *machine)
 
 static void check_network(const char *name, bool train)
 {
-    net *n = net_make(name, train);
+    net *n = net_make(name, train, 3, false);
     float **want = run_on(n, NULL), **got = run_on(n, "x86-64-v2");
     bool wider = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     float **other = run_on(n, wider ? "x86-64-v3" : "x86-64-v2");

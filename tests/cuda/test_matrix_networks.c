@@ -84,6 +84,7 @@ typedef struct image_case {
     tc_conv how;
     int boxes; /* kernels that read boxes: of the result and both gradients */
     bool half, wide;
+    int copies; /* contractions over a copy of windows as a matrix */
 } image_case;
 
 static const image_case image_cases[] = {
@@ -98,6 +99,10 @@ static const image_case image_cases[] = {
     {2, 128, 8, 56, 64, 3, {.padding = {1, 1}}, 3, false, false},
     {2, 72, 9, 16, 72, 3, {.padding = {1, 1}, .groups = 3}, 2, false, false}, /* 24 of 64 */
     {3, 32, 16, 24, 48, 2, {.stride = {2, 2}}, 2, false, false},              /* no overlap */
+    {20, 64, 2, 2, 72, 3, {.padding = {1, 1}}, 1, false, false, 2},           /* four columns */
+    {9, 72, 5, 4, 64, 3, {.padding = {1, 1}, .stride = {2, 2}}, 1, true, true, 2},
+    {2, 512, 4, 4, 64, 3, {.padding = {1, 1}}, 2, false, false, 1}, /* few tiles, long K */
+    {3, 3, 48, 64, 48, 4, {.stride = {4, 4}}, 0, false, false, 2},  /* patches */
 };
 
 static int64_t image_channels(const image_case *c)
@@ -177,6 +182,12 @@ static void check_image_case(int number)
     for (const char *at = strstr(text, ", boxes"); at; at = strstr(at + 1, ", boxes")) {
         boxes++;
     }
+    int copies = 0;
+    for (const char *at = strstr(text, ": im2col copy"); at; at = strstr(at + 1, ": im2col copy")) {
+        copies++;
+    }
+    CHECK_MSG(copies == c->copies, "case %d copies windows in %d contractions, expected %d:\n%s",
+              number, copies, c->copies, text);
     CHECK_MSG(wrong == 0, "case %d: %d of %d wrong", number, (int)wrong, (int)n_out);
     CHECK_MSG(boxes == c->boxes, "case %d reads boxes in %d kernels, expected %d:\n%s", number,
               boxes, c->boxes, text);

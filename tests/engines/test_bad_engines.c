@@ -1,9 +1,11 @@
-/* tests/engines/test_bad_engines.c - libraries in the places of engines that are too old, crash
- * while they are loaded, or are none: said by their names, and loaded only when asked for. One
- * library for each engine, since a process loads one of each. */
+/* tests/engines/test_bad_engines.c - libraries in the places of engines that are too old, crash or
+ * print while they are loaded, or are none: said by their names, and loaded only when asked for.
+ * One library for each engine, since a process loads one of each. */
 #include "inside.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "io.h"
@@ -98,6 +100,60 @@ TEST(a_library_is_loaded_only_when_its_name_is_asked_for)
     CHECK_EQ_INT(compile(source, TC_FALLBACK_REFUSE, text), TC_ERR_BACKEND);
     CHECK_HAS(text, "lacks GetPjrtApi");
     CHECK(access(mark, F_OK) == 0);
+    io_clean();
+}
+
+/* Output of the process while `load` runs. */
+static io_bytes printed_by(void (*load)(const char *), const char *path)
+{
+    fflush(stdout);
+    int to = open(io_path("printed"), O_WRONLY | O_CREAT | O_TRUNC, 0600), out = dup(1),
+        err = dup(2);
+    REQUIRE(to >= 0 && out >= 0 && err >= 0);
+    dup2(to, 1);
+    dup2(to, 2);
+    load(path);
+    fflush(stdout);
+    dup2(out, 1);
+    dup2(err, 2);
+    close(to);
+    close(out);
+    close(err);
+    return io_slurp(io_path("printed"));
+}
+
+static tci_engine_library talkative = {
+    .file = "libtalk.so", .package = "", .get = "?", .lock = TCI_MUTEX_INIT};
+
+static void load_it(const char *path)
+{
+    char text[TC_GRAPH_TEXT];
+    printf("before ");
+    CHECK(tci_engine_open(&talkative, path, text) != NULL);
+    printf("after");
+}
+
+static void load_plainly(const char *path)
+{
+    CHECK(dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL);
+}
+
+TEST(text_that_a_library_prints_while_it_is_loaded_is_discarded)
+{
+    static const char source[] = "#include <stdio.h>\n#include <unistd.h>\n"
+                                 "__attribute__((constructor)) static void f(void)\n"
+                                 "{ printf(\"buffered\"); fputs(\"to stderr\", stderr);\n"
+                                 "  if (write(1, \"at once\", 7) != 7) perror(\"write\"); }\n";
+    if (!plant("libtalk.so", source)) {
+        SKIP("no C compiler");
+    }
+    io_bytes text = printed_by(load_it, io_path("libtalk.so"));
+    CHECK_MSG(text.n == 12 && !memcmp(text.at, "before after", 12), "%.*s", (int)text.n, text.at);
+    free(text.at);
+    CHECK(plant("libloud.so", source)); /* a library that is not tc's to load is heard */
+    text = printed_by(load_plainly, io_path("libloud.so"));
+    CHECK_EQ_INT(text.n, 24);
+    free(text.at);
     io_clean();
 }
 

@@ -585,6 +585,140 @@ TEST(threads_of_onnxruntime_follow_the_option)
     }
 }
 
+/* Nanoseconds that each thread of the process ran; how many threads there are. */
+static int time_threads(int64_t *ids, int64_t *ns, int most)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d)) && n < most;) {
+        char path[300], text[100] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
+        FILE *f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (f && fgets(text, sizeof(text), f)) {
+            ids[n] = atoll(e->d_name);
+            ns[n++] = atoll(text);
+        }
+        if (f) {
+            fclose(f);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    return n;
+}
+
+/* Threads that have a tenth or more of the processor time of one run of f: an engine may take
+ * another thread for each run. */
+static int threads_at_work(tc_program *f, tc_buf in, tc_buf out)
+{
+    enum { MOST = 256 };
+    static int64_t ids[2][MOST], ns[2][MOST];
+    int64_t sum = 0, own[MOST];
+    int n[2], busy = 0;
+    n[0] = time_threads(ids[0], ns[0], MOST);
+    CHECK(tc_run(f, TC_BUFS(in), TC_BUFS(out)) == TC_OK);
+    n[1] = time_threads(ids[1], ns[1], MOST);
+    for (int i = 0; i < n[1]; i++) {
+        own[i] = ns[1][i];
+        for (int k = 0; k < n[0]; k++) {
+            own[i] -= ids[0][k] == ids[1][i] ? ns[0][k] : 0;
+        }
+        sum += own[i];
+    }
+    for (int i = 0; i < n[1]; i++) {
+        busy += own[i] > sum / 10;
+    }
+    return busy;
+}
+
+static void one_thread_works(const char *backend)
+{
+    NEED(backend);
+    enum { SIDE = 768 };
+    static float x[SIDE * SIDE], y[SIDE * SIDE];
+    tc_ctx_free(ctx);
+    if (threads_of_process() <= 0) {
+        SKIP("no /proc");
+    }
+    tc_options o = {.backend = backend, .fallback = TC_FALLBACK_REFUSE, .threads = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, SIDE, SIDE), h = tc_tanh(tc_matmul(in, in));
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile(tc_exp(tc_matmul(h, in)), &f) == TC_OK, "%s", tc_error(ctx));
+    for (int i = 0; i < 4 && f; i++) { /* the first run starts threads */
+        int n = threads_at_work(f, TC_BUF(x, SIDE * SIDE), TC_BUF(y, SIDE * SIDE));
+        CHECK_MSG(i == 0 || n == 1, "%s: %d threads at work", backend, n);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(onnxruntime_runs_on_one_thread_if_asked)
+{
+    one_thread_works("onnxrt");
+}
+
+TEST(openvino_runs_on_one_thread_if_asked)
+{
+    one_thread_works("openvino");
+}
+
+TEST(tvm_runs_on_one_thread_if_asked)
+{
+    one_thread_works("tvm");
+}
+
+/* ---- wrong buffers ---- */
+
+/* Buffers that do not fit are refused before the engine sees them, by all engines in one way, and
+ * the program runs on. */
+static void refuse_buffers(const char *backend)
+{
+    NEED(backend);
+    float p[5] = {0}, w[60] = {0}, x[36] = {0}, y[15] = {0};
+    int32_t words[36] = {0};
+    const int64_t wide[] = {4, 9};
+    tc_program *f = compile_rows(ctx, w, p);
+    REQUIRE(f != NULL);
+    const tc_buf good = TC_BUF(x, 36), out = TC_BUF(y, 15);
+    tc_buf other = good;
+    other.rank = 2;
+    other.sizes = wide;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 35)), TC_BUFS(out)), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(other), TC_BUFS(out)), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(words, 36)), TC_BUFS(out)), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(good), TC_BUFS(TC_BUF(y, 14))), TC_ERR_SHAPE);
+    CHECK(tc_run(f, TC_BUFS(good, good), TC_BUFS(out)) != TC_OK);
+    CHECK(tc_program_error(f)[0] != 0);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(good), TC_BUFS(out)), TC_OK);
+    for (int i = 0; i < 15; i++) {
+        CHECK_CLOSE(y[i], 0.2, 1e-6);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(onnxruntime_is_not_given_wrong_buffers)
+{
+    refuse_buffers("onnxrt");
+}
+
+TEST(openvino_is_not_given_wrong_buffers)
+{
+    refuse_buffers("openvino");
+}
+
+TEST(xla_is_not_given_wrong_buffers)
+{
+    refuse_buffers("openxla");
+}
+
+TEST(tvm_is_not_given_wrong_buffers)
+{
+    refuse_buffers("tvm");
+}
+
 TEST(the_fastest_backend_is_measured)
 {
     tc_ctx *ctx;

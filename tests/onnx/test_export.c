@@ -131,6 +131,136 @@ TEST(transposed_convolutions_run_elsewhere_as_one_operator)
     end();
 }
 
+/* ---- calls by their names ---- */
+
+/* The names of the operators that a graph leaves as, all of them and no others but Identity. */
+static void leaves_as(tc_tensors in, tc_tensor y, int opset, const char *operators)
+{
+    static const char *const others[] = {"Where", "Mul",    "Add",  "Sub",  "Exp",
+                                         "Max",   "Min",    "Pow",  "Sqrt", "Expand",
+                                         "Pad",   "Gather", "Less", "Log",  "Softmax"};
+    char list[64], *word;
+    const tc_onnx_export how = {.opset = opset};
+    CHECK_MSG(!tc_export_onnx(in, TC_TENSORS(y), &how, io_path("t.onnx")), "%s", tc_error(y));
+    io_bytes net = io_slurp(io_path("t.onnx"));
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        CHECK_MSG(!holds(&net, others[i]), "%s has %s", operators, others[i]);
+    }
+    snprintf(list, sizeof(list), "%s", operators);
+    for (word = strtok(list, " "); word; word = strtok(NULL, " ")) {
+        CHECK_MSG(holds(&net, word), "no %s", word);
+    }
+    free(net.at);
+}
+
+static void activations(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor v = tc_mul(x[0], 4);
+    y[0] = tc_cat(TC_TENSORS(tc_relu6(v), tc_hardtanh(v, -0.5, 1.5), tc_hardsigmoid(v)), 0);
+    y[1] = tc_cat(TC_TENSORS(tc_hardswish(v), tc_leaky_relu(v, 0.2), tc_elu(v, 1.5)), 0);
+    y[2] = tc_cat(TC_TENSORS(tc_celu(v, 0.7), tc_selu(v), tc_mish(v)), 0);
+    y[3] = tc_cat(TC_TENSORS(tc_softplus(v, TC_NONE, TC_NONE), tc_softplus(v, 2, 20)), 0);
+    y[4] = tc_cat(TC_TENSORS(tc_gelu_tanh(v), tc_leaky_relu(v, tc_abs(x[0]))), 0);
+    CHECK(!tc_grad(tc_sum(tc_square(y[1]), TC_ALL, false), x, 1, &y[5]));
+}
+
+TEST(activations_leave_by_their_names)
+{
+    compare(activations, 1, (const int64_t[][6]){{2, 5, 7}}, 6, false);
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 5, 7);
+    leaves_as(TC_TENSORS(x), tc_relu6(x), 0, "Clip");
+    leaves_as(TC_TENSORS(x), tc_hardtanh(x, TC_NONE, TC_NONE), 0, "Clip");
+    leaves_as(TC_TENSORS(x), tc_hardsigmoid(x), 0, "HardSigmoid");
+    leaves_as(TC_TENSORS(x), tc_hardswish(x), 0, "HardSwish");
+    leaves_as(TC_TENSORS(x), tc_leaky_relu(x, TC_NONE), 0, "LeakyRelu");
+    leaves_as(TC_TENSORS(x), tc_elu(x, TC_NONE), 0, "Elu");
+    leaves_as(TC_TENSORS(x), tc_celu(x, TC_NONE), 0, "Celu");
+    leaves_as(TC_TENSORS(x), tc_selu(x), 0, "Selu");
+    leaves_as(TC_TENSORS(x), tc_mish(x), 0, "Mish");
+    leaves_as(TC_TENSORS(x), tc_softplus(x, TC_NONE, TC_NONE), 0, "Softplus");
+    leaves_as(TC_TENSORS(x), tc_gelu_tanh(x), 0, "Gelu approximate");
+    end();
+}
+
+/* A block of MobileNet: a depthwise convolution of stride 2, its norm, its activation; then norms
+ * with and without weights, and a convolution along a line. */
+static void blocks(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor w = tc_randn(ctx, 1, TC_F32, 6, 1, 3, 3), b = tc_randn(ctx, 2, TC_F32, 6);
+    tc_tensor mean = tc_randn(ctx, 3, TC_F32, 6), var = tc_rand(ctx, 4, TC_F32, 6);
+    tc_tensor v = tc_randn(ctx, 5, TC_F32, 4, 6, 3);
+    REQUIRE(tc_eval_many(TC_TENSORS(w, b, mean, var, v)) == TC_OK);
+    tc_conv o = {.stride = {2, 1}, .padding = {1, 0}, .end_padding = {2, 1}, .groups = 6};
+    tc_tensor h = tc_conv2d(x[0], w, b, &o);
+    y[0] = tc_relu6(tc_batch_norm(h, mean, var, b, TC_NONE, false, 1e-3));
+    y[1] = tc_batch_norm(x[0], mean, var, TC_NONE, b, false, 1e-5);
+    y[2] = tc_group_norm(x[0], 3, b, mean, 1e-5);
+    y[3] = tc_instance_norm(x[0], TC_NONE, mean, 1e-5);
+    y[4] = tc_conv1d(tc_mean(x[0], TC_AXES(2), false), v, TC_NONE, &(tc_conv){.dilation = {2}});
+}
+
+TEST(layers_leave_by_their_names)
+{
+    compare(blocks, 1, (const int64_t[][6]){{4, 2, 6, 9, 8}}, 5, false);
+    compare(blocks, 1, (const int64_t[][6]){{4, 2, 6, 9, 8}}, 5, true);
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 6, 9, 8), y[5];
+    blocks(&x, y);
+    leaves_as(TC_TENSORS(x), y[0], 0, "Conv BatchNormalization Clip");
+    leaves_as(TC_TENSORS(x), y[1], 0, "BatchNormalization");
+    leaves_as(TC_TENSORS(x), y[2], 0, "GroupNormalization");
+    leaves_as(TC_TENSORS(x), y[3], 0, "InstanceNormalization");
+    leaves_as(TC_TENSORS(x), y[4], 0, "Conv ReduceMean");
+    end();
+}
+
+/* Causal, scaled, masked by numbers and by truth (one row of which sees nothing), heads that share
+ * keys, and values of another width. */
+static void attentions(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor mask = tc_randn(ctx, 1, TC_F32, 5, 7), row = tc_arange(ctx, 0, 5, 1, TC_I64);
+    tc_tensor blind = tc_logical_and(tc_gt(mask, 0), tc_lt(tc_reshape(row, 5, 1), 4));
+    tc_tensor w = tc_rand(ctx, 2, TC_F32, 8), v = tc_slice(x[2], 3, 0, 3, 1), none = TC_NONE;
+    REQUIRE(tc_eval_many(TC_TENSORS(mask, blind, w)) == TC_OK);
+    y[0] = tc_scaled_dot_product_attention(x[0], x[1], v, none, true, 0);
+    y[1] = tc_scaled_dot_product_attention(x[0], x[1], x[2], mask, false, 0.3);
+    y[2] = tc_scaled_dot_product_attention(x[0], x[1], x[2], blind, true, 0);
+    y[3] = tc_scaled_dot_product_attention(x[0], tc_slice(x[1], 1, 0, 2, 1),
+                                           tc_slice(x[2], 1, 0, 2, 1), none, false, 0);
+    y[4] = tc_rms_norm(x[0], TC_AXES(-1), w, 1e-5);
+    y[5] = tc_rms_norm(x[1], TC_AXES(2, 3), tc_mul(tc_ones(ctx, TC_F32, 7, 8), w), 1e-5);
+}
+
+TEST(attention_leaves_by_its_name_where_the_opset_has_it)
+{
+    static const int64_t sizes[][6] = {{4, 2, 4, 5, 8}, {4, 2, 4, 7, 8}, {4, 2, 4, 7, 8}};
+    for (int opset = 0; opset <= 24; opset += 24) {
+        else_opset = opset;
+        compare(attentions, 3, sizes, 6, false);
+    }
+    else_opset = 0;
+    begin();
+    tc_tensor x[3], y[6];
+    for (int i = 0; i < 3; i++) {
+        x[i] = tc_input(ctx, "x", TC_F32, 2, 4, i ? 7 : 5, 8);
+    }
+    attentions(x, y);
+    leaves_as(TC_TENSORS_N(x, 3), y[3], 23, "Attention Reshape");
+    leaves_as(TC_TENSORS_N(x, 3), y[4], 23, "RMSNormalization");
+    tc_tensor q = tc_scaled_dot_product_attention(x[0], x[1], x[2], TC_NONE, true, 0);
+    leaves_as(TC_TENSORS_N(x, 3), q, 23, "Attention is_causal");
+    CHECK(!tc_export_onnx(TC_TENSORS_N(x, 3), TC_TENSORS(q), NULL, io_path("t.onnx")));
+    io_bytes net = io_slurp(io_path("t.onnx"));
+    CHECK(!holds(&net, "Attention") && holds(&net, "Softmax") && holds(&net, "MatMul"));
+    free(net.at);
+    CHECK_EQ_INT(tc_export_onnx(TC_TENSORS_N(x, 3), TC_TENSORS(q), &(tc_onnx_export){.opset = 20},
+                                io_path("t.onnx")),
+                 TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "opset 20");
+    end();
+}
+
 /* Whole numbers made of all bits, so that one wrong bit is a wrong value; odd counts end within a
  * block of the generator. */
 static void random_bits(const tc_tensor *x, tc_tensor *y)

@@ -183,6 +183,76 @@ TEST(large_matrices)
     tc_ctx_free(ctx);
 }
 
+enum { ROWS = 150 };
+static double matrix[ROWS * ROWS], known[ROWS];
+
+/* A symmetric matrix with known values, ascending in known[]; NULL after the last. */
+static const char *large_symmetric(int which)
+{
+    static const char *const names[] = {"zeros",    "identity",     "ones", "second differences",
+                                        "a mirror", "glued blocks", NULL};
+    const double turn = 3.14159265358979323846 / (ROWS + 1);
+    for (int i = 0; i < ROWS; i++) {
+        known[i] = which == 1   ? 1
+                   : which == 2 ? ROWS * (i == ROWS - 1)
+                   : which == 3 ? 2 - 2 * cos((i + 1) * turn)
+                   : which == 4 ? (i ? 1 : -1)
+                   : which == 5 ? NAN /* Wilkinson's, almost decoupled */
+                                : 0;
+        for (int k = 0; k < ROWS; k++) {
+            const bool own = i == k, next = abs(i - k) == 1;
+            const double glued = TCI_MAX(i, k) % 21 ? 1 : 1e-8;
+            matrix[i * ROWS + k] = which == 1   ? own
+                                   : which == 2 ? 1
+                                   : which == 3 ? 2 * own - next
+                                   : which == 4 ? own - 2.0 / ROWS
+                                   : which == 5 ? own * abs(i % 21 - 10) + next * glued
+                                                : 0;
+        }
+    }
+    return names[which];
+}
+
+/* Matrices that divide and conquer takes, most of whose values are equal or close; one program. */
+TEST(large_matrices_with_equal_values)
+{
+    begin("cpu");
+    tc_options quick = {.quick_build = true, .no_disk_cache = true};
+    tc_tensor x = tc_input(ctx, "x", TC_F64, ROWS, ROWS), w, v, u, s, vh;
+    tc_eigh(x, &w, &v);
+    tc_svd(x, &u, &s, &vh);
+    tc_tensor image = tc_matmul(tc_mul(u, tc_unsqueeze(s, -2)), vh);
+    tc_tensor one = tc_diag(tc_full(ctx, 1, TC_F64, ROWS), 0), errors[5];
+    errors[0] = tc_sub(tc_matmul(x, v), tc_mul(v, tc_unsqueeze(w, -2)));
+    errors[1] = tc_sub(tc_matmul(turned(v), v), one);
+    errors[2] = tc_sub(image, x);
+    errors[3] = tc_sub(tc_matmul(turned(u), u), one);
+    errors[4] = tc_sub(tc_matmul(vh, turned(vh)), one);
+    for (int i = 0; i < 5; i++) {
+        errors[i] = tc_max(tc_abs(errors[i]), TC_ALL, false);
+    }
+    tc_program *f;
+    tc_tensor out[] = {w, errors[0], errors[1], errors[2], errors[3], errors[4]};
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), ((tc_tensors){out, 6}), &quick, &f) == TC_OK);
+    const char *name;
+    for (int which = 0; (name = large_symmetric(which)) != NULL; which++) {
+        double values[ROWS], off[5];
+        REQUIRE(tc_run(f, TC_BUFS(TC_BUF(matrix, ROWS * ROWS)),
+                       TC_BUFS(TC_BUF(values, ROWS), TC_BUF(&off[0], 1), TC_BUF(&off[1], 1),
+                               TC_BUF(&off[2], 1), TC_BUF(&off[3], 1), TC_BUF(&off[4], 1))) ==
+                TC_OK);
+        for (int i = 0; i < 5; i++) {
+            CHECK_MSG(off[i] < 1e-12, "%s: error %d is %.2g", name, i, off[i]);
+        }
+        for (int i = 0; i < ROWS; i++) {
+            CHECK_MSG(isnan(known[i]) || fabs(values[i] - known[i]) < 1e-12,
+                      "%s: value %d is %.17g", name, i, values[i]);
+        }
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* Eigenvalues in a cluster at zero take more sweeps; the triangle of a matrix of rank 2 has
  * columns whose squares have no digits left. */
 TEST(clusters_and_vanishing_columns)

@@ -30,7 +30,8 @@ static bool fits(int word, bool value, bool reduce, int arity)
     case TCI_W_Y:
     case TCI_W_G:
     case TCI_W_TETRAGAMMA:
-    case TCI_W_SINC_SLOPE: return !value;
+    case TCI_W_SINC_SLOPE:
+    case TCI_W_GELU_SLOPE: return !value;
     case TCI_W_MAX:
     case TCI_W_MIN:
     case TCI_W_MODULO:

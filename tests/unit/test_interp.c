@@ -674,6 +674,125 @@ TEST(strided_operands_are_packed_once_for_many_points)
     }
 }
 
+/* y[i, j] = sum over a, b of x * w, where x moves by `dx` and w by `dw` along i, j, a, b. True if
+ * it runs in strips. */
+static bool tk_in_strips(tc_dtype t, const int size[4], const int dx[4], const int dw[4])
+{
+    tk_k *k = tk_open(TCI_VEC_OUTER);
+    int axis[4], stage, map, out = size[0] * size[1], reach[2] = {1, 1}, base[2] = {0, 0};
+    for (int i = 0; i < 4; i++) {
+        axis[i] = tk_axis(k, size[i], i > 1);
+        reach[0] += abs(dx[i]) * (size[i] - 1);
+        reach[1] += abs(dw[i]) * (size[i] - 1);
+        base[0] -= dx[i] < 0 ? dx[i] * (size[i] - 1) : 0;
+        base[1] -= dw[i] < 0 ? dw[i] * (size[i] - 1) : 0;
+    }
+    stage = tk_stage(k, TCI_STAGE_REDUCE, 2, axis[2], axis[3]);
+    map = tk_stage(k, TCI_STAGE_MAP, 0, -1, -1);
+    int load[2];
+    for (int f = 0; f < 2; f++) {
+        const int *d = f ? dw : dx;
+        int at = tci_kx_const(k->k, base[f]);
+        for (int i = 0; i < 4; i++) {
+            at = d[i] ? tk_at(k, axis[i], d[i], at) : at;
+        }
+        load[f] = tk_load(k, tci_kernel_operand(k->k, t, false, reach[f]), at);
+    }
+    int dot = tk_red(k, TCI_RED_DOT, t, stage, load[0], load[1]);
+    tk_store(k, map, tci_kernel_operand(k->k, t, true, out),
+             tk_at(k, axis[0], size[1], tk_ax(k, axis[1])), dot);
+    int bytes = t == TC_F64 ? 8 : 4;
+    char *x[3];
+    for (int f = 0; f < 3; f++) {
+        int n = f < 2 ? reach[f] : out;
+        x[f] = calloc((size_t)n + (n == 0), (size_t)bytes);
+        for (int i = 0; i < n; i++) {
+            double v = tk_float();
+            tci_value_store(t, x[f] + i * bytes,
+                            (tci_value){.f = t == TC_F64 ? v : (double)(float)v});
+        }
+    }
+    tk_run(k, (void *[]){x[0], x[1], x[2]}, NULL, 2, (size_t)(out * bytes));
+    for (int o = 0; o < out; o++) {
+        double sum = 0;
+        for (int p = 0; p < size[2] * size[3]; p++) {
+            int at[4] = {o / size[1], o % size[1], p / size[3], p % size[3]},
+                f[2] = {base[0], base[1]};
+            for (int i = 0; i < 4; i++) {
+                f[0] += at[i] * dx[i];
+                f[1] += at[i] * dw[i];
+            }
+            double a = tci_value_load(t, x[0] + f[0] * bytes).f;
+            double b = tci_value_load(t, x[1] + f[1] * bytes).f;
+            sum = t == TC_F64 ? fma(a, b, sum) : (double)fmaf((float)a, (float)b, (float)sum);
+        }
+        CHECK(tci_value_load(t, x[2] + o * bytes).f == sum);
+    }
+    tci_interp *p = tci_interp_make(k->k);
+    tci_str text = {0};
+    REQUIRE(p);
+    tci_interp_verify(&k->s, p);
+    tci_interp_print(&text, p);
+    bool strips = strstr(tci_str_text(&text), " in strips") != NULL;
+    tci_str_free(&text);
+    tci_interp_free(p);
+    for (int f = 0; f < 3; f++) {
+        free(x[f]);
+    }
+    tk_close(k);
+    return strips;
+}
+
+TEST(contractions_run_in_strips)
+{
+    static const struct {
+        int size[4], dx[4], dw[4]; /* i, j, a, b */
+    } cases[] = {
+        {{5, 64, 7, 9}, {63, 0, 9, 1}, {0, 1, 576, 64}},   /* a product: one axis */
+        {{5, 65, 7, 9}, {63, 0, 9, 1}, {0, 1, 585, 65}},   /* lanes that are no whole group */
+        {{3, 300, 3, 3}, {310, 1, 310, 1}, {0, 0, 3, 1}},  /* a window along the lanes */
+        {{3, 70, 5, 3}, {310, 2, 310, 1}, {0, 0, 3, 1}},   /* of stride 2 */
+        {{2, 96, 9, 4}, {0, 1, 384, 96}, {0, 1, 400, 99}}, /* both factors vary */
+        {{2, 50, 11, 13},
+         {0, -3, 150, 700},
+         {7, 1, 50, -60}},                                 /* and not by whole groups, backward */
+        {{9, 600, 2, 20}, {40, 0, 20, 1}, {0, 40, 20, 1}}, /* panels, blocks of lanes */
+        {{4, 33, 1, 1}, {33, 1, 0, 0}, {0, 0, 0, 0}},      /* one point */
+        {{2, 40, 3, 0}, {0, 1, 40, 1}, {0, 0, 1, 1}},      /* none */
+    };
+    for (int i = 0; i < TCI_COUNT(cases); i++) {
+        bool f32 = tk_in_strips(TC_F32, cases[i].size, cases[i].dx, cases[i].dw);
+        bool f64 = tk_in_strips(TC_F64, cases[i].size, cases[i].dx, cases[i].dw);
+        CHECK_MSG(f32 && f64, "case %d", i);
+    }
+}
+
+TEST(kernels_of_strips_give_the_same_bits)
+{
+    enum { POINTS = 7, GROUPS = 11, BYTES = GROUPS * TCI_INTERP_GROUP };
+    static char acc[2][BYTES], x[POINTS][BYTES], y[POINTS][BYTES];
+    const char *px[POINTS], *py[POINTS];
+    for (int pass = 0; pass < 4; pass++) {
+        tc_dtype t = pass & 1 ? TC_F64 : TC_F32;
+        const int bytes = pass & 1 ? 8 : 4;
+        for (int p = 0; p < POINTS; p++) {
+            px[p] = x[p];
+            py[p] = y[p];
+            for (int i = 0; i < BYTES; i += bytes) {
+                tci_value_store(t, x[p] + i, (tci_value){.f = (double)(float)tk_float()});
+                tci_value_store(t, y[p] + i, (tci_value){.f = (double)(float)tk_float()});
+                tci_value_store(t, acc[0] + i, (tci_value){.f = (double)(float)tk_float()});
+            }
+        }
+        memcpy(acc[1], acc[0], BYTES);
+        for (int best = 0; best < 2; best++) {
+            tci_interp_strip_kernel(t, pass > 1, best && tci_interp_has_avx2())(acc[best], GROUPS,
+                                                                                px, py, POINTS);
+        }
+        CHECK(memcmp(acc[0], acc[1], BYTES) == 0);
+    }
+}
+
 TEST(argmax_takes_first_nan_and_first_tie)
 {
     enum { ROWS = 70, N = 150 };

@@ -1,5 +1,5 @@
-/* onnx/import_counted.c - operators on values whose number of valid elements only a run knows:
- * results of NonZero, Compress, Unique.
+/* onnx/import_counted_axis.c - operators on values of which a run tells how many elements are valid (results of
+ * NonZero, Compress, Unique).
  *
  * Such a value is a padded tensor with a count along one axis (is_cut). These operators compute on
  * the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
@@ -28,11 +28,14 @@ typedef enum tci_ox_counted_rule {
 static const struct {
     const char *op;
     tci_ox_counted_rule rule;
-} tci_ox_counted_rules[] = {
-    {"Transpose", TCI_OX_COUNTED_PERMUTE},   {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
-    {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE}, {"Slice", TCI_OX_COUNTED_SLICE},
-    {"Split", TCI_OX_COUNTED_SPLIT},         {"Gather", TCI_OX_COUNTED_GATHER},
-    {"GatherND", TCI_OX_COUNTED_GATHER_ND},  {"ReduceSum", TCI_OX_COUNTED_SUM}};
+} tci_ox_counted_rules[] = {{"Transpose", TCI_OX_COUNTED_PERMUTE},
+                            {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
+                            {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE},
+                            {"Slice", TCI_OX_COUNTED_SLICE},
+                            {"Split", TCI_OX_COUNTED_SPLIT},
+                            {"Gather", TCI_OX_COUNTED_GATHER},
+                            {"GatherND", TCI_OX_COUNTED_GATHER_ND},
+                            {"ReduceSum", TCI_OX_COUNTED_SUM}};
 
 static const char tci_ox_counted_each[] =
     " Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cos Div Equal Erf Exp "
@@ -114,7 +117,8 @@ static int tci_ox_counted_axis(const tci_ox_op *o, int rule, const bool *cut, in
             before += !is_new;
         }
         return to;
-    case TCI_OX_COUNTED_SLICE: return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
+    case TCI_OX_COUNTED_SLICE:
+        return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
     case TCI_OX_COUNTED_SPLIT:
         return tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank) != axis ? axis : -1;
     case TCI_OX_COUNTED_GATHER:
