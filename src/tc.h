@@ -346,8 +346,9 @@
 #include "api/vmap.c"
 #include "api/loops.c"
 #include "api/recurrent.c"
-#include "api/qr_svd_eig.c"
+#include "api/reflectors_rotations.c"
 #include "api/eig_divide_conquer.c"
+#include "api/qr_svd_eig.c"
 #include "api/linalg.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES

@@ -1,11 +1,12 @@
-/* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices: tridiagonal form, divide and conquer.
+/* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices, by divide and conquer of the
+ * tridiagonal form.
  *
  * In: symmetric matrices [..., n, n] whose largest element is between 1 and 2. Out: orthonormal
  * eigenvectors as rows, in any order, without derivatives.
  *
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
  * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
- * diagonalize (api/qr_svd_eig.c). Then pairs of blocks merge: diag(d) + rho z z^T, where all roots of
+ * diagonalize (api/reflectors_rotations.c). Then pairs of blocks merge: diag(d) + rho z z^T, where all roots of
  * the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection of the distance
  * to the nearer pole, and z is computed again from the roots, so that vectors are orthogonal
  * however close roots are (Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995). Entries with
@@ -14,7 +15,7 @@
  *
  * The last product of matrices of each level has most of the arithmetic. */
 #include "loops.h"
-#include "qr_svd_eig.h"
+#include "reflectors_rotations.h"
 
 #include <math.h>
 

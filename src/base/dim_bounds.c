@@ -167,12 +167,12 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
     return holds;
 }
 
-static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth);
+static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth, int64_t scale);
 
 /* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
- * above 0: all terms are multiplied by it. */
+ * above 0: all terms are multiplied by it. so_far: the product of the scales until here. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
-                               bool rounded_down, int depth)
+                               bool rounded_down, int depth, int64_t so_far)
 {
     TCI_DIM_COUNT();
     tci_dim_sum with;
@@ -188,13 +188,14 @@ static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, t
         cut.coef = -cut.coef;
         tci_dim_sum_take(&with, scale, &cut);
     }
-    bool holds = tci_dim_is_never_negative(&with, depth);
+    so_far = tci_dim_is_known(scale) ? tci_dim_times(so_far, scale) : 1;
+    bool holds = tci_dim_is_never_negative(&with, depth, so_far < tci_dim_limit ? so_far : 1);
     tci_dim_sum_end(&with);
     return holds;
 }
 
 /* The other atoms of the term are never negative, so a bound of this one bounds the term. */
-static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
+static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth, int64_t scale)
 {
     const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
     bool more = s->terms[t].coef > 0;
@@ -204,32 +205,37 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
         }
     }
     if (a->kind == TCI_DIM_DIV) {
-        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
+        return tci_dim_least(a->b) >= 1 &&
+               tci_dim_holds_with(s, t, at, a->a, a->b, more, depth, scale);
     }
-    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
+    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth, scale);
     bool either = more == (a->kind == TCI_DIM_MAX);
     if (first == either) {
         return first;
     }
-    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
+    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth, scale);
 }
 
 /* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
- * maximum in it replaced by what bounds it. Takes common factors out of s. */
-static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth)
+ * maximum in it replaced by what bounds it. Takes common factors out of s. s is a lower bound of
+ * `scale` times a whole number, which is not negative if it is above -1. */
+static bool tci_dim_is_never_negative(tci_dim_sum *s, int depth, int64_t scale)
 {
     if (s->bad) {
         return false;
     }
-    do {
-        if (tci_dim_range_of_terms(s->terms, s->n).least >= 0 || tci_dim_is_above_least(s)) {
+    bool again = true;
+    while (again) {
+        if (tci_dim_range_of_terms(s->terms, s->n).least > -scale || tci_dim_is_above_least(s)) {
             return true;
         }
-    } while (tci_dim_factor(s));
+        again = tci_dim_factor(s);
+        scale = again ? 1 : scale;
+    }
     for (int t = 0; depth > 0 && t < s->n; t++) {
         for (int at = 0; at < s->terms[t].n; at++) {
             if (tci_dim_atom_at(s->terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
-                tci_dim_holds_by(s, t, at, depth - 1)) {
+                tci_dim_holds_by(s, t, at, depth - 1, scale)) {
                 return true;
             }
         }
@@ -256,7 +262,7 @@ TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
     tci_dim_sum_begin(&s);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     tci_dim_sum_take(&s, a, &minus);
-    bool holds = tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
+    bool holds = tci_dim_is_never_negative(&s, TCI_DIM_DEPTH, 1);
     tci_dim_sum_end(&s);
     return holds;
 }

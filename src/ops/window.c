@@ -8,6 +8,7 @@
 #include "window.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- images ---- */

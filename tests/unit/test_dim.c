@@ -377,6 +377,11 @@ TEST(comparisons_that_must_be_proven)
     CHECK(tci_dim_le(tci_dim_mul(tci_dim_div(wide, 4), 4), wide));
     CHECK(tci_dim_le(wide, tci_dim_mul(tci_dim_ceil_div(wide, 8), 8)));
     CHECK(tci_dim_le(tci_dim_ceil_div(wide, 8), wide));
+    /* quotients of quotients: the bounds by fractions leave -2 / 3, which no whole number is */
+    tci_dim third = tci_dim_add(tci_dim_div(tci_dim_sub(2, n), 3), 82);
+    CHECK(tci_dim_le(third, tci_dim_mul(tci_dim_ceil_div(third, 16), 16)));
+    CHECK(tci_dim_le(tci_dim_mul(tci_dim_div(third, 16), 16), third));
+    CHECK(!tci_dim_le(third, tci_dim_mul(tci_dim_div(third, 16), 16)));
     CHECK(tci_dim_le(tci_dim_add(tci_dim_mul(half, 2), 2), m));
     CHECK(tci_dim_le(0, tci_dim_mul(tci_dim_sub(n, 1), tci_dim_sub(m, 2))));
     CHECK(tci_dim_le(n, tci_dim_mul(n, m)));

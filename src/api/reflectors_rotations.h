@@ -1,9 +1,10 @@
-/* api/qr_svd_eig.h - helpers that matrix factorizations share: reflectors in blocks, Jacobi rotations.
+/* api/reflectors_rotations.h - building blocks of matrix factorizations: Householder reflectors, QR,
+ * Jacobi rotations.
  *
  * In: matrices [..., m, n], within a call between tci_made_begin and its end. Out: tensors that
  * api/qr_svd_eig.c and api/eig_divide_conquer.c put together. */
-#ifndef TCI_API_QR_SVD_EIG_H
-#define TCI_API_QR_SVD_EIG_H
+#ifndef TCI_API_REFLECTORS_ROTATIONS_H
+#define TCI_API_REFLECTORS_ROTATIONS_H
 
 #include "composite_ops.h"
 
@@ -40,15 +41,21 @@ TCI_FN tc_tensor tci_factor_columns(tc_tensor of_steps, tc_site here);
  * weights tau [..., 1, panel]: the first reflector times the second and so on is 1 - v t^T v^T
  * (Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989). */
 TCI_FN tc_tensor tci_factor_compact(const tci_made *m, tc_tensor v, tc_tensor tau);
+/* a [..., m, n] as q [..., m, k] and r [..., k, n], k the lesser. Columns are taken one after the
+ * other, or in panels, each of which changes all others by products of matrices. */
+TCI_FN void tci_factor_qr(const tci_made *m, tc_tensor a, tc_tensor *q, tc_tensor *r);
 /* The body of a scan over panels of reflectors, x[0] = v, x[1] = t: applies them to carry[0]. */
 TCI_FN tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, const tc_tensor *x,
                                          tc_tensor *next, tc_tensor *y);
+/* Rows [..., n, any] turned among each other until the first `length` elements of one are
+ * orthogonal to those of all others. */
+TCI_FN tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length);
 /* The rows by an order of their places. */
 TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here);
 /* Eigenvectors of symmetric matrices a, whose elements are near 1, as rows, in any order, without
  * derivatives, by rotations. */
 TCI_FN tc_tensor tci_factor_rotated(const tci_made *m, tc_tensor a);
-/* The same by divide and conquer (api/eig_divide_conquer.c), for matrices of many rows. */
+/* The same by divide and conquer (api/eig_divide_conquer.c), for matrices of more than 64 rows. */
 TCI_FN tc_tensor tci_eigen_vectors(const tci_made *m, tc_tensor a);
 
 #endif
