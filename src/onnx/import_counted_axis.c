@@ -28,14 +28,11 @@ typedef enum tci_ox_counted_rule {
 static const struct {
     const char *op;
     tci_ox_counted_rule rule;
-} tci_ox_counted_rules[] = {{"Transpose", TCI_OX_COUNTED_PERMUTE},
-                            {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
-                            {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE},
-                            {"Slice", TCI_OX_COUNTED_SLICE},
-                            {"Split", TCI_OX_COUNTED_SPLIT},
-                            {"Gather", TCI_OX_COUNTED_GATHER},
-                            {"GatherND", TCI_OX_COUNTED_GATHER_ND},
-                            {"ReduceSum", TCI_OX_COUNTED_SUM}};
+} tci_ox_counted_rules[] = {
+    {"Transpose", TCI_OX_COUNTED_PERMUTE},   {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
+    {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE}, {"Slice", TCI_OX_COUNTED_SLICE},
+    {"Split", TCI_OX_COUNTED_SPLIT},         {"Gather", TCI_OX_COUNTED_GATHER},
+    {"GatherND", TCI_OX_COUNTED_GATHER_ND},  {"ReduceSum", TCI_OX_COUNTED_SUM}};
 
 static const char tci_ox_counted_each[] =
     " Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cos Div Equal Erf Exp "
@@ -117,8 +114,7 @@ static int tci_ox_counted_axis(const tci_ox_op *o, int rule, const bool *cut, in
             before += !is_new;
         }
         return to;
-    case TCI_OX_COUNTED_SLICE:
-        return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
+    case TCI_OX_COUNTED_SLICE: return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
     case TCI_OX_COUNTED_SPLIT:
         return tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank) != axis ? axis : -1;
     case TCI_OX_COUNTED_GATHER:
