@@ -9162,7 +9162,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
     tci_str_printf(out,
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
-                   "%s(const __grid_constant__ %s_args args)\n{\n    TC_GRID_WAIT;\n",
+                   "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
                    symbol, symbol);
@@ -10497,8 +10497,7 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_str_printf(out, "\"\n%s\n#line 1 \"tc.cu\"\n", op->cuda);
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; long long lits[%d]; long long *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
-                   "    TC_GRID_WAIT;\n",
+                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n",
                    symbol, k->n_operands, TCI_MAX(l->n_dims, 1), tci_custom_threads(k->call->op),
                    symbol, symbol);
     tci_cuda_custom_calls(out, k, l);
@@ -11828,11 +11827,6 @@ static const char tci_cuda_prelude_text[] =
     "#define TC_I static __device__ __forceinline__\n"
     "#define TC_THREAD ((long long)threadIdx.x)\n"
     "#ifndef TC_SURPLUS\n#define TC_SURPLUS\n#endif\n"
-    "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 900\n"
-    "extern \"C\" { __device__ char tc_waits = 1; } /* all kernels begin so */\n"
-    "#define TC_GRID_WAIT asm volatile(\"griddepcontrol.launch_dependents;\\n\\t\" \\\n"
-    "    \"griddepcontrol.wait;\" ::: \"memory\")\n"
-    "#else\n#define TC_GRID_WAIT\n#endif\n"
     "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"
@@ -12055,7 +12049,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s%s_args args)\n"
-                   "{\n    TC_GRID_WAIT;\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
@@ -12157,10 +12151,6 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     long long rest[26]; /* of a union of 29 words, and one more */
 } tci_cu_conditional;
 
-typedef struct tci_cu_edge { /* CUgraphEdgeData */
-    unsigned char from_port, to_port, type, reserved[5];
-} tci_cu_edge;
-
 /* X(field, symbol, arguments) */
 #define TCI_CU_ROWS(X)                                                                            \
     X(init, "cuInit", (unsigned))                                                                 \
@@ -12216,9 +12206,7 @@ typedef struct tci_cu_edge { /* CUgraphEdgeData */
     X(graph_handle, "cuGraphConditionalHandleCreate",                                             \
       (unsigned long long *, void *, void *, unsigned, unsigned))                                 \
     X(graph_add, "cuGraphAddNode",                                                                \
-      (void **, void *, void *const *, size_t, tci_cu_conditional *))                             \
-    X(graph_link, "cuGraphAddDependencies_v2",                                                    \
-      (void *, void *const *, void *const *, const tci_cu_edge *, size_t))
+      (void **, void *, void *const *, size_t, tci_cu_conditional *))
 
 #define TCI_NVRTC_ROWS(X)                                                                         \
     X(version, "nvrtcVersion", (int *, int *))                                                    \
@@ -12568,7 +12556,6 @@ typedef struct tci_cuda_function {
     void *handle;
     int threads;
     bool is_skeleton; /* its argument begins with encoded tensor maps */
-    bool waits;       /* for the kernels that it depends on, by itself (TC_GRID_WAIT) */
     tci_cuda_skeleton skeleton;
     struct tci_cuda_function *next;
 } tci_cuda_function;
@@ -12617,10 +12604,10 @@ typedef struct tci_cuda_sequence {
 /* cuda/queue.c: one of n graphs that are to be made; NULL: out of memory. */
 TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
 /* nodes[i] of a graph, one for each launch from `first` on; NULL: it has no tasks, and nothing
- * waits for it. Launches before `first` are in an earlier graph. early: the kernel may begin while
- * the one that it depends on still runs. after: an array of as many entries. */
+ * waits for it. Launches before `first` are in an earlier graph. after: an array of as many
+ * entries. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
-                                   int i, bool early, void **after);
+                                   int i, void **after);
 /* cuda/graph_while.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 
@@ -13050,7 +13037,6 @@ TCI_FN void tci_cuda_free(void *user, void *memory)
  * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
  * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its
  * dependencies, launched by one driver call; a long one is several graphs, one after the other.
- * Kernels in a line begin early and wait by themselves (programmatic dependent launch).
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
  * host memory that the device maps (host_alloc), one word per launch; it can be read after the
@@ -13216,39 +13202,8 @@ TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
     tci_heap_free(s);
 }
 
-/* True if launches [first, last) are kernels that each depend on the one before, and wait for its
- * end by themselves. Such a kernel may begin while that one still runs (programmatic dependent
- * launch): a batch norm of three launches took 8.2 us and takes 6.5 (H200). Where kernels run side
- * by side, blocks that wait would keep others out: mobilenet_v2's training took 12 % longer. */
-static bool tci_cuda_is_line(const tc_launch *launches, int first, int last)
-{
-    bool line = tci_cuda_driver()->graph_link != NULL;
-    for (int i = first; i < last && line; i++) {
-        const tc_launch *launch = &launches[i];
-        const tci_cuda_function *f = launch->function;
-        bool begins = launch->n_after == 0 || launch->after[0] < first;
-        line = !launch->node && launch->task_end > launch->task_begin && f->waits &&
-               launch->n_after <= 1 && (begins ? i == first : launch->after[0] == i - 1);
-    }
-    return line;
-}
-
-/* The kernel node behind another one, with an edge that lets it begin early. */
-static tc_status tci_cuda_add_early(void *graph, const tci_cu_kernel_params *k, void *const *before,
-                                    void **node)
-{
-    enum { TCI_CU_PROGRAMMATIC = 1 }; /* CU_GRAPH_KERNEL_NODE_PORT_..., _DEPENDENCY_TYPE_... */
-    const tci_cu_edge edge = {.from_port = TCI_CU_PROGRAMMATIC, .type = TCI_CU_PROGRAMMATIC};
-    const tci_cu *cu = tci_cuda_driver();
-    tc_status status = tci_cuda_check(cu->graph_add_kernel(node, graph, NULL, 0, k),
-                                      "cuGraphAddKernelNode");
-    return status ? status
-                  : tci_cuda_check(cu->graph_link(graph, before, node, &edge, 1),
-                                   "cuGraphAddDependencies");
-}
-
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
-                                   int i, bool early, void **after)
+                                   int i, void **after)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
     tci_cu_kernel_params k;
@@ -13269,9 +13224,6 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     }
     void *params[] = {arguments};
     k.params = params;
-    if (early && n_after == 1) {
-        return tci_cuda_add_early(graph, &k, after, &nodes[i]);
-    }
     return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
                           "cuGraphAddKernelNode");
 }
@@ -13283,10 +13235,9 @@ static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launche
     enum { TCI_CU_USE_NODE_PRIORITY = 8 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_... */
     const tci_cu *cu = tci_cuda_driver();
     unsigned flags = 0;
-    bool early = tci_cuda_is_line(launches, first, last);
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
-        status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, early, after);
+        status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
         flags |= launches[i].node ? TCI_CU_USE_NODE_PRIORITY : 0;
     }
     if (!status) {
@@ -13608,7 +13559,7 @@ static tc_status tci_cuda_loop_round(const tci_cuda_looping *x, void *graph, int
         launch.after = &before;
         launch.n_after = before >= 0;
         x->nodes[i] = NULL;
-        status = tci_cuda_add_node(graph, &launch, x->nodes, 0, i, false, x->after);
+        status = tci_cuda_add_node(graph, &launch, x->nodes, 0, i, x->after);
         before = x->nodes[i] ? i : before;
     }
     *last = before >= 0 ? x->nodes[before] : NULL;
@@ -13820,9 +13771,6 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
     bool found = !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
                  !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
                  tci_cuda_read_skeleton(d, m, symbol, f);
-    tci_cu_ptr at;
-    size_t bytes;
-    f->waits = found && !in.cu->module_global(&at, &bytes, m->handle, "tc_waits");
     tci_cuda_leave(&in, TC_OK);
     return found;
 }

@@ -1109,8 +1109,8 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
 TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
-/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass the count
- * on. */
+/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass
+ * the count on. */
 TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
@@ -6275,8 +6275,8 @@ TCI_OX_MAKE(loop)
     tci_ox_loop_while(o, &l);
 }
 /* ---- src/onnx/import_counted_axis.c ---- */
-/* onnx/import_counted_axis.c - operators on values of which a run tells how many elements are valid (results of
- * NonZero, Compress, Unique).
+/* onnx/import_counted_axis.c - operators on values whose count of valid elements a run tells
+ * (results of NonZero, Compress, Unique).
  *
  * Such a value is a padded tensor with a count along one axis (is_cut). These operators compute on
  * the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
@@ -6303,14 +6303,11 @@ typedef enum tci_ox_counted_rule {
 static const struct {
     const char *op;
     tci_ox_counted_rule rule;
-} tci_ox_counted_rules[] = {{"Transpose", TCI_OX_COUNTED_PERMUTE},
-                            {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
-                            {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE},
-                            {"Slice", TCI_OX_COUNTED_SLICE},
-                            {"Split", TCI_OX_COUNTED_SPLIT},
-                            {"Gather", TCI_OX_COUNTED_GATHER},
-                            {"GatherND", TCI_OX_COUNTED_GATHER_ND},
-                            {"ReduceSum", TCI_OX_COUNTED_SUM}};
+} tci_ox_counted_rules[] = {
+    {"Transpose", TCI_OX_COUNTED_PERMUTE},   {"Squeeze", TCI_OX_COUNTED_SQUEEZE},
+    {"Unsqueeze", TCI_OX_COUNTED_UNSQUEEZE}, {"Slice", TCI_OX_COUNTED_SLICE},
+    {"Split", TCI_OX_COUNTED_SPLIT},         {"Gather", TCI_OX_COUNTED_GATHER},
+    {"GatherND", TCI_OX_COUNTED_GATHER_ND},  {"ReduceSum", TCI_OX_COUNTED_SUM}};
 
 static const char tci_ox_counted_each[] =
     " Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cos Div Equal Erf Exp "
@@ -6392,8 +6389,7 @@ static int tci_ox_counted_axis(const tci_ox_op *o, int rule, const bool *cut, in
             before += !is_new;
         }
         return to;
-    case TCI_OX_COUNTED_SLICE:
-        return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
+    case TCI_OX_COUNTED_SLICE: return list && !tci_ox_is_in(o, list, n, rank, axis) ? axis : -1;
     case TCI_OX_COUNTED_SPLIT:
         return tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank) != axis ? axis : -1;
     case TCI_OX_COUNTED_GATHER:

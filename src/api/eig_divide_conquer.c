@@ -1,17 +1,18 @@
-/* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices, by divide and conquer of the
- * tridiagonal form.
+/* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices: tridiagonal form, divide and
+ * conquer.
  *
  * In: symmetric matrices [..., n, n] whose largest element is between 1 and 2. Out: orthonormal
  * eigenvectors as rows, in any order, without derivatives.
  *
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
  * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
- * diagonalize (api/reflectors_rotations.c). Then pairs of blocks merge: diag(d) + rho z z^T, where all roots of
- * the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection of the distance
- * to the nearer pole, and z is computed again from the roots, so that vectors are orthogonal
- * however close roots are (Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995). Entries with
- * negligible z, or whose values are equal up to rounding, are deflated: they stay in place under a
- * mask, so that sizes do not depend on numbers. All blocks of a level merge in one batch.
+ * diagonalize (api/reflectors_rotations.c). Then pairs of blocks merge: diag(d) + rho z z^T, where
+ * all roots of the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection
+ * of the distance to the nearer pole, and z is computed again from the roots, so that vectors are
+ * orthogonal however close roots are (Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995).
+ * Entries with negligible z, or whose values are equal up to rounding, are deflated: they stay in
+ * place under a mask, so that sizes do not depend on numbers. All blocks of a level merge in one
+ * batch.
  *
  * The last product of matrices of each level has most of the arithmetic. */
 #include "loops.h"
@@ -139,7 +140,8 @@ static tc_status tci_eigen_deflate(void *user, const tc_tensor *carry, const tc_
     return TC_OK;
 }
 
-/* Entries of all steps, [n - 1, batch, blocks, any], and the last one, as [batch, blocks, n, any]. */
+/* Entries of all steps, [n - 1, batch, blocks, any], and the last one, as [batch, blocks, n, any].
+ */
 static tc_tensor tci_eigen_entries(tc_tensor of_steps, tc_tensor last, tc_site here)
 {
     tc_tensor all = tc_cat(TC_TENSORS(of_steps, tc_unsqueeze(last, 0)), 0);

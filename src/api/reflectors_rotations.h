@@ -1,5 +1,5 @@
-/* api/reflectors_rotations.h - building blocks of matrix factorizations: Householder reflectors, QR,
- * Jacobi rotations.
+/* api/reflectors_rotations.h - building blocks of matrix factorizations: reflectors, QR, Jacobi
+ * rotations.
  *
  * In: matrices [..., m, n], within a call between tci_made_begin and its end. Out: tensors that
  * api/qr_svd_eig.c and api/eig_divide_conquer.c put together. */

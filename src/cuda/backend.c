@@ -143,9 +143,6 @@ static bool tci_cuda_describe_function(const tci_cuda_device *d, const tci_cuda_
     bool found = !in.status && !in.cu->module_find(&f->handle, m->handle, symbol) &&
                  !in.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
                  tci_cuda_read_skeleton(d, m, symbol, f);
-    tci_cu_ptr at;
-    size_t bytes;
-    f->waits = found && !in.cu->module_global(&at, &bytes, m->handle, "tc_waits");
     tci_cuda_leave(&in, TC_OK);
     return found;
 }

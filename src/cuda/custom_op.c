@@ -90,8 +90,7 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_str_printf(out, "\"\n%s\n#line 1 \"tc.cu\"\n", op->cuda);
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; long long lits[%d]; long long *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
-                   "    TC_GRID_WAIT;\n",
+                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n",
                    symbol, k->n_operands, TCI_MAX(l->n_dims, 1), tci_custom_threads(k->call->op),
                    symbol, symbol);
     tci_cuda_custom_calls(out, k, l);

@@ -23,7 +23,6 @@ typedef struct tci_cuda_function {
     void *handle;
     int threads;
     bool is_skeleton; /* its argument begins with encoded tensor maps */
-    bool waits;       /* for the kernels that it depends on, by itself (TC_GRID_WAIT) */
     tci_cuda_skeleton skeleton;
     struct tci_cuda_function *next;
 } tci_cuda_function;
@@ -72,10 +71,10 @@ typedef struct tci_cuda_sequence {
 /* cuda/queue.c: one of n graphs that are to be made; NULL: out of memory. */
 TCI_FN tci_cuda_sequence *tci_cuda_sequence_make(int n);
 /* nodes[i] of a graph, one for each launch from `first` on; NULL: it has no tasks, and nothing
- * waits for it. Launches before `first` are in an earlier graph. early: the kernel may begin while
- * the one that it depends on still runs. after: an array of as many entries. */
+ * waits for it. Launches before `first` are in an earlier graph. after: an array of as many
+ * entries. */
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
-                                   int i, bool early, void **after);
+                                   int i, void **after);
 /* cuda/graph_while.c: a member of tc_backend. */
 TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, void **sequence);
 

@@ -486,11 +486,6 @@ static const char tci_cuda_prelude_text[] =
     "#define TC_I static __device__ __forceinline__\n"
     "#define TC_THREAD ((long long)threadIdx.x)\n"
     "#ifndef TC_SURPLUS\n#define TC_SURPLUS\n#endif\n"
-    "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 900\n"
-    "extern \"C\" { __device__ char tc_waits = 1; } /* all kernels begin so */\n"
-    "#define TC_GRID_WAIT asm volatile(\"griddepcontrol.launch_dependents;\\n\\t\" \\\n"
-    "    \"griddepcontrol.wait;\" ::: \"memory\")\n"
-    "#else\n#define TC_GRID_WAIT\n#endif\n"
     "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"
@@ -713,7 +708,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s%s_args args)\n"
-                   "{\n    TC_GRID_WAIT;\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",

@@ -28,10 +28,6 @@ typedef struct tci_cu_conditional { /* CUgraphNodeParams of a conditional node *
     long long rest[26]; /* of a union of 29 words, and one more */
 } tci_cu_conditional;
 
-typedef struct tci_cu_edge { /* CUgraphEdgeData */
-    unsigned char from_port, to_port, type, reserved[5];
-} tci_cu_edge;
-
 /* X(field, symbol, arguments) */
 #define TCI_CU_ROWS(X)                                                                            \
     X(init, "cuInit", (unsigned))                                                                 \
@@ -87,9 +83,7 @@ typedef struct tci_cu_edge { /* CUgraphEdgeData */
     X(graph_handle, "cuGraphConditionalHandleCreate",                                             \
       (unsigned long long *, void *, void *, unsigned, unsigned))                                 \
     X(graph_add, "cuGraphAddNode",                                                                \
-      (void **, void *, void *const *, size_t, tci_cu_conditional *))                             \
-    X(graph_link, "cuGraphAddDependencies_v2",                                                    \
-      (void *, void *const *, void *const *, const tci_cu_edge *, size_t))
+      (void **, void *, void *const *, size_t, tci_cu_conditional *))
 
 #define TCI_NVRTC_ROWS(X)                                                                         \
     X(version, "nvrtcVersion", (int *, int *))                                                    \

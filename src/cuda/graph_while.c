@@ -115,7 +115,7 @@ static tc_status tci_cuda_loop_round(const tci_cuda_looping *x, void *graph, int
         launch.after = &before;
         launch.n_after = before >= 0;
         x->nodes[i] = NULL;
-        status = tci_cuda_add_node(graph, &launch, x->nodes, 0, i, false, x->after);
+        status = tci_cuda_add_node(graph, &launch, x->nodes, 0, i, x->after);
         before = x->nodes[i] ? i : before;
     }
     *last = before >= 0 ? x->nodes[before] : NULL;

@@ -3,7 +3,6 @@
  * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
  * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its
  * dependencies, launched by one driver call; a long one is several graphs, one after the other.
- * Kernels in a line begin early and wait by themselves (programmatic dependent launch).
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
  * host memory that the device maps (host_alloc), one word per launch; it can be read after the
@@ -171,39 +170,8 @@ TCI_FN void tci_cuda_sequence_free(void *user, void *sequence)
     tci_heap_free(s);
 }
 
-/* True if launches [first, last) are kernels that each depend on the one before, and wait for its
- * end by themselves. Such a kernel may begin while that one still runs (programmatic dependent
- * launch): a batch norm of three launches took 8.2 us and takes 6.5 (H200). Where kernels run side
- * by side, blocks that wait would keep others out: mobilenet_v2's training took 12 % longer. */
-static bool tci_cuda_is_line(const tc_launch *launches, int first, int last)
-{
-    bool line = tci_cuda_driver()->graph_link != NULL;
-    for (int i = first; i < last && line; i++) {
-        const tc_launch *launch = &launches[i];
-        const tci_cuda_function *f = launch->function;
-        bool begins = launch->n_after == 0 || launch->after[0] < first;
-        line = !launch->node && launch->task_end > launch->task_begin && f->waits &&
-               launch->n_after <= 1 && (begins ? i == first : launch->after[0] == i - 1);
-    }
-    return line;
-}
-
-/* The kernel node behind another one, with an edge that lets it begin early. */
-static tc_status tci_cuda_add_early(void *graph, const tci_cu_kernel_params *k, void *const *before,
-                                    void **node)
-{
-    enum { TCI_CU_PROGRAMMATIC = 1 }; /* CU_GRAPH_KERNEL_NODE_PORT_..., _DEPENDENCY_TYPE_... */
-    const tci_cu_edge edge = {.from_port = TCI_CU_PROGRAMMATIC, .type = TCI_CU_PROGRAMMATIC};
-    const tci_cu *cu = tci_cuda_driver();
-    tc_status status = tci_cuda_check(cu->graph_add_kernel(node, graph, NULL, 0, k),
-                                      "cuGraphAddKernelNode");
-    return status ? status
-                  : tci_cuda_check(cu->graph_link(graph, before, node, &edge, 1),
-                                   "cuGraphAddDependencies");
-}
-
 TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **nodes, int first,
-                                   int i, bool early, void **after)
+                                   int i, void **after)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
     tci_cu_kernel_params k;
@@ -224,9 +192,6 @@ TCI_FN tc_status tci_cuda_add_node(void *graph, const tc_launch *launch, void **
     }
     void *params[] = {arguments};
     k.params = params;
-    if (early && n_after == 1) {
-        return tci_cuda_add_early(graph, &k, after, &nodes[i]);
-    }
     return tci_cuda_check(tci_cuda_driver()->graph_add_kernel(&nodes[i], graph, after, n_after, &k),
                           "cuGraphAddKernelNode");
 }
@@ -238,10 +203,9 @@ static tc_status tci_cuda_make_graph(tci_cuda_graph *g, const tc_launch *launche
     enum { TCI_CU_USE_NODE_PRIORITY = 8 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_... */
     const tci_cu *cu = tci_cuda_driver();
     unsigned flags = 0;
-    bool early = tci_cuda_is_line(launches, first, last);
     tc_status status = tci_cuda_check(cu->graph_create(&g->graph, 0), "cuGraphCreate");
     for (int i = first; i < last && !status; i++) {
-        status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, early, after);
+        status = tci_cuda_add_node(g->graph, &launches[i], nodes, first, i, after);
         flags |= launches[i].node ? TCI_CU_USE_NODE_PRIORITY : 0;
     }
     if (!status) {

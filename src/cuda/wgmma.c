@@ -780,7 +780,7 @@ TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_l
     tci_str_printf(out,
                    "struct %s_args { %svoid *bufs[%d]; tc_i64 lits[%d]; tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void %s__launch_bounds__(%d, %d) "
-                   "%s(const __grid_constant__ %s_args args)\n{\n    TC_GRID_WAIT;\n",
+                   "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, maps, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    pairs ? "__cluster_dims__(2, 1, 1) " : "", TCI_MATRIX_WARP * warps, blocks,
                    symbol, symbol);

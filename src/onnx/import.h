@@ -123,8 +123,8 @@ TCI_FN double tci_ox_need_real(const tci_ox_op *o, int i, const char *what);
 TCI_FN const tci_ox_known *tci_ox_known_of(const tci_ox_op *o, tci_ox_value *v);
 /* Whether the elements could be had by tci_ox_need. */
 TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
-/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass the count
- * on. */
+/* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass
+ * the count on. */
 TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);

@@ -51,8 +51,6 @@ static struct {
     int n_after, after[16];
 } fake_graph[512];
 static int fake_n_graph, fake_conditionals;
-static bool fake_waits; /* kernels wait for those that they depend on (tc_waits) */
-static int fake_early;  /* edges over which a kernel may begin early */
 
 /* In a child made by fork the real driver fails or hangs: any call there is a mistake. Not 0: the
  * call does nothing and returns that. */
@@ -344,19 +342,6 @@ static int fake_cuGraphAddKernelNode_v2(void **node, void *graph, void *const *a
     fake_nodes++;
     return 0;
 }
-static int fake_cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to,
-                                          const tci_cu_edge *edges, size_t n)
-{
-    (void)graph;
-    FAKE_ENTER_INSIDE();
-    for (size_t i = 0; i < n; i++) {
-        int before = (int)((char *)from[i] - (char *)fake_graph) / (int)sizeof(fake_graph[0]);
-        int node = (int)((char *)to[i] - (char *)fake_graph) / (int)sizeof(fake_graph[0]);
-        fake_graph[node].after[fake_graph[node].n_after++] = before;
-        fake_early += edges[i].from_port == 1 && edges[i].to_port == 0 && edges[i].type == 1;
-    }
-    return 0;
-}
 static int fake_cuGraphConditionalHandleCreate(unsigned long long *handle, void *graph,
                                                void *context, unsigned first, unsigned flags)
 {
@@ -422,7 +407,7 @@ static int fake_cuModuleGetGlobal_v2(tci_cu_ptr *p, size_t *n, void *module, con
     *p = (tci_cu_ptr)(size_t)fake_skeleton;
     *n = sizeof(*fake_skeleton);
     bool found = fake_skeleton && length > end && !strcmp(name + length - end, "_skeleton");
-    return found || (fake_waits && !strcmp(name, "tc_waits")) ? 0 : 500;
+    return found ? 0 : 500;
 }
 static int fake_cuFuncSetAttribute(void *function, int attribute, int value)
 {
@@ -509,7 +494,6 @@ static bool fake_install(void)
         .place_map = fake_cuTensorMapEncodeIm2col,
         .graph_handle = fake_cuGraphConditionalHandleCreate,
         .graph_add = fake_cuGraphAddNode,
-        .graph_link = fake_cuGraphAddDependencies_v2,
     };
     tci_cu_tables.cu_known = tci_cu_tables.cu_works = true;
 #define FAKE_ROW(field, symbol, arguments) complete = complete && tci_cu_tables.cu.field != NULL;

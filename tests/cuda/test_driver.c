@@ -149,33 +149,6 @@ static int check_order(tc_program *f)
     return free_pairs;
 }
 
-/* A kernel of a line may begin while the one before it runs, if its code waits; none does where
- * branches run side by side. */
-TEST(kernels_in_a_line_begin_early)
-{
-    NEED_NVRTC();
-    for (int waits = 0; waits < 2; waits++) {
-        tc_shutdown(); /* modules are loaded again */
-        fake_waits = waits;
-        tc_ctx *ctx = context(waits ? "early" : "late");
-        tc_program *f = chain(ctx, 1.0);
-        int early = fake_early;
-        REQUIRE(f && run(f) == TC_OK);
-        CHECK_EQ_INT(check_order(f), 0);
-        CHECK_EQ_INT(fake_early - early, waits ? 9 : 0);
-        tc_program_free(f);
-        tc_tensor x = tc_input(ctx, "x", TC_F32, N, N), y = tc_cumsum(tc_exp(x), 0);
-        early = fake_early;
-        REQUIRE(tc_compile(tc_cumsum(tc_add(tc_cumsum(tc_sin(x), 1), y), 0), &f) == TC_OK);
-        CHECK_EQ_INT(run(f), TC_OK);
-        CHECK(check_order(f) > 0);
-        CHECK_EQ_INT(fake_early, early);
-        tc_program_free(f);
-        tc_ctx_free(ctx);
-    }
-    fake_waits = false;
-}
-
 /* Four chains of kernels that no two of which can be joined, and what takes them together. */
 TEST(branches_are_side_by_side)
 {

@@ -380,8 +380,8 @@ TEST(a_loop_ends_by_its_condition_or_by_its_count)
     end();
 }
 
-/* for (i = 0; i < steps; i++) v += v * x, as PyTorch exports a loop of TorchScript: the body returns
- * a constant of the graph around it as the condition. */
+/* for (i = 0; i < steps; i++) v += v * x, as PyTorch exports a loop of TorchScript: the body
+ * returns a constant of the graph around it as the condition. */
 static message growing(const int64_t *steps)
 {
     message g = {.n = 0}, body = {.n = 0}, node = {.n = 0};
