@@ -921,13 +921,16 @@ static tc_tensor tci_made_first(const tci_made *m, const tci_made_bags *b, tc_te
 static tc_tensor tci_made_fold(const tci_made *m, const tci_made_bags *b, tc_tensor rows,
                                bool largest, tc_site here)
 {
+    const double start = largest ? -(double)INFINITY : 0.0;
+    tc_tensor empty = tc_full(m->ctx->handle, start, tc_dtype_of(rows), b->n, tc_size(rows, 1));
+    if (largest && tc_size(rows, 0) == 0) { /* every bag is empty */
+        return empty;
+    }
     if (tci_is_none(b->bag)) {
         rows = tc_reshape(rows, b->n, b->length, tc_size(rows, 1));
         tc_tensor y = largest ? tc_max(rows, TC_AXES(1), false) : tc_sum(rows, TC_AXES(1), false);
         return largest ? tci_made_differentiated(y, tci_made_first(m, b, rows, y, here), here) : y;
     }
-    const double start = largest ? -(double)INFINITY : 0.0;
-    tc_tensor empty = tc_full(m->ctx->handle, start, tc_dtype_of(rows), b->n, tc_size(rows, 1));
     if (!largest) {
         return tc_index_add(empty, 0, b->bag, rows);
     }

@@ -644,6 +644,24 @@ TEST(pairs_at_the_ends)
     tc_ctx_free(ctx);
 }
 
+TEST(bags_of_nothing_are_zero)
+{
+    static const char *const modes[] = {"sum", "mean", "max"};
+    begin();
+    tc_tensor weight = tc_ones(ctx, TC_F64, 3, 2), offsets = tc_zeros(ctx, TC_I64, 2), slope;
+    for (int i = 0; i < 3; i++) {
+        tc_tensor listed = tc_embedding_bag(tc_zeros(ctx, TC_I64, 0), weight, offsets, modes[i],
+                                            TC_NONE, false, -1);
+        VALUES(listed, 0, 0, 0, 0);
+        VALUES(tc_embedding_bag(tc_zeros(ctx, TC_I64, 2, 0), weight, TC_NONE, modes[i], TC_NONE,
+                                false, TC_END),
+               0, 0, 0, 0);
+        CHECK_EQ_INT(tc_grad(tc_sum(listed, TC_ALL, false), &weight, 1, &slope), TC_OK);
+        VALUES(slope, 0, 0, 0, 0, 0, 0);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(differences_of_nothing)
 {
     begin();
