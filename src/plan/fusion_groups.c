@@ -838,7 +838,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->associations = associations;
     f->like = like;
     f->late = late;
-    f->pairs = pairs;
+    f->pairs = tci_scratch_copy(s, pairs, sizeof(*pairs)); /* the plan outlives its caller */
     f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);
     tci_group_mark_kernels(f);
     f->reproducible = machine.reproducible;
