@@ -167,13 +167,14 @@ TCI_FN void tci_comm_model_text(tci_str *out, const tc_program *f)
         return;
     }
     const tc_comm *first = l->comms[0];
+    const bool large = m.bytes >= 1048576;
     tci_str_printf(
         out,
-        "communication: %d collectives in %d operations, %.1f KiB from each rank; by the "
+        "communication: %d collectives in %d operations, %.1f %s from each rank; by the "
         "model %.1f us, of which %.1f us exposed: %.1f us kernels wait, %.1f us they are "
         "slower (links %s: %.1f us, %.1f GB/s, kernels lose %.2f)",
-        m.n, m.n_groups, m.bytes / 1024, m.comm_ns / 1e3, m.exposed_ns / 1e3,
-        (m.exposed_ns - m.slowed_ns) / 1e3, m.slowed_ns / 1e3,
+        m.n, m.n_groups, m.bytes / (large ? 1048576 : 1024), large ? "MiB" : "KiB", m.comm_ns / 1e3,
+        m.exposed_ns / 1e3, (m.exposed_ns - m.slowed_ns) / 1e3, m.slowed_ns / 1e3,
         first->link_measured ? "measured" : "assumed", first->link.latency_us, first->link.gb_per_s,
         first->link.busy);
     const int64_t runs = f->code->device ? l->n_profiled : l->n_runs;

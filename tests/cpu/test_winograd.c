@@ -88,7 +88,8 @@ static void rewrite(rewritten *r, conv c, int m)
     tci_graph_init(&r->g, &r->s, NULL);
     r->in[0] = leaf(&r->g, image);
     r->in[1] = leaf(&r->g, filter);
-    r->direct = tci_build_conv(&r->g, 2, r->in[0], r->in[1], NULL, &options);
+    /* behind the node that keeps the call's name */
+    r->direct = tci_build_conv(&r->g, 2, r->in[0], r->in[1], NULL, &options)->in[0];
     r->fast = tci_plan_winograd_by(&a, r->direct, m);
 }
 
