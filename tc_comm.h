@@ -2256,7 +2256,8 @@ typedef struct tci_nccl {
     int processors;
     const tc_comm_job *pairs[TCI_NCCL_PAIRS]; /* started, not given to NCCL yet */
     int n_pairs;
-    bool aborted, has_canceller;
+    bool has_canceller;
+    int aborted;         /* atomic: 1 once */
     bool is_stuck;       /* aborted, but its kernels do not end */
     pthread_t canceller; /* in ncclCommAbort */
     tci_nccl_child *children;
@@ -2700,7 +2701,7 @@ static void tci_nccl_abort(void *state, const char *why)
     tci_nccl *s = state;
     tci_comm_fail(s->base, why);
     tci_cuda_stay in = tci_cuda_enter(s->device);
-    const bool first = !__atomic_exchange_n(&s->aborted, true, __ATOMIC_ACQ_REL);
+    const bool first = !__atomic_exchange_n(&s->aborted, 1, __ATOMIC_ACQ_REL);
     if (!in.status && s->is_ours && first) {
         s->has_canceller = pthread_create(&s->canceller, NULL, tci_nccl_cancel, s) == 0;
         if (!s->has_canceller) {
@@ -2836,7 +2837,7 @@ static tc_status tci_nccl_init(tci_nccl *s, tci_nccl_id id, char *why)
 {
     tc_status status = tci_nccl_settle(s, tci_nccl_call_init(s, id), "ncclCommInitRank", why);
     if (status && s->comm) {
-        s->aborted = true;
+        s->aborted = 1;
         s->api->cancel(s->comm);
     }
     return status;

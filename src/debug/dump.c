@@ -58,14 +58,14 @@ static void tci_log_unknown(const tc_options *o)
 
 TCI_FN void tci_log_environment(const tc_options *o)
 {
-    static bool told[TCI_ENV_COUNT]; /* atomic; once a process */
+    static int told[TCI_ENV_COUNT]; /* atomic, once a process; not every CPU exchanges a byte */
     char text[200];
     tci_log_unknown(o);
     for (int i = 0; i < TCI_ENV_COUNT; i++) {
         bool unheard = i == TCI_ENV_LOG && !tci_env_has_word(TCI_ENV_LOG, "compile");
         if (!(unheard || tci_log_wants(o, "compile")) ||
             !tci_env_is_wrong((tci_env)i, text, sizeof(text)) ||
-            __atomic_exchange_n(&told[i], true, __ATOMIC_RELAXED)) {
+            __atomic_exchange_n(&told[i], 1, __ATOMIC_RELAXED)) {
             continue;
         }
         tci_log(o, "compile", "%s", text);

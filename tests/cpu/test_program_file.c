@@ -399,12 +399,12 @@ static tc_status twice_less_one(void *user, const tc_tensor *c, tc_tensor *next)
     return TC_OK;
 }
 
-static tc_status mix(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
+static tc_status mix(void *user, const tc_tensor *c, const tc_tensor *in, tc_tensor *next,
                      tc_tensor *y)
 {
     (void)user;
-    y[0] = tc_add(c[0], x[0]);
-    next[0] = tc_sub(tc_flip(c[0], 0), x[0]);
+    y[0] = tc_add(c[0], in[0]);
+    next[0] = tc_sub(tc_flip(c[0], 0), in[0]);
     return TC_OK;
 }
 
