@@ -8297,8 +8297,8 @@ TCI_BLOCK_FN const tci_route *tci_route_im2col(void)
         tci_im2col_fits, tci_im2col_cost,    tci_im2col_build};
     return &row;
 }
-/* ---- src/plan/gpu_routes.c ---- */
-/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
+/* ---- src/plan/gpu_contraction_routes.c ---- */
+/* plan/gpu_contraction_routes.c - defines the routes of contractions that only GPUs have.
  *
  * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
 

@@ -8597,13 +8597,14 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
     }
     return NULL;
 }
-/* ---- src/onnx/export_named.c ---- */
-/* onnx/export_named.c - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* ---- src/onnx/export_direct_ops.c ---- */
+/* onnx/export_direct_ops.c - calls with an ONNX operator of the same meaning: NAMED nodes.
  *
- * In: a NAMED node (onnx/export_named.h). Out: the operator that the table gives for the call, over
- * the operands that are tensors; numbers become attributes. Only f32, which all engines have. */
-/* ---- src/onnx/export_named.h ---- */
-/* onnx/export_named.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+ * In: a NAMED node (onnx/export_direct_ops.h). Out: the operator that the table gives for the
+ * call, over the operands that are tensors; numbers become attributes. Only f32, which all engines
+ * have. */
+/* ---- src/onnx/export_direct_ops.h ---- */
+/* onnx/export_direct_ops.h - calls with an ONNX operator of the same meaning: NAMED nodes.
  *
  * Operands of a NAMED node behind the result, and its words behind the call:
  *   built rows        operands of the row; none
@@ -8615,8 +8616,8 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
  *   RMS_NORM          x, weight, eps; how many of the last axes
  *   ATTENTION         query, key, value, mask?, scale; is causal, has mask. A scale of 0 is
  *                     1 / sqrt(width) */
-#ifndef TCI_ONNX_EXPORT_NAMED_H
-#define TCI_ONNX_EXPORT_NAMED_H
+#ifndef TCI_ONNX_EXPORT_DIRECT_OPS_H
+#define TCI_ONNX_EXPORT_DIRECT_OPS_H
 
 
 /* How many operands of n the operator reads, from n->in[1] on; 0: n leaves as n->in[0], as the
@@ -8627,7 +8628,7 @@ TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, cons
 
 #endif
 
-/* ---- src/onnx/export_named.c, continued ---- */
+/* ---- src/onnx/export_direct_ops.c, continued ---- */
 #include <string.h>
 
 /* ---- operands ---- */
@@ -10346,11 +10347,11 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
- * Design: kernel/lower.c expresses a node in the scalar operations of ops/prim.h, corner cases
- * included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox). Each of
- * these becomes one or a few StableHLO ops on whole tensors. A function without an op in StableHLO
- * becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no fused
- * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
+ * Design: kernel/lower_graph.c expresses a node in the scalar operations of ops/prim.h, corner
+ * cases included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox).
+ * Each of these becomes one or a few StableHLO ops on whole tensors. A function without an op in
+ * StableHLO becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no
+ * fused multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 
 #include <string.h>
 

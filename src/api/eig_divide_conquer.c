@@ -15,7 +15,7 @@
  * batch.
  *
  * The last product of matrices of each level has most of the arithmetic. */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
  * Gradients do not go through these. A step of Newton's method is added to the factors and its
  * value subtracted again: its derivative is that of the factors, and after two such steps so is the
  * second derivative (refinement of Ogita and Aishima). */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>

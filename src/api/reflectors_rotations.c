@@ -8,7 +8,7 @@
  * in a round-robin tournament, so a sweep of n - 1 rounds covers all pairs, and a round is
  * arithmetic on halves of all rows. Sweeps end (tc_while) when all pairs are orthogonal up to
  * rounding. */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>

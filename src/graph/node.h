@@ -74,7 +74,7 @@
  *                    [N, O, sizes], whose sizes tell the padding after the last element
  *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
  *                    call, then the call's operands, which only exporters read
- *                    (onnx/export_named.h)
+ *                    (onnx/export_direct_ops.h)
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first

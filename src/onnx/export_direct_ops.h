@@ -1,4 +1,4 @@
-/* onnx/export_named.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* onnx/export_direct_ops.h - calls with an ONNX operator of the same meaning: NAMED nodes.
  *
  * Operands of a NAMED node behind the result, and its words behind the call:
  *   built rows        operands of the row; none
@@ -10,8 +10,8 @@
  *   RMS_NORM          x, weight, eps; how many of the last axes
  *   ATTENTION         query, key, value, mask?, scale; is causal, has mask. A scale of 0 is
  *                     1 / sqrt(width) */
-#ifndef TCI_ONNX_EXPORT_NAMED_H
-#define TCI_ONNX_EXPORT_NAMED_H
+#ifndef TCI_ONNX_EXPORT_DIRECT_OPS_H
+#define TCI_ONNX_EXPORT_DIRECT_OPS_H
 
 #include "export_state.h"
 

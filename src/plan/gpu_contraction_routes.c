@@ -1,4 +1,4 @@
-/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
+/* plan/gpu_contraction_routes.c - defines the routes of contractions that only GPUs have.
  *
  * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
 #include "contraction_route.h"
