@@ -7,6 +7,7 @@
 #include "api/types.h"
 #include "api/context.h"
 #include "api/ops_elementwise.h"
+#include "api/ops_creation.h"
 #include "api/ops_reduce.h"
 #include "api/ops_shape.h"
 #include "api/ops_linalg.h"
@@ -92,6 +93,7 @@
 
 #include "graph/node.c"
 #include "graph/side_table.c"
+#include "graph/topo_sort.c"
 #include "graph/build.c"
 #include "graph/movement.c"
 #include "graph/scatter.c"
