@@ -1571,7 +1571,7 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "%.60s has a size that depends on values: expected elementwise ops, movement "
                     "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }
@@ -8598,15 +8598,17 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
     return NULL;
 }
 /* ---- src/onnx/export_direct_ops.c ---- */
-/* onnx/export_direct_ops.c - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* onnx/export_direct_ops.c - exports NAMED nodes: high-level ops that map one-to-one to an ONNX
+ * operator.
  *
  * In: a NAMED node (onnx/export_direct_ops.h). Out: the operator that the table gives for the
  * call, over the operands that are tensors; numbers become attributes. Only f32, which all engines
  * have. */
 /* ---- src/onnx/export_direct_ops.h ---- */
-/* onnx/export_direct_ops.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* onnx/export_direct_ops.h - declares the export of high-level ops that map one-to-one to an ONNX
+ * operator (convolution, normalization, attention), kept in the graph as NAMED nodes.
  *
- * Operands of a NAMED node behind the result, and its words behind the call:
+ * Operands of a NAMED node after the result, and its words after the call:
  *   built rows        operands of the row; none
  *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
  *                     each axis of an image

@@ -79,7 +79,7 @@ TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
 /* The offer of that route; false: it does not fit. */
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
                            const tci_contraction *c, tci_offer *o);
-/* True if an operand is windows, of which no copy is made. */
+/* True if an operand is windows that no kernel stores. */
 TCI_FN bool tci_route_reads_windows(const tci_algo *a, const tci_contraction *c);
 /* Products that lanes of a processor, or its unit, take at once (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);

@@ -43,8 +43,8 @@
  *    has it (tci_plan_unit_of)
  *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
  *    SCATTER, or a SCAN of linked parts, no other root
- * - a group stays below the limits of plan/fusion_cost.h, unless one of its roots alone exceeds
- * them
+ *  - a group stays below the limits of plan/fusion_cost.h, unless one of its roots alone exceeds
+ *    them
  *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_FUSION_GROUPS_H
 #define TCI_PLAN_FUSION_GROUPS_H
