@@ -7992,10 +7992,11 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
 /* plan/im2col_gemm.c - explicit im2col: convolutions with few output tiles, or with windows that no
  * TMA box describes, as a GEMM over a copy of the windows.
  *
- * In: a CONTRACT of bf16 or f16 values, one of which is windows of an image, and no batch axis, on
- * a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps: channels and
- * window elements), the other operand as a matrix, a CONTRACT of two axes each, which takes a route
- * of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the old one.
+ * In: a CONTRACT of bf16 or f16 values, whose one operand is windows of an image, and no batch
+ * axis, on a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps:
+ * channels and window elements), the other operand as a matrix, a CONTRACT of two axes each, which
+ * takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the
+ * old one.
  *
  * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but a
  * tile walks all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps for 132 SMs.
@@ -8057,7 +8058,7 @@ static double tci_im2col_positions(const tci_im2col *m, int which)
     return positions;
 }
 
-/* Finds the windows, of which all elements are in one group. */
+/* Finds the operand of windows; its window axes must be in one group. */
 static bool tci_im2col_find_taps(tci_im2col *m)
 {
     m->which = tci_im2col_positions(m, 0) < tci_im2col_positions(m, 1);
@@ -8297,10 +8298,11 @@ TCI_BLOCK_FN const tci_route *tci_route_im2col(void)
         tci_im2col_fits, tci_im2col_cost,    tci_im2col_build};
     return &row;
 }
-/* ---- src/plan/gpu_routes.c ---- */
-/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
+/* ---- src/plan/gpu_contraction_routes.c ---- */
+/* plan/gpu_contraction_routes.c - table of the contraction algorithms that only GPUs have (im2col,
+ * split-K, bf16x3, depthwise, channels-last), which plan/contraction_route.c compares with its own.
  *
- * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
+ * In: nothing. Out: the rows. */
 
 #include <string.h>
 
@@ -8347,9 +8349,7 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
 /* ---- src/cuda/wgmma.h ---- */
 /* cuda/wgmma.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
- * a kernel that a module stores, so that they are known wherever the cubin comes from. and the
- * properties of such a kernel that a module stores, so that they are known wherever the cubin comes
- * from. */
+ * a kernel that a module stores, so that they are known wherever the cubin comes from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 
@@ -10386,7 +10386,8 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
  * collide. Error messages of NVRTC name the op and the line of the text. Known sizes are numbers
  * in the kernel; others are arguments of its launch. */
 /* ---- src/cuda/custom_op.h ---- */
-/* cuda/custom_op.h - declares custom ops with CUDA C++ source: the kernel that calls it. */
+/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
+ * user's source and a wrapper kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_OP_H
 #define TCI_CUDA_CUSTOM_OP_H
 

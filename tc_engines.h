@@ -173,20 +173,21 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 #pragma GCC optimize("no-single-precision-constant")
 #endif
 
-/* ---- src/engines/library.c ---- */
-/* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
+/* ---- src/engines/load_library.c ---- */
+/* engines/load_library.c - finds and loads the shared libraries of engines
+ * (engines/load_library.h).
  *
  * A library may crash in its constructors, so it is first loaded in a child process whose output is
  * discarded. If the child cannot report (the host reaps it, or it hangs on a lock that another
  * thread held at the fork), the library is loaded anyway. If the child printed, output of this
  * process is discarded too while the library is loaded. */
-/* ---- src/engines/library.h ---- */
-/* engines/library.h - the shared library of an engine: located without loading it, then loaded
+/* ---- src/engines/load_library.h ---- */
+/* engines/load_library.h - the shared library of an engine: located without loading it, then loaded
  * once.
  *
  * In: file names and default locations. Out: a handle, or a text that says what is missing. */
-#ifndef TCI_ENGINES_LIBRARY_H
-#define TCI_ENGINES_LIBRARY_H
+#ifndef TCI_ENGINES_LOAD_LIBRARY_H
+#define TCI_ENGINES_LOAD_LIBRARY_H
 
 
 typedef struct tci_engine_library {
@@ -219,7 +220,7 @@ TCI_FN int tci_engine_unnamed_file(void);
 
 #endif
 
-/* ---- src/engines/library.c, continued ---- */
+/* ---- src/engines/load_library.c, continued ---- */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

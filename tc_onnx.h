@@ -1571,7 +1571,7 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "%.60s has a size that depends on values: expected elementwise ops, movement "
                     "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }
@@ -8597,15 +8597,18 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
     }
     return NULL;
 }
-/* ---- src/onnx/export_named.c ---- */
-/* onnx/export_named.c - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* ---- src/onnx/export_direct_ops.c ---- */
+/* onnx/export_direct_ops.c - exports NAMED nodes: high-level ops that map one-to-one to an ONNX
+ * operator.
  *
- * In: a NAMED node (onnx/export_named.h). Out: the operator that the table gives for the call, over
- * the operands that are tensors; numbers become attributes. Only f32, which all engines have. */
-/* ---- src/onnx/export_named.h ---- */
-/* onnx/export_named.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+ * In: a NAMED node (onnx/export_direct_ops.h). Out: the operator that the table gives for the
+ * call, over the operands that are tensors; numbers become attributes. Only f32, which all engines
+ * have. */
+/* ---- src/onnx/export_direct_ops.h ---- */
+/* onnx/export_direct_ops.h - declares the export of high-level ops that map one-to-one to an ONNX
+ * operator (convolution, normalization, attention), kept in the graph as NAMED nodes.
  *
- * Operands of a NAMED node behind the result, and its words behind the call:
+ * Operands of a NAMED node after the result, and its words after the call:
  *   built rows        operands of the row; none
  *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
  *                     each axis of an image
@@ -8615,8 +8618,8 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
  *   RMS_NORM          x, weight, eps; how many of the last axes
  *   ATTENTION         query, key, value, mask?, scale; is causal, has mask. A scale of 0 is
  *                     1 / sqrt(width) */
-#ifndef TCI_ONNX_EXPORT_NAMED_H
-#define TCI_ONNX_EXPORT_NAMED_H
+#ifndef TCI_ONNX_EXPORT_DIRECT_OPS_H
+#define TCI_ONNX_EXPORT_DIRECT_OPS_H
 
 
 /* How many operands of n the operator reads, from n->in[1] on; 0: n leaves as n->in[0], as the
@@ -8627,7 +8630,7 @@ TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, cons
 
 #endif
 
-/* ---- src/onnx/export_named.c, continued ---- */
+/* ---- src/onnx/export_direct_ops.c, continued ---- */
 #include <string.h>
 
 /* ---- operands ---- */
@@ -10346,11 +10349,11 @@ TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dty
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
- * Design: kernel/lower.c expresses a node in the scalar operations of ops/prim.h, corner cases
- * included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox). Each of
- * these becomes one or a few StableHLO ops on whole tensors. A function without an op in StableHLO
- * becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no fused
- * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
+ * Design: kernel/lower_graph.c expresses a node in the scalar operations of ops/prim.h, corner
+ * cases included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox).
+ * Each of these becomes one or a few StableHLO ops on whole tensors. A function without an op in
+ * StableHLO becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no
+ * fused multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 
 #include <string.h>
 

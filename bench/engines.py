@@ -6,8 +6,8 @@
 For each network build/bench_engines measures tc and each engine, and torch.compile runs on as many threads,
 each in a process of its own, since the idle threads of one engine spin and slow the next. Times are those of
 the best round in ms; images are 224 x 224, texts 128 words, the batch is 1. Weights are random numbers and
-differ between build/bench_engines and torch.compile. A row is written as soon as its network is measured, to FILE too. What crashes, is refused or
-takes longer than --each seconds is "-" with a line that says why. Networks that do not begin within
+differ between build/bench_engines and torch.compile. A row is written as soon as its network is measured,
+to FILE too. Engines that crash, refuse or take longer than --each seconds are "-" with a line that says why. Networks that do not begin within
 --limit seconds are listed at the end: a second call with the same FILE measures only these.
 
 --prepare compiles everything and measures nothing: compiled code of tc, OpenVINO and torch.compile stays in

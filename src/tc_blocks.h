@@ -25,4 +25,4 @@
 #include "plan/kmajor.c"
 #include "plan/tensor_core_split_k.c"
 #include "plan/im2col_gemm.c"
-#include "plan/gpu_routes.c"
+#include "plan/gpu_contraction_routes.c"

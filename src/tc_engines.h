@@ -11,7 +11,7 @@
 
 #include "base/impl_begin.h"
 
-#include "engines/library.c"
+#include "engines/load_library.c"
 #include "engines/onnxrt.c"
 #include "engines/openvino.c"
 #include "engines/openxla.c"

@@ -35,7 +35,7 @@
 #include "onnx/export_conv.c"
 #include "onnx/export_scalar.c"
 #include "onnx/export_loop.c"
-#include "onnx/export_named.c"
+#include "onnx/export_direct_ops.c"
 #include "onnx/export_contract.c"
 #include "onnx/export.c"
 #include "onnx/export_stablehlo_text.c"

@@ -11,7 +11,7 @@
 #include "tc_onnx.h"
 
 typedef enum else_kind { ELSE_ONNX, ELSE_STABLEHLO } else_kind;
-static else_kind else_by; /* whom orc_run.elsewhere asks */
+static else_kind else_by; /* the engine that orc_run.elsewhere runs */
 static int else_opset;    /* tc_onnx_export.opset */
 
 static const char *else_module(else_kind kind)

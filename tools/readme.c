@@ -584,13 +584,10 @@ static void make_onnx(text *out)
 }
 
 /* Declarations of the operations, in the order of docs/ops.md. */
-static const char *const op_headers[] = {"src/api/ops_elementwise.h",
-                                         "src/api/ops_reduce.h",
-                                         "src/api/ops_shape.h",
-                                         "src/api/ops_linalg.h",
-                                         "src/api/ops_nn.h",
-                                         "src/api/ops_autodiff.h",
-                                         "src/api/ops.h"};
+static const char *const op_headers[] = {"src/api/ops_elementwise.h", "src/api/ops_creation.h",
+                                         "src/api/ops_reduce.h",      "src/api/ops_shape.h",
+                                         "src/api/ops_linalg.h",      "src/api/ops_nn.h",
+                                         "src/api/ops_autodiff.h",    "src/api/ops.h"};
 
 static void make_part(text *out, const char *name)
 {

@@ -139,7 +139,7 @@ typedef struct cache_sums {
     long long bytes;
 } cache_sums;
 
-/* What the file of an entry holds (compile/disk_cache.c); NULL: name is of no entry. */
+/* Kind of a cache entry by its file name (compile/disk_cache.c); NULL: name is of no entry. */
 static const char *entry_kind(const char *name)
 {
     static const char *const kinds[] = {"p program", "k kernel", "m object", "g engine",
@@ -180,7 +180,7 @@ static bool cache_show(const char *path)
     return in != NULL;
 }
 
-/* What tc_explain of a program says of its launches: a text of the entry, after its length. */
+/* The tc_explain text of a cached program: a text of the entry, after its length. */
 static bool cache_show_program(const tci_disk *d, const char *name)
 {
     tci_str file = {0}, text = {0};

@@ -3,8 +3,8 @@
  * In: log-probabilities for each time step. Out: the loss. The sum over all alignments of a label
  * sequence is a recurrence over time: one tc_scan for all sequences and labels at once, whose
  * gradient follows. */
-#include "loops.h"
-#include "composite_ops.h"
+#include "control_flow.h"
+#include "composite_call.h"
 
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* api/debug.h - debugging and profiling: regions, tc_explain, profiles, checks.
+/* api/debug.h - declares debugging and profiling: named regions, profiles, tc_triage, reports, and
+ * ops that print or assert values at run time.
  *
  * All of it is off by default and then costs nothing. With TC_NO_DEBUG defined where
  * TC_IMPLEMENTATION is, the code is left out: regions and marks do nothing, and the other calls

@@ -1,8 +1,8 @@
 /* api/eig_divide_conquer.c - eigenvectors of large symmetric matrices: tridiagonal form, divide and
  * conquer.
  *
- * In: symmetric matrices [..., n, n] whose largest element is between 1 and 2. Out: orthonormal
- * eigenvectors as rows, in any order, without derivatives.
+ * In: symmetric matrices [..., n, n], scaled so that squares neither overflow nor vanish. Out:
+ * orthonormal eigenvectors as rows, in any order, without derivatives.
  *
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
  * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
@@ -15,7 +15,7 @@
  * batch.
  *
  * The last product of matrices of each level has most of the arithmetic. */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>
@@ -148,8 +148,7 @@ static tc_tensor tci_eigen_entries(tc_tensor of_steps, tc_tensor last, tc_site h
     return tc_permute(all, 1, 2, 0, 3);
 }
 
-/* The places of values [.., n] from the least on: counts of lesser ones, which two kernels take, as
- * a sort of so few does not. */
+/* Ranks of values [.., n] by counting smaller values: two kernels, fewer than a sort needs. */
 static tc_tensor tci_eigen_order(const tci_made *m, tc_tensor values)
 {
     tc_site here = m->here;
@@ -204,8 +203,8 @@ static tc_tensor tci_eigen_below(const tci_eigen_merge *g, tc_tensor distance)
     return tc_lt(tc_add(tc_mul(tc_sum(terms, TC_AXES(-1), false), g->rho), 1), 0);
 }
 
-/* A step of the bisection in carry: the least and the largest distance, of which the geometric mean
- * is taken, since a distance may be far smaller than the gap between two poles. */
+/* A step of the bisection in carry: lower and upper bound of the distance. The midpoint is their
+ * geometric mean, since a distance may be far smaller than the gap between two poles. */
 static tc_status tci_eigen_bisect(void *user, const tc_tensor *carry, const tc_tensor *x,
                                   tc_tensor *next, tc_tensor *y)
 {
@@ -274,7 +273,7 @@ static tc_tensor tci_eigen_secular(tci_eigen_merge *g, tc_tensor *values)
     return tc_mul(vectors, tc_rsqrt(tc_sum(tc_square(vectors), TC_AXES(-1), true)));
 }
 
-/* Every other block, of which each is what `from` tells. */
+/* Every second block, from number `from` on. */
 static tc_tensor tci_eigen_blocks(tc_tensor x, int from, tc_site here)
 {
     return tc_slice(x, 1, from, TC_END, 2);

@@ -4,8 +4,8 @@
  * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition. Values come
  * from the most stable factorization (SVD), gradients from closed forms, which do not go through
  * its iterations. */
-#include "loops.h"
-#include "composite_ops.h"
+#include "control_flow.h"
+#include "composite_call.h"
 
 #include <math.h>
 

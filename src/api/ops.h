@@ -3,6 +3,7 @@
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
+#include "ops_creation.h"
 #include "ops_elementwise.h"
 #include "ops_linalg.h"
 #include "ops_nn.h"

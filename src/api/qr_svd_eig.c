@@ -10,7 +10,7 @@
  * Gradients do not go through these. A step of Newton's method is added to the factors and its
  * value subtracted again: its derivative is that of the factors, and after two such steps so is the
  * second derivative (refinement of Ogita and Aishima). */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static void tci_factor_triangle(const tci_made *m, tc_tensor a, tc_tensor *q, tc
     *r = tc_mul(*r, scale);
 }
 
-/* Two results of a matrix, either of which may be unused; square: of no other matrix. */
+/* Two results of a matrix, either may be unused; square: only square matrices. */
 static void tci_factor_two(const char *name, tc_tensor x, bool square,
                            void (*make)(const tci_made *, tc_tensor, tc_tensor *, tc_tensor *),
                            tc_tensor *first, tc_tensor *second, tc_site here)

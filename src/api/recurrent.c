@@ -6,8 +6,8 @@
  * The products of inputs and gate weights depend on no state, so they are one GEMM for all steps,
  * outside of the loop; the loop (tc_scan) has the products with the state. A backward layer is the
  * same loop from the other end. */
-#include "loops.h"
-#include "composite_ops.h"
+#include "control_flow.h"
+#include "composite_call.h"
 
 #include "../base/alloc.h"
 

@@ -8,7 +8,7 @@
  * in a round-robin tournament, so a sweep of n - 1 rounds covers all pairs, and a round is
  * arithmetic on halves of all rows. Sweeps end (tc_while) when all pairs are orthogonal up to
  * rounding. */
-#include "loops.h"
+#include "control_flow.h"
 #include "reflectors_rotations.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 
 enum {
     TCI_FACTOR_SWEEPS = 30,   /* at most; few matrices need more than ten */
-    TCI_FACTOR_UNBLOCKED = 48 /* columns of which QR takes one after the other */
+    TCI_FACTOR_UNBLOCKED = 48 /* up to so many columns QR is not blocked */
 };
 
 TCI_FN double tci_factor_least(tc_tensor x)

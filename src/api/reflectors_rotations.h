@@ -6,14 +6,14 @@
 #ifndef TCI_API_REFLECTORS_ROTATIONS_H
 #define TCI_API_REFLECTORS_ROTATIONS_H
 
-#include "composite_ops.h"
+#include "composite_call.h"
 
 enum { TCI_FACTOR_PANEL = 32 }; /* columns whose reflectors are applied at once */
 
 /* Arguments for the body of a repetition. */
 typedef struct tci_factor {
     const tci_made *m;
-    int64_t length; /* of rows: elements of which products are taken; of columns: all */
+    int64_t length; /* elements of a row that enter dot products; for columns all */
     double small;   /* cosine of rows that are orthogonal but for rounding */
     double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
     tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
@@ -52,10 +52,11 @@ TCI_FN tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, con
 TCI_FN tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length);
 /* The rows by an order of their places. */
 TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here);
-/* Eigenvectors of symmetric matrices a, whose elements are near 1, as rows, in any order, without
- * derivatives, by rotations. */
+/* Eigenvectors of symmetric matrices a, scaled so that squares neither overflow nor vanish, as
+ * rows, in any order, without derivatives, by rotations. */
 TCI_FN tc_tensor tci_factor_rotated(const tci_made *m, tc_tensor a);
-/* The same by divide and conquer (api/eig_divide_conquer.c), for matrices of more than 64 rows. */
+/* The same by divide and conquer (api/eig_divide_conquer.c), for matrices of at least
+ * TCI_FACTOR_PANEL rows. */
 TCI_FN tc_tensor tci_eigen_vectors(const tci_made *m, tc_tensor a);
 
 #endif

@@ -4,8 +4,8 @@
  * In: handles, the user's call site. Out: the result of the calls in each definition. Each region
  * of the argument uses the expansion that converges there, with the argument clamped to the region,
  * so that neither a value nor a gradient of another region is NaN. */
-#include "loops.h"
-#include "composite_ops.h"
+#include "control_flow.h"
+#include "composite_call.h"
 
 #include <math.h>
 

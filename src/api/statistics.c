@@ -3,7 +3,7 @@
  * In: handles, axes, the user's call site. Out: the result of the calls in each definition. A
  * quantile interpolates linearly between two elements of the sorted row; its rank is computed in
  * f64, so it is exact for every row that fits in memory. */
-#include "composite_ops.h"
+#include "composite_call.h"
 
 #include "operand.h"
 

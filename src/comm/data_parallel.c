@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "../api/call_frame.h"
-#include "../api/loops.h"
+#include "../api/control_flow.h"
 #include "../base/alloc.h"
 #include "../ops/communicator.h"
 #include "api.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "../debug/dump.h"
-#include "../loop/loop.h"
+#include "../loop/schedule.h"
 #include "autotune.h"
 #include "backend_registry.h"
 

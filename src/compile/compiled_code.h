@@ -24,7 +24,7 @@
 #include "../api/program.h"
 #include "../emit/target.h"
 #include "../interp/interp.h"
-#include "../loop/loop.h"
+#include "../loop/schedule.h"
 #include "../plan/plan.h"
 
 typedef struct tci_code_port { /* a program input or output */

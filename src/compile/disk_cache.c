@@ -6,8 +6,8 @@
  *   tc-g-HASH.bin   the result of a graph-level backend for a model
  *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
  *                   processes that race write one file with the same bytes
- * tc-t-HASH.bin   of an exported cache (compile/disk_cache_export.c): a target that it has programs
- * for
+ *   tc-t-HASH.bin   of an exported cache (compile/disk_cache_export.c): a target that it has
+ *                   programs for
  *
  * Design: nothing that is read is trusted. The directory must be one that others cannot change
  * (base/private_dir.c), and its files must belong to this user. The header of an entry must match

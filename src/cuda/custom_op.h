@@ -1,4 +1,5 @@
-/* cuda/custom_op.h - declares custom ops with CUDA C++ source: the kernel that calls it. */
+/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
+ * user's source and a wrapper kernel that calls it. */
 #ifndef TCI_CUDA_CUSTOM_OP_H
 #define TCI_CUDA_CUSTOM_OP_H
 

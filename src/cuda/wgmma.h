@@ -1,7 +1,5 @@
 /* cuda/wgmma.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
- * a kernel that a module stores, so that they are known wherever the cubin comes from. and the
- * properties of such a kernel that a module stores, so that they are known wherever the cubin comes
- * from. */
+ * a kernel that a module stores, so that they are known wherever the cubin comes from. */
 #ifndef TCI_CUDA_WGMMA_H
 #define TCI_CUDA_WGMMA_H
 

@@ -124,7 +124,7 @@ static bool tci_checker_has_odd(const char *data, int64_t bytes, int8_t dtype, b
         memcpy(&word, data + at, (size_t)TCI_MIN(bytes - at, (int64_t)8));
         seen |= (word & mask) + add;
     }
-    return seen & signs; /* no float has no sign */
+    return seen & signs; /* signs is 0 for a dtype without NaN */
 }
 
 /* The first such element; -1: none. */

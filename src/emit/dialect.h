@@ -12,7 +12,7 @@
 
 #include "../api/backend.h"
 #include "../base/str.h"
-#include "../loop/loop.h"
+#include "../loop/schedule.h"
 #include "../loop/memory_ops.h"
 #include "../ops/math.h"
 

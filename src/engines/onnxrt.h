@@ -2,7 +2,7 @@
 #ifndef TCI_ENGINES_ONNXRT_H
 #define TCI_ENGINES_ONNXRT_H
 
-#include "library.h"
+#include "load_library.h"
 
 TCI_FN const tc_graph_backend *tci_onnxrt_backend(void);
 

@@ -2,7 +2,7 @@
 #ifndef TCI_ENGINES_OPENVINO_H
 #define TCI_ENGINES_OPENVINO_H
 
-#include "library.h"
+#include "load_library.h"
 
 TCI_FN const tc_graph_backend *tci_openvino_backend(void);
 

@@ -1,14 +1,15 @@
 /* grad/grad.h - gradients as ordinary nodes of the same graph: they fuse, compile and can be
  * differentiated again like any other node.
  *
- *   vjp.c          vector-Jacobian products from the gradient columns of ops/table.h
- *   rules.c        gradient rules of rows marked OWN: movement, contractions, composites
- *   product_reduction.c     gradients of products whose factors may be 0
+ *   vjp.c                  vector-Jacobian products from the gradient columns of ops/table.h
+ *   rules.c                gradient rules of rows marked OWN: movement, contractions, composites
+ *   product_reduction.c    gradients of products whose factors may be 0
  *   special_derivatives.c  derivatives that do not fit a column
- *   loop.c       gradient of a repetition: a repetition in reverse order
- *   grad.c         the traversal from the loss back to the requested nodes
- *   to_f64.c       a graph rebuilt in f64, where finite differences are accurate enough for tests
- *   jvp.c          forward mode: tangents of results from tangents of inputs */
+ *   loop.c                 gradient of a repetition: a repetition in reverse order
+ *   grad.c                 the traversal from the loss back to the requested nodes
+ *   to_f64.c               a graph rebuilt in f64, where finite differences are accurate enough for
+ *                          tests
+ *   jvp.c                  forward mode: tangents of results from tangents of inputs */
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 

@@ -252,7 +252,7 @@ TCI_FN tci_node *tci_build_slice_scatter(tci_graph *g, tci_node *x, tci_node *sr
 TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *src, int axis,
                                           tci_dim index);
 
-/* ---- ops/rearrange.c ---- */
+/* ---- ops/composite_movement.c ---- */
 /* Each element along the axis so many times. */
 TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
 TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, tci_dim shift, int axis);

@@ -51,9 +51,9 @@
  *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
  *                    reverse: the last element of the inputs first. stops: 0, or the
  *                    number of a carry and 1. No value of its own. Operands: graph/loop_node.h
- * RESULT           which of a REPEAT's results (graph/loop_node.h); input 0 is the REPEAT. In plan/
- *                    its inputs are those that the REPEAT has outside of its body, and the second
- *                    word is the repetition's number there
+ *   RESULT           which of a REPEAT's results (graph/loop_node.h); input 0 is the REPEAT. In
+ *                    plan/ its inputs are those that the REPEAT has outside of its body, and the
+ *                    second word is the repetition's number there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype, or f32 of halves; accumulates in its compute
@@ -74,7 +74,7 @@
  *                    [N, O, sizes], whose sizes tell the padding after the last element
  *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
  *                    call, then the call's operands, which only exporters read
- *                    (onnx/export_named.h)
+ *                    (onnx/export_direct_ops.h)
  *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
  *                    when the axis is in order, largest first or last; NaN is larger than all else,
  *                    and of equal elements (-0 and 0 are) the one in front comes first
@@ -84,8 +84,8 @@
  *                    collectives in the order in which they were made. Ranks are a first axis:
  *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
  *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype
- *   BARRIER          sinks; shape and dtype of input 0, which is in memory and is read behind it
- *                    alone; the others have any shape and are waited for. sinks: rewrite/ may put
+ *   BARRIER          sinks; shape and dtype of input 0, which is stored and read only after it; the
+ *                    others have any shape and are waited for. sinks: rewrite/ may put
  *                    what input 0 is movement of into memory instead (made by gradients of regions)
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
  *                    same shape and dtype. An effect: only ever a root of a program, committed at

@@ -1,5 +1,5 @@
-/* graph/side_table.h - side tables: data of a pass per node, indexed by node id; and the
- * topological order of nodes.
+/* graph/side_table.h - side tables: data of a pass per node, indexed by node id; and topological
+ * sorts of nodes.
  *
  * Passes store nothing in nodes. A pass makes a table, whose items are zero until written, and
  * looks up the item of a node. Passes may therefore nest, and leave nothing behind.
@@ -84,7 +84,7 @@ TCI_INLINE tci_node *tci_table_get(const tci_table *now, const tci_node *n)
  * item of g->facts, unless that is already written. */
 TCI_FN tci_node *tci_graph_rebuild(tci_scratch *s, tci_graph *g, tci_node *n, const tci_table *now);
 
-/* ---- order ---- */
+/* ---- order: graph/topo_sort.c ---- */
 
 /* Every node that `roots` need, inputs before users. List in scratch. */
 typedef struct tci_node_list {

@@ -156,7 +156,7 @@ static void tci_strip_find(const tci_interp_strip *s, const char *const from[2],
     }
 }
 
-/* Addresses of `count` points from `point` on, which moves behind them. */
+/* Addresses of `count` points from `point` on; advances `point` past them. */
 static void tci_strip_list(const tci_interp_strip *s, tci_strip_point *point, int count,
                            const char *(*list)[TCI_STRIP_POINTS])
 {

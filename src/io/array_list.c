@@ -1,6 +1,6 @@
 /* io/array_list.c - list of the arrays in a file that is being opened, and access to its bytes:
- * functions that format readers call (io/file.h). */
-#include "file.h"
+ * functions that format readers call (io/tensor_file.h). */
+#include "tensor_file.h"
 
 #include <inttypes.h>
 

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "file.h"
+#include "tensor_file.h"
 
 enum { TCI_DL_CPU = 1, TCI_DL_CUDA_HOST = 3, TCI_DL_MAJOR = 1, TCI_DL_MINOR = 0 };
 enum { TCI_DL_READ_ONLY = 1, TCI_DL_IS_COPIED = 2 };

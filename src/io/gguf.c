@@ -5,7 +5,7 @@
  * offset in the data, which begins at the next multiple of "general.alignment" (default 32). Arrays
  * of the types that tc has are read, the others are only listed. Numbers and strings of the
  * metadata are read, lists are skipped. */
-#include "file.h"
+#include "tensor_file.h"
 
 #include <inttypes.h>
 #include <string.h>

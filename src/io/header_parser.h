@@ -3,7 +3,7 @@
 #ifndef TCI_IO_HEADER_PARSER_H
 #define TCI_IO_HEADER_PARSER_H
 
-#include "file.h"
+#include "tensor_file.h"
 
 /* A text within the file's scratch. Nothing in it nests without end, so nothing here recurses. What
  * does not fit leaves by tci_io_bad. */

@@ -4,7 +4,7 @@
  * inflated twice: its header when the file is opened, all of it when the array is read, into memory
  * of the reader. Opening therefore needs neither time nor memory for data, and a size in a hostile
  * entry allocates nothing before that array is requested. */
-#include "file.h"
+#include "tensor_file.h"
 #include "inflate.h"
 #include "zip.h"
 

@@ -4,7 +4,7 @@
  *
  * Design: names on both sides are sorted, so one merge finds missing, superfluous and mismatched
  * arrays. Everything is read into private memory before the first parameter changes. */
-#include "file.h"
+#include "tensor_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TCI_IO_PICKLE_H
 #define TCI_IO_PICKLE_H
 
-#include "file.h"
+#include "tensor_file.h"
 
 typedef enum tci_pickle_kind {
     TCI_PICKLE_NONE,

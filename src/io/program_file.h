@@ -8,7 +8,7 @@
 #define TCI_IO_PROGRAM_FILE_H
 
 #include "../compile/serialize.h"
-#include "file.h"
+#include "tensor_file.h"
 
 typedef struct tci_saved_blob {
     int64_t at, bytes;

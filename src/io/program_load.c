@@ -3,7 +3,7 @@
  * In: a file that tc_program_save wrote, on this or another machine. Out: a program, and its
  * parameters as tensors of the context.
  *
- * Design: machine code is trusted under the rules of the disk cache: nobody else can have written
+ * Design: machine code is trusted under the rules of the disk cache: no other user can have written
  * the file (base/private_dir.c), or the user vouches for it. All bytes are checked against the
  * hashes in the file, and code that this process cannot run is not loaded: another byte order,
  * build of tc, ABI or instruction set is refused by name. */

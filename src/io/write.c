@@ -4,7 +4,7 @@
  *
  * Design: all values are computed and held first, so the file is a consistent snapshot and every
  * error is found before it exists. Then the format's writer emits its bytes in order. */
-#include "file.h"
+#include "tensor_file.h"
 
 #include <inttypes.h>
 

@@ -5,7 +5,7 @@
 #ifndef TCI_IO_ZIP_H
 #define TCI_IO_ZIP_H
 
-#include "file.h"
+#include "tensor_file.h"
 
 enum {
     TCI_ZIP_LOCAL = 0x04034b50,

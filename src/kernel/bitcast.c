@@ -7,7 +7,7 @@
  * bits of a sum with 1/2, whose unit in the last place is 2^-24, as in f16. */
 #include "bitcast.h"
 
-#include "lower.h"
+#include "lower_graph.h"
 
 enum {
     TCI_BITS_SIGN = 0x8000, /* of a half; where an f32 has it, 16 bits further up */

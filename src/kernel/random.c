@@ -10,7 +10,7 @@
  * thread changes it. Words that are known to be 0 are left out. */
 #include "random.h"
 
-#include "lower.h"
+#include "lower_graph.h"
 
 enum { TCI_RANDOM_ROUNDS = 10 };
 

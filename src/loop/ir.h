@@ -20,7 +20,7 @@
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 
-#include "loop.h"
+#include "schedule.h"
 #include "memory_ops.h"
 
 typedef enum tci_lx_op {

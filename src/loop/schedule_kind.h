@@ -10,7 +10,7 @@
 
 #include "../kernel/window_overlap.h"
 #include "lower_expr.h"
-#include "loop.h"
+#include "schedule.h"
 
 enum {
     TCI_FORM_NUMBERS = 4,    /* of one schedule, at most */

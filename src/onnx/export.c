@@ -7,7 +7,7 @@
  * ops. Composites with an ONNX operator of the same meaning become that operator, others their
  * expansion. Elementwise ops without an operator become the formula of their row. */
 #include "../ops/formula.h"
-#include "export_named.h"
+#include "export_direct_ops.h"
 #include "import.h"
 #include "export_state.h"
 

@@ -2,14 +2,14 @@
  *
  * In: a node and the names of its operands. Out: statements, and the name of the result.
  *
- * Design: kernel/lower.c expresses a node in the scalar operations of ops/prim.h, corner cases
- * included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox). Each of
- * these becomes one or a few StableHLO ops on whole tensors. A function without an op in StableHLO
- * becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no fused
- * multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
+ * Design: kernel/lower_graph.c expresses a node in the scalar operations of ops/prim.h, corner
+ * cases included (saturating casts, rounding of f16 and bf16, the sign of a remainder, Philox).
+ * Each of these becomes one or a few StableHLO ops on whole tensors. A function without an op in
+ * StableHLO becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no
+ * fused multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 #include "export_stablehlo.h"
 #include "../graph/contraction.h"
-#include "../kernel/lower.h"
+#include "../kernel/lower_graph.h"
 #include "../ops/math.h"
 
 #include <string.h>

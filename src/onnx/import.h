@@ -13,7 +13,7 @@
 
 #include "../api/call_frame.h"
 #include "../api/program.h"
-#include "../api/loops.h"
+#include "../api/control_flow.h"
 #include "../api/ops.h"
 #include "onnx.h"
 #include "proto_read.h"

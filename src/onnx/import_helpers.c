@@ -258,7 +258,7 @@ TCI_FN tc_tensor tci_ox_tensor(const tci_ox_op *o, tci_ox_value *v)
 {
     if (v->is_cut) {
         tci_ox_fail(o, TC_ERR_UNSUPPORTED,
-                    "%.60s has as many elements as values say: expected elementwise ops, movement "
+                    "%.60s has a size that depends on values: expected elementwise ops, movement "
                     "of other axes, a gather at it or a sum over them, or an output of the graph",
                     v->name);
     }

@@ -6,9 +6,9 @@
  * Design: a tci_value is the exact number, never a rounded one: floats of every width are held as
  * double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in exactly two
  * functions, tci_value_store and tci_value_cast, once and to nearest even with subnormals kept.
- * Conversion to f16 and bf16 goes through an f32 rounded to odd, as in kernels (kernel/lower.c),
- * which preserves the side of a tie. Invariant: a value of an integer dtype narrower than 64 bits
- * is already wrapped to its range. */
+ * Conversion to f16 and bf16 goes through an f32 rounded to odd, as in kernels
+ * (kernel/lower_graph.c), which preserves the side of a tie. Invariant: a value of an integer dtype
+ * narrower than 64 bits is already wrapped to its range. */
 #include <string.h>
 
 #include "dtype.h"

@@ -7,7 +7,7 @@
  * interpreter. There are four interpreters of the first two columns, each a loop over the words and
  * a function for one word:
  *
- *   kernel/lower.c      value column     instructions of a kernel
+ *   kernel/lower_graph.c      value column     instructions of a kernel
  *   rewrite/rewrite.c   value column     a constant
  *   interp/reference.c  value column     a scalar, for tests
  *   grad/vjp.c          gradient column  nodes of the graph

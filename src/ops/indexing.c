@@ -34,8 +34,8 @@ static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *pla
     return right ? r : tci_composite_unary(g, TCI_OP_LOGICAL_NOT, r);
 }
 
-/* The first `at` are before the value, and those from at + left on do not: of a known number halves
- * stay inside. */
+/* The first `at` are before the value, and those from at + left on are not: of a known number
+ * halves stay inside. */
 static tci_node *tci_search_halves(tci_graph *g, tci_node *sorted, tci_node *values, bool right,
                                    tci_node *at)
 {

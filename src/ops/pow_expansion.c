@@ -2,9 +2,9 @@
  * into multiplications in double-word (hi + lo) arithmetic.
  *
  * In: an exponent that is a small integer, or such an integer and a half. Out: an expansion in x
- * alone, which lower.c prints into a kernel and rewrite.c uses for folding. Products of values in
- * two parts, hi + lo, round a few multiplications once, as pow itself does: within 0.51 ulp (1.5
- * where a part is below the normal range), and exactly if the result is a float.
+ * alone, which lower_graph.c prints into a kernel and rewrite.c uses for folding. Products of
+ * values in two parts, hi + lo, round a few multiplications once, as pow itself does: within 0.51
+ * ulp (1.5 where a part is below the normal range), and exactly if the result is a float.
  *
  * The parts are meaningless where hi is infinite, or 0 after underflow: then hi is the result. */
 #include <math.h>

@@ -19,8 +19,8 @@
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
  *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
- * the result is no float, so it is never read. The whole is computed in the compute dtype and
- *          rounded once. A column is differentiated again: where the function is smooth, each
+ *          the result is no float, so it is never read. The whole is computed in the compute dtype
+ *          and rounded once. A column is differentiated again: where the function is smooth, each
  *          branch must equal the derivative around the point, not only at it (K(0) may stand for
  *          B where B is 0 only if the function is not smooth there), and where a branch is not
  *          taken nothing may overflow.

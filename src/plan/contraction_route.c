@@ -13,7 +13,7 @@
 
 enum {
     TCI_ROUTE_UNTILED = 4, /* times as long as in register tiles a product takes */
-    TCI_ROUTE_MOST = 16    /* rows of the table, at most */
+    TCI_ROUTE_MOST = 32    /* rows of the table, at most */
 };
 
 /* ---- plain: one CONTRACT of operands in the order that its loops read ---- */

@@ -5,7 +5,7 @@
  * has an association class (tci_sums): the order of the additions, and their instructions. The
  * class of a contraction is the first that a fitting row has, so it follows from shapes, dtypes
  * and the kind of machine; the cheapest row of it is taken. A new route is a row here and in
- * plan/contraction_route.c (or gpu_routes.c), and a file.
+ * plan/contraction_route.c (or gpu_contraction_routes.c), and a file.
  *
  * Invariants: `fits` materializes nothing and reports nothing; `build` is called only for the
  * chosen route. */
@@ -79,7 +79,7 @@ TCI_FN tci_node *tci_route_plain(const tci_algo *a, tci_node *n);
 /* The offer of that route; false: it does not fit. */
 TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *n,
                            const tci_contraction *c, tci_offer *o);
-/* True if an operand is windows, of which no copy is made. */
+/* True if an operand is windows that no kernel stores. */
 TCI_FN bool tci_route_reads_windows(const tci_algo *a, const tci_contraction *c);
 /* Products that lanes of a processor, or its unit, take at once (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
@@ -131,7 +131,7 @@ TCI_FN const tci_route *tci_route_prepacked(void);
 TCI_FN const tci_route *tci_route_gemv(void); /* split_k.c */
 TCI_FN const tci_route *tci_route_grouped(void);
 TCI_FN const tci_route *tci_route_split_k(void);
-/* plan/gpu_routes.c: writes the rows that only GPUs have; how many. */
+/* plan/gpu_contraction_routes.c: writes the rows that only GPUs have; how many. */
 TCI_FN int tci_block_routes(const tci_route **rows);
 TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void);
 TCI_BLOCK_FN const tci_route *tci_route_im2col(void);        /* im2col_gemm.c */

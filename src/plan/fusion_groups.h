@@ -43,15 +43,15 @@
  *    has it (tci_plan_unit_of)
  *  - a group with a CONTRACT has no other reduction, one with a SCAN none after it, and one with a
  *    SCATTER, or a SCAN of linked parts, no other root
- * - a group stays below the limits of plan/fusion_cost.h, unless one of its roots alone exceeds
- * them
+ *  - a group stays below the limits of plan/fusion_cost.h, unless one of its roots alone exceeds
+ *    them
  *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_FUSION_GROUPS_H
 #define TCI_PLAN_FUSION_GROUPS_H
 
 #include "../graph/contraction.h"
-#include "../kernel/lower.h"
-#include "../loop/loop.h"
+#include "../kernel/lower_graph.h"
+#include "../loop/schedule.h"
 #include "plan.h"
 #include "fusion_refusal.h"
 
@@ -376,8 +376,8 @@ TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a);
  * the gradient of filters of one channel each; -1: n is none. */
 TCI_BLOCK_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which,
                                      tci_node **image);
-/* plan/broadcast_source.c: the value that x is, spread along axes and with its axes moved; at[i]:
- * which of its axes axis i of x is, -1: none of several elements. */
+/* plan/look_through_broadcast.c: the value that x is, spread along axes and with its axes moved;
+ * at[i]: which of its axes axis i of x is, -1: none of several elements. */
 TCI_FN const tci_node *tci_broadcast_source(tci_scratch *s, const tci_node *x, int *at);
 /* plan/hoist_factors.c: sum n with the factors outside that are the same along what it sums;
  * NULL: there are none, or it is not cut in chunks. */

@@ -1,10 +1,11 @@
 /* plan/im2col_gemm.c - explicit im2col: convolutions with few output tiles, or with windows that no
  * TMA box describes, as a GEMM over a copy of the windows.
  *
- * In: a CONTRACT of bf16 or f16 values, one of which is windows of an image, and no batch axis, on
- * a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps: channels and
- * window elements), the other operand as a matrix, a CONTRACT of two axes each, which takes a route
- * of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the old one.
+ * In: a CONTRACT of bf16 or f16 values, whose one operand is windows of an image, and no batch
+ * axis, on a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps:
+ * channels and window elements), the other operand as a matrix, a CONTRACT of two axes each, which
+ * takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the
+ * old one.
  *
  * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but a
  * tile walks all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps for 132 SMs.
@@ -67,7 +68,7 @@ static double tci_im2col_positions(const tci_im2col *m, int which)
     return positions;
 }
 
-/* Finds the windows, of which all elements are in one group. */
+/* Finds the operand of windows; its window axes must be in one group. */
 static bool tci_im2col_find_taps(tci_im2col *m)
 {
     m->which = tci_im2col_positions(m, 0) < tci_im2col_positions(m, 1);

@@ -3,8 +3,8 @@
  *
  * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
  *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
- * more expensive than to write and read it (plan/fusion_cost.h); on GPUs rather the
- *                      value one or two cheap ops upstream, if that has fewer bytes
+ *                      more expensive than to write and read it (plan/fusion_cost.h); on GPUs
+ *                      rather the value one or two cheap ops upstream, if that has fewer bytes
  *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
  *                      element of the row by a GPU kernel that does not make its operands
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here

@@ -8,9 +8,8 @@
  * Elements that cannot be selected are dropped first, except on GPUs, which need the parallelism:
  *   groups  if k is far less than the axis: of groups of neighbours, the k with the smallest words
  *           contain the first k elements
- * parts   up to half of the rest: elements up to the word of rank k (ops/rank_selection.c) move to
- * the
- *           front in their present order
+ *   parts   up to half of the rest: elements up to the word of rank k (ops/rank_selection.c) move
+ *           to the front in their present order
  * The method that orders the rest depends on k:
  *   ranks   up to TCI_SORT_CHUNK elements: the rank of an element is the number of smaller ones, a
  *           sum over all others; the key of rank r is the sum of the keys with that rank. A longer

@@ -13,7 +13,8 @@
  *    refusals and node changes there were before it was placed
  *  - a root is put into one group. If that existed, the mark has its old state. Lists of a group
  *    only grow: entries past their old end are ignored. `outer` is never written to; if it was
- * another one, rows were transposed (plan/fusion_groups.c), and every axis of the members was outer
+ *    another one, rows were transposed (plan/fusion_groups.c), and every axis of the members was
+ *    outer
  *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
  *  - stamps only grow: no walk has an old one
  *  - materialized values stay so, and an undone root keeps what its probe found

@@ -352,8 +352,8 @@ static int rows_of(const tc_profile *p, tc_sort sort, int most, char names[4][8]
     return n;
 }
 
-/* Three kernels of which each is first in another order: a subtraction of most bytes, a product of
- * most flops, and a sine that runs most often. */
+/* Three kernels, each first in a different order: a subtraction of most bytes, a product of most
+ * flops, and a sine that runs most often. */
 TEST(rows_of_the_table_are_in_the_order_that_was_asked_for)
 {
     enum { MANY = 1 << 18, SIDE = 128, RUNS = 20 };

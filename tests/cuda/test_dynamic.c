@@ -91,8 +91,8 @@ TEST(repetitions_of_any_size)
     CHECK_EQ_INT(emu_allocations, 0);
 }
 
-/* A long running sum of a known size is linked (plan/split_scan.c) beside what has any size: each
- * instance has memory for its words. */
+/* A long running sum of a known size is linked (plan/split_scan.c) next to values of symbolic
+ * size: each instance has memory for its words. */
 TEST(parts_are_linked_beside_any_size)
 {
     enum { LONG = 40000, MOST = 300 };

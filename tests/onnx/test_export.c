@@ -215,7 +215,7 @@ TEST(layers_leave_by_their_names)
     end();
 }
 
-/* Causal, scaled, masked by numbers and by truth (one row of which sees nothing), heads that share
+/* Causal, scaled, masked by numbers and by truth (one row sees no key), heads that share
  * keys, and values of another width. */
 static void attentions(const tc_tensor *x, tc_tensor *y)
 {

@@ -1,7 +1,7 @@
-/* loop/loop.h - declares the API of loop/: kernel IR and machine to schedule (loop/schedule.c) to
- * loop IR (loop/ir.h), which emit/c_like.c prints in a dialect. */
-#ifndef TCI_LOOP_LOOP_H
-#define TCI_LOOP_LOOP_H
+/* loop/schedule.h - declares the API of loop/: kernel IR and machine to schedule
+ * (loop/schedule.c) to loop IR (loop/ir.h), which emit/c_like.c prints in a dialect. */
+#ifndef TCI_LOOP_SCHEDULE_H
+#define TCI_LOOP_SCHEDULE_H
 
 #include "../kernel/ir.h"
 #include "../kernel/machine.h"

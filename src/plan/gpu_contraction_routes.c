@@ -1,6 +1,7 @@
-/* plan/gpu_routes.c - defines the routes of contractions that only GPUs have.
+/* plan/gpu_contraction_routes.c - table of the contraction algorithms that only GPUs have (im2col,
+ * split-K, bf16x3, depthwise, channels-last), which plan/contraction_route.c compares with its own.
  *
- * In: nothing. Out: those rows; plan/contraction_route.c compares them with its own. */
+ * In: nothing. Out: the rows. */
 #include "contraction_route.h"
 
 #include <string.h>

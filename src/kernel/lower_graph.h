@@ -1,11 +1,11 @@
-/* kernel/lower.h - declares the lowering of graph nodes to kernel IR.
+/* kernel/lower_graph.h - declares the lowering of graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
  * instruction. Layout ops only change the index; elementwise ops become prims; the caller decides
  * what a node is to this kernel: a buffer to load, a reduction of this kernel, or a value to
  * inline. */
-#ifndef TCI_KERNEL_LOWER_H
-#define TCI_KERNEL_LOWER_H
+#ifndef TCI_KERNEL_LOWER_GRAPH_H
+#define TCI_KERNEL_LOWER_GRAPH_H
 
 #include "../graph/node.h"
 #include "ir.h"

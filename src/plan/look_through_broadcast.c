@@ -1,4 +1,5 @@
-/* plan/broadcast_source.c - finds the value below a chain of broadcasts, transposes and reshapes.
+/* plan/look_through_broadcast.c - finds the value below a chain of broadcasts, transposes and
+ * reshapes.
  *
  * In: a value made by EXPAND, PERMUTE and RESHAPE. Out: the value that they move, and for each
  * axis of the result the axis of that value, if any. */

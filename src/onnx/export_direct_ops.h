@@ -1,6 +1,7 @@
-/* onnx/export_named.h - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* onnx/export_direct_ops.h - declares the export of high-level ops that map one-to-one to an ONNX
+ * operator (convolution, normalization, attention), kept in the graph as NAMED nodes.
  *
- * Operands of a NAMED node behind the result, and its words behind the call:
+ * Operands of a NAMED node after the result, and its words after the call:
  *   built rows        operands of the row; none
  *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
  *                     each axis of an image
@@ -10,8 +11,8 @@
  *   RMS_NORM          x, weight, eps; how many of the last axes
  *   ATTENTION         query, key, value, mask?, scale; is causal, has mask. A scale of 0 is
  *                     1 / sqrt(width) */
-#ifndef TCI_ONNX_EXPORT_NAMED_H
-#define TCI_ONNX_EXPORT_NAMED_H
+#ifndef TCI_ONNX_EXPORT_DIRECT_OPS_H
+#define TCI_ONNX_EXPORT_DIRECT_OPS_H
 
 #include "export_state.h"
 

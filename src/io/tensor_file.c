@@ -1,5 +1,5 @@
-/* io/file.c - open files: choice of the format reader, list of arrays, and leaf tensors over their
- * memory.
+/* io/tensor_file.c - open files: choice of the format reader, list of arrays, and leaf tensors over
+ * their memory.
  *
  * In: paths. Out: tc_file, a sorted list of arrays with their offsets; DATA nodes.
  *
@@ -7,7 +7,7 @@
  * harm, into scratch memory of the tc_file. Every array is then checked against the size of the
  * file and against all other arrays. After that nothing changes, so threads need no lock. Only
  * borrowed tensors read the mapping, and each holds a reference to the file. */
-#include "file.h"
+#include "tensor_file.h"
 
 #include <inttypes.h>
 

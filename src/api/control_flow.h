@@ -1,7 +1,7 @@
-/* api/loops.h - loops, branches and checkpointed regions: a body that is recorded once, compiled
- * once and executed step by step. */
-#ifndef TC_API_LOOPS_H
-#define TC_API_LOOPS_H
+/* api/control_flow.h - loops, branches and checkpointed regions: a body that is recorded once,
+ * compiled once and executed step by step. */
+#ifndef TC_API_CONTROL_FLOW_H
+#define TC_API_CONTROL_FLOW_H
 
 #include "context.h"
 

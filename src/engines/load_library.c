@@ -1,10 +1,11 @@
-/* engines/library.c - finds and loads the shared libraries of engines (engines/library.h).
+/* engines/load_library.c - finds and loads the shared libraries of engines
+ * (engines/load_library.h).
  *
  * A library may crash in its constructors, so it is first loaded in a child process whose output is
  * discarded. If the child cannot report (the host reaps it, or it hangs on a lock that another
  * thread held at the fork), the library is loaded anyway. If the child printed, output of this
  * process is discarded too while the library is loaded. */
-#include "library.h"
+#include "load_library.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* engines/library.h - the shared library of an engine: located without loading it, then loaded
+/* engines/load_library.h - the shared library of an engine: located without loading it, then loaded
  * once.
  *
  * In: file names and default locations. Out: a handle, or a text that says what is missing. */
-#ifndef TCI_ENGINES_LIBRARY_H
-#define TCI_ENGINES_LIBRARY_H
+#ifndef TCI_ENGINES_LOAD_LIBRARY_H
+#define TCI_ENGINES_LOAD_LIBRARY_H
 
 #include "../base/os.h"
 #include "api.h"

@@ -1,4 +1,4 @@
-/* api/loops.c - loops, branches and checkpointed regions: tc_scan, tc_while, tc_cond,
+/* api/control_flow.c - loops, branches and checkpointed regions: tc_scan, tc_while, tc_cond,
  * tc_checkpoint, tc_barrier.
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/loop_node.h), or poison.
@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "../graph/loop_node.h"
-#include "loops.h"
+#include "control_flow.h"
 
 typedef struct tci_loops_call tci_loops_call;
 struct tci_loops_call {

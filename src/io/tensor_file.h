@@ -1,10 +1,11 @@
-/* io/file.h - internals of an open file of arrays, shared by readers and writers of formats.
+/* io/tensor_file.h - internal interface of the readers and writers of tensor files (npy, npz, pt,
+ * gguf, safetensors): the open file, bounds-checked reads, dtype names.
  *
  * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers access
  * the file through tci_io_read alone, which refuses offsets outside of the file. They own nothing
  * outside the scratch memory of the file: on invalid input they escape by tci_scratch_fail. */
-#ifndef TCI_IO_FILE_H
-#define TCI_IO_FILE_H
+#ifndef TCI_IO_TENSOR_FILE_H
+#define TCI_IO_TENSOR_FILE_H
 
 #include "../api/call_frame.h"
 #include "../api/io.h"

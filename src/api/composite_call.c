@@ -1,4 +1,4 @@
-/* api/composite_ops.c - composite ops: public calls that are defined by other public calls (clamp,
+/* api/composite_call.c - composite ops: public calls that are defined by other public calls (clamp,
  * norms over axes, distances, random draws).
  *
  * In: what the user gives. Out: the result of the calls in their definition.
@@ -6,7 +6,7 @@
  * name and the caller's place (tci_made_begin), so that errors and nodes tell of it alone; what is
  * not finite or of a half precision is no affair of theirs: floats are widened before and rounded
  * once at the end. Formulas over elements alone are built rows of ops/table.h. */
-#include "composite_ops.h"
+#include "composite_call.h"
 
 #include <math.h>
 #include <stdarg.h>

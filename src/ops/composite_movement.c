@@ -1,5 +1,5 @@
-/* ops/rearrange.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals, triangles,
- * repeats.
+/* ops/composite_movement.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals,
+ * triangles, repeats.
  *
  * In: nodes, axes, counts. Out: movement nodes of graph/movement.c, so nothing is copied if a
  * consumer can read in place, and gradients are movement too. */

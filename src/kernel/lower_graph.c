@@ -1,4 +1,4 @@
-/* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+/* kernel/lower_graph.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
  *
  * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
@@ -8,7 +8,7 @@
  * so that expressions below it simplify. Where an index leaves the walk (loads, guards, values)
  * BOUNDs are replaced by the indices that they stand for: the simplification holds where the guard
  * holds, and no other value is ever used. */
-#include "lower.h"
+#include "lower_graph.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "bitcast.h"

@@ -1,8 +1,10 @@
-/* onnx/export_named.c - calls with an ONNX operator of the same meaning: NAMED nodes.
+/* onnx/export_direct_ops.c - exports NAMED nodes: high-level ops that map one-to-one to an ONNX
+ * operator.
  *
- * In: a NAMED node (onnx/export_named.h). Out: the operator that the table gives for the call, over
- * the operands that are tensors; numbers become attributes. Only f32, which all engines have. */
-#include "export_named.h"
+ * In: a NAMED node (onnx/export_direct_ops.h). Out: the operator that the table gives for the
+ * call, over the operands that are tensors; numbers become attributes. Only f32, which all engines
+ * have. */
+#include "export_direct_ops.h"
 
 #include <string.h>
 
