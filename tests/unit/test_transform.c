@@ -106,7 +106,8 @@ TEST(forward_mode_does_no_more_than_by_hand)
     REQUIRE(tc_jvp(TC_TENSORS(y), TC_TENSORS(in[0]), TC_TENSORS(in[3]), &t) == TC_OK);
     tc_tensor th = tc_matmul(in[3], in[1]);
     tc_tensor size = tc_minimum(tc_abs(h), 100), square = tc_square(size);
-    tc_tensor off = tc_fma(-0.5, tc_fma(size, size, tc_neg(square)), 1); /* rounding of the square */
+    tc_tensor off = tc_fma(-0.5, tc_fma(size, size, tc_neg(square)),
+                           1); /* rounding of the square */
     tc_tensor part = tc_mul(tc_mul(h, 0.39894228040143268), tc_exp(tc_mul(square, -0.5)));
     tc_tensor phi = tc_mul(tc_erfc(tc_mul(h, -0.70710678118654752)), 0.5);
     part = tc_mul(part, off);
