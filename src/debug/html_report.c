@@ -329,7 +329,11 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
                      (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_';
         tci_str_printf(&file, "%c", plain ? *c : '_');
-        tci_str_printf(&shown, *c == '<' ? "&lt;" : *c == '&' ? "&amp;" : "%c", *c);
+        if (*c == '<' || *c == '&') {
+            tci_str_add(&shown, *c == '<' ? "&lt;" : "&amp;");
+        } else {
+            tci_str_printf(&shown, "%c", *c);
+        }
     }
     if (name != hex) { /* several programs may have one name */
         tci_hash_hex(f->code->family ? f->code->family->hash : f->code->hash, hex);

@@ -218,6 +218,7 @@ TCI_FN bool tci_repro_can(const tci_case *k, int node)
     case TCI_OP_MEAN:
     case TCI_OP_LAYER_NORM:
     case TCI_OP_STOP_GRADIENT:
+    case TCI_OP_NAMED:
     case TCI_OP_TOPK:
     case TCI_OP_SCATTER:
     case TCI_OP_CROSS_ENTROPY: return true;
@@ -277,6 +278,7 @@ static void tci_repro_call(tci_str *out, const tci_case *k, const tci_case_node 
         tci_str_printf(out, "tc_%s(t%d, %" PRId64 ", t%d, t%d)", tci_repro_scatters[n->attr[1]],
                        n->in[0], n->attr[0], n->in[1], n->in[2]);
         return;
+    case TCI_OP_NAMED: tci_str_printf(out, "t%d", n->in[0]); return;
     case TCI_OP_LAYER_NORM: tci_repro_layer_norm(out, n); return;
     case TCI_OP_CONTRACT: tci_repro_contract(out, n); return;
     default:

@@ -562,7 +562,7 @@ static void tci_verify_custom(const tci_verify *v)
     bool known = v->n->n_in <= TC_CUSTOM_MOST && v->n->rank <= TC_CUSTOM_MOST;
     bool split = v->n->attr[0] >= TCI_CUSTOM_SPLIT; /* of an engine */
     tci_verify_that(v, split || (known && tci_custom_get(v->n->attr[0])),
-                    "an op without a verifier");
+                    "a custom op that is not registered");
 }
 
 static void tci_verify_collective(const tci_verify *v)

@@ -64,35 +64,35 @@ typedef double tci_strip_s64 __attribute__((aligned(1), may_alias));
                          ((const tci_v *)(const void *)(y[p] + at))[i], a##i);
 #define TCI_STRIP_U(s) const tci_v u = (tci_v){0} + *(const s *)(const void *)x[p];
 #define TCI_STRIP_V(s)
-#define TCI_STRIP_TILE(all, how, s, bytes)                                                         \
+#define TCI_STRIP_TILE(all, begin, step, s, bytes)                                                 \
     {                                                                                              \
         all(TCI_STRIP_LOAD) for (int p = 0; p < n; p++)                                            \
         {                                                                                          \
-            TCI_STRIP_##how(s) all(TCI_STRIP_STEP_##how)                                           \
+            begin(s) all(step)                                                                     \
         }                                                                                          \
         all(TCI_STRIP_STORE) acc += bytes;                                                         \
         at += bytes;                                                                               \
     }
-#define TCI_STRIP_BEST(name, V, s, how)                                                            \
+#define TCI_STRIP_BEST(name, vector, s, begin, step)                                               \
     __attribute__((target("avx2,fma"))) static void tci_strip_##name##_best(                       \
         char *acc, int64_t groups, const char *const *x, const char *const *y, int n)              \
     {                                                                                              \
-        typedef V tci_v;                                                                           \
+        typedef vector tci_v;                                                                      \
         int64_t at = 0;                                                                            \
         for (; groups >= 4; groups -= 4) {                                                         \
-            TCI_STRIP_TILE(TCI_STRIP_8, how, s, 256)                                               \
+            TCI_STRIP_TILE(TCI_STRIP_8, begin, step, s, 256)                                       \
         }                                                                                          \
         for (; groups > 0; groups--) {                                                             \
-            TCI_STRIP_TILE(TCI_STRIP_2, how, s, 64)                                                \
+            TCI_STRIP_TILE(TCI_STRIP_2, begin, step, s, 64)                                        \
         }                                                                                          \
     }
 #define TCI_STRIP_FMA(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
-TCI_STRIP_BEST(f32_u, tci_strip_f32, tci_strip_s32, U)
-TCI_STRIP_BEST(f32_v, tci_strip_f32, tci_strip_s32, V)
+TCI_STRIP_BEST(f32_u, tci_strip_f32, tci_strip_s32, TCI_STRIP_U, TCI_STRIP_STEP_U)
+TCI_STRIP_BEST(f32_v, tci_strip_f32, tci_strip_s32, TCI_STRIP_V, TCI_STRIP_STEP_V)
 #undef TCI_STRIP_FMA
 #define TCI_STRIP_FMA(a, b, c) __builtin_ia32_vfmaddpd256(a, b, c)
-TCI_STRIP_BEST(f64_u, tci_strip_f64, tci_strip_s64, U)
-TCI_STRIP_BEST(f64_v, tci_strip_f64, tci_strip_s64, V)
+TCI_STRIP_BEST(f64_u, tci_strip_f64, tci_strip_s64, TCI_STRIP_U, TCI_STRIP_STEP_U)
+TCI_STRIP_BEST(f64_v, tci_strip_f64, tci_strip_s64, TCI_STRIP_V, TCI_STRIP_STEP_V)
 #undef TCI_STRIP_FMA
 #undef TCI_STRIP_8
 #undef TCI_STRIP_2

@@ -126,6 +126,8 @@ TCI_FN bool tci_ox_can_know(const tci_ox_op *o, tci_ox_value *v);
 /* onnx/import_counted_axis.c: makes the operator if an operand is counted (is_cut) and it can pass
  * the count on. */
 TCI_FN bool tci_ox_make_counted(tci_ox_op *o);
+/* Output i with a count (0-d i64) along an axis: elements beyond it become 0. */
+TCI_FN void tci_ox_out_counted(const tci_ox_op *o, int i, tc_tensor t, tc_tensor count, int axis);
 /* ---- attributes ---- */
 TCI_FN const tci_onnx_attr *tci_ox_attr(const tci_ox_op *o, const char *name);
 TCI_FN int64_t tci_ox_int(const tci_ox_op *o, const char *name, int64_t otherwise);

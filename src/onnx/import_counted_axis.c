@@ -133,32 +133,43 @@ static int tci_ox_counted_axis(const tci_ox_op *o, int rule, const bool *cut, in
 }
 
 /* t with `rest`, 0 or 1, beyond the count along an axis. */
-static tc_tensor tci_ox_counted_mask(const tci_ox_op *o, tc_tensor t, const tci_ox_value *v,
-                                     int axis, int rest)
+static tc_tensor tci_ox_counted_mask(const tci_ox_op *o, tc_tensor t, tc_tensor count, int axis,
+                                     int rest)
 {
-    tc_tensor valid = tc_lt(tci_ox_places(o, tc_size(t, axis), tc_rank(t), axis), v->count);
+    tc_tensor valid = tc_lt(tci_ox_places(o, tc_size(t, axis), tc_rank(t), axis), count);
     return tc_dtype_of(t) == TC_BOOL ? tc_logical_and(t, valid) : tc_where(valid, t, rest);
 }
 
-/* Makes the operator of padded tensors. Elementwise ops read 1 in the padding, where each of them
- * and its gradient are finite. */
-static void tci_ox_counted_make(tci_ox_op *o, int rule, const bool *cut)
+TCI_FN void tci_ox_out_counted(const tci_ox_op *o, int i, tc_tensor t, tc_tensor count, int axis)
 {
-    tc_tensor *padded = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in);
+    tci_ox_out(o, i, tci_ox_counted_mask(o, t, count, axis, 0));
+    if (tci_ox_wants(o, i)) {
+        o->out[i]->is_cut = true;
+        o->out[i]->count = count;
+        o->out[i]->axis = axis;
+    }
+}
+
+/* The operator on padded tensors: its counted operands are copies without a count. Elementwise ops
+ * read 1 in the padding, where each of them and its gradient are finite. */
+static tci_ox_op tci_ox_counted_padded(const tci_ox_op *o, int rule, const bool *cut)
+{
+    tci_ox_op padded = *o;
+    padded.in = TCI_NEW_ARRAY(o->s, tci_ox_value *, o->n_in);
     for (int i = 0; i < o->n_in; i++) {
-        tci_ox_value *v = o->in[i];
+        const tci_ox_value *v = o->in[i];
+        padded.in[i] = o->in[i];
         if (cut[i]) {
-            v->is_cut = false;
-            padded[i] = v->t;
-            v->t = rule == TCI_OX_COUNTED_EACH ? tci_ox_counted_mask(o, v->t, v, v->axis, 1) : v->t;
+            tci_ox_value *copy = tci_ox_value_new(o->s, v->name);
+            *copy = *v;
+            copy->is_cut = false;
+            if (rule == TCI_OX_COUNTED_EACH) {
+                copy->t = tci_ox_counted_mask(o, v->t, v->count, v->axis, 1);
+            }
+            padded.in[i] = copy;
         }
     }
-    o->row->make(o);
-    for (int i = 0; i < o->n_in; i++) {
-        if (cut[i]) {
-            o->in[i]->t = padded[i];
-        }
-    }
+    return padded;
 }
 
 TCI_FN bool tci_ox_make_counted(tci_ox_op *o)
@@ -172,24 +183,16 @@ TCI_FN bool tci_ox_make_counted(tci_ox_op *o)
     if (first < 0 || rule < 0) {
         return false;
     }
-    tci_ox_counted_make(o, rule, cut);
+    tci_ox_op padded = tci_ox_counted_padded(o, rule, cut);
+    o->row->make(&padded);
     const tci_ox_value *from = o->in[first];
-    int axis = tci_ox_counted_axis(o, rule, cut, first, &sums);
-    for (int i = 0; i < o->n_in; i++) {
-        if (cut[i]) {
-            o->in[i]->is_cut = true;
-        }
-    }
+    int axis = tci_ox_counted_axis(&padded, rule, cut, first, &sums);
     if (axis < 0 && !sums) {
         tci_ox_tensor(o, o->in[first]); /* fails: it is counted */
     }
     for (int i = 0; i < o->n_out && !sums; i++) {
-        tci_ox_value *v = o->out[i];
-        if (v) {
-            v->t = tci_ox_counted_mask(o, v->t, from, axis, 0);
-            v->is_cut = true;
-            v->count = from->count;
-            v->axis = axis;
+        if (o->out[i]) {
+            tci_ox_out_counted(o, i, o->out[i]->t, from->count, axis);
         }
     }
     return true;

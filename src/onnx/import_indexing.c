@@ -185,21 +185,11 @@ TCI_OX_MAKE(reverse_sequence)
 
 /* ---- sizes that follow from values ---- */
 
-static void tci_ox_out_cut(const tci_ox_op *o, int i, tc_tensor t, tc_tensor count, int axis)
-{
-    tci_ox_out(o, i, t);
-    if (tci_ox_wants(o, i)) {
-        o->out[i]->is_cut = true;
-        o->out[i]->count = count;
-        o->out[i]->axis = axis;
-    }
-}
-
 TCI_OX_MAKE(non_zero)
 {
     tc_tensor x = tci_ox_in(o, 0), at, count;
     tc_nonzero(x, tc_count(x), &at, &count);
-    tci_ox_out_cut(o, 0, tc_transpose(at, 0, 1), count, 1);
+    tci_ox_out_counted(o, 0, tc_transpose(at, 0, 1), count, 1);
 }
 
 TCI_OX_MAKE(compress)
@@ -211,7 +201,7 @@ TCI_OX_MAKE(compress)
     x = flat ? tci_ox_flat(o, x) : x;
     int axis = flat ? 0 : tci_ox_axis(o, tci_ox_int(o, "axis", 0), rank);
     tc_nonzero(condition, tc_count(condition), &at, &count);
-    tci_ox_out_cut(o, 0, tc_index_select(x, axis, tci_ox_flat(o, at)), count, axis);
+    tci_ox_out_counted(o, 0, tc_index_select(x, axis, tci_ox_flat(o, at)), count, axis);
 }
 
 /* Unsorted: in the order in which the first of equal ones come. */
@@ -234,8 +224,8 @@ TCI_OX_MAKE(unique)
         first = tc_index_select(first, 0, order);
         inverse = tc_index_select(tc_argsort(order, 0, false), 0, inverse);
     }
-    tci_ox_out_cut(o, 0, values, count, axis);
-    tci_ox_out_cut(o, 1, first, count, 0);
+    tci_ox_out_counted(o, 0, values, count, axis);
+    tci_ox_out_counted(o, 1, first, count, 0);
     tci_ox_out(o, 2, inverse);
-    tci_ox_out_cut(o, 3, counts, count, 0);
+    tci_ox_out_counted(o, 3, counts, count, 0);
 }

@@ -351,6 +351,50 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
     end();
 }
 
+/* Their graph keeps the names of the calls. */
+static tc_tensor named_network(tc_ctx *ctx)
+{
+    tc_tensor x = tc_reshape(tc_input(ctx, "x", TC_F32, LENGTH), 1, 1, LENGTH);
+    tc_tensor w = tc_reshape(tc_relu6(tc_slice(x, 2, 0, 3, 1)), 1, 1, 3);
+    return tc_mul(tc_conv1d(x, w, TC_NONE, NULL), 3);
+}
+
+TEST(a_program_with_named_calls_is_written_and_runs)
+{
+    begin();
+    build_library();
+    static tci_scratch s;
+    tci_scratch_init(&s);
+    REQUIRE(!setjmp(s.escape));
+    tc_ctx *ctx = interpreted(0);
+    tc_program *f;
+    REQUIRE(tc_compile(named_network(ctx), &f) == TC_OK);
+    tci_case k;
+    tci_case_memory memory = {.literals = f->literals};
+    REQUIRE(tci_case_read(&s, f->code->key, f->code->key_bytes, f->key_graph, &memory, &k));
+    int named = 0;
+    for (int i = 0; i < k.n; i++) {
+        named += k.nodes[i].op == TCI_OP_NAMED;
+    }
+    CHECK_EQ_INT(named, 2);
+    tci_str program = {0};
+    tc_options o = {.backend = "cpu", .threads = 1, .no_disk_cache = true};
+    k = tci_case_cut(&s, &k, k.root, NULL);
+    CHECK(tci_repro_text(&program, &k, &o, TC_CHECK_BITS, "named.c", "no fault"));
+    FILE *file = fopen(in_dir("named.c"), "w");
+    REQUIRE(file != NULL);
+    fputs(tci_str_text(&program), file);
+    fclose(file);
+    char said[2000];
+    CHECK_MSG(ends(in_dir("named.c"), true, said, sizeof(said)) == 0, "%s", said);
+    CHECK_STR(said, "PASS\n");
+    tci_str_free(&program);
+    tci_scratch_free(&s);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 /* A bug of tc itself: the compile of the network meets an invariant that does not hold. */
 TEST(an_internal_error_shrinks_to_a_few_nodes_that_fail)
 {

@@ -188,7 +188,10 @@ static void check_network(const char *name, bool train)
 {
     net *n = net_make(name, train, 3, false);
     float **want = run_on(n, NULL), **got = run_on(n, "x86-64-v2");
-    bool wider = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool wider = false;
+#if defined(__x86_64__)
+    wider = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
     float **other = run_on(n, wider ? "x86-64-v3" : "x86-64-v2");
     for (int i = 0; i < n->n_out; i++) {
         int64_t count = tc_count(n->out[i]);

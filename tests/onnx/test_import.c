@@ -434,6 +434,116 @@ TEST(a_loop_whose_condition_is_a_constant_around_it_has_a_gradient)
     }
 }
 
+/* ---- results whose size follows from values ---- */
+
+enum { COUNTED_NODES = 5 };
+
+/* Inputs x (float[6]) and c (bool[6]), and a constant "one", before these nodes; lines end at
+ * NULL. */
+static message counted(const char *const *lines)
+{
+    static const char *const six[] = {"6", NULL};
+    static const float one = 1;
+    message g = {.n = 0};
+    add_info(&g, 11, "x", 1, six);
+    add_info(&g, 11, "c", 9, six);
+    add_tensor(&g, "one", 1, -1, &one, 4);
+    for (int i = 0; i < COUNTED_NODES && lines[i]; i++) {
+        add_node(&g, lines[i], -1);
+    }
+    return g;
+}
+
+/* z is made of a counted y: their sums, from onnxruntime 1.32. */
+static const struct {
+    const char *nodes[COUNTED_NODES];
+    double z, y;
+} counted_sums[] = {
+    {{"Compress x c > y", "Mul y y > z"}, 8.5, 1},
+    {{"Compress x c > y", "Add y y > z"}, 2, 1},
+    {{"Compress x c > y", "Exp y > z"}, 9.09871292, 1},
+    {{"Compress x c > y", "Cos y > z"}, -0.274672449, 1},
+    {{"Compress x c > y", "Add y one > z"}, 4, 1},
+    {{"Compress x c > y", "Div y y > z"}, 3, 1},
+    {{"Compress x c > y", "Pow y y > z"}, 3.92423439, 1},
+    {{"Compress x c > y", "Reciprocal y > z"}, 0.833333373, 1},
+    {{"Compress x c > y", "Less y one > l", "Not l > m", "Cast m to=1 > z"}, 2, 1},
+    {{"NonZero x > i", "Gather x i axis=0 > y", "Mul y y > z"}, 33.5, 8},
+    {{"NonZero x > i", "Transpose i > j", "GatherND x j > y", "Max y one y > z"}, 11, 8},
+    {{"Unique x > y f g k", "Gather x f > z"}, 6.5, 6.5},
+    {{"Unique x sorted=0 > y f g k", "Mul y y > z"}, 31.25, 6.5},
+    {{"Unique x > u y g k", "Add y y > z"}, 22, 11},
+    {{"Unique x > u f g y", "Mul y y > z"}, 8, 6},
+};
+
+TEST(elements_beyond_a_count_add_nothing_to_sums)
+{
+    static const float x[] = {4, 1.5f, 0, -2, 1.5f, 3};
+    static const bool c[] = {false, true, false, true, true, false};
+    for (int i = 0; i < 2 * TCI_COUNT(counted_sums); i++) {
+        const int row = i / 2;
+        tc_onnx_model *m = NULL;
+        tc_program *f = NULL;
+        float z = 0, y = 0;
+        begin(i % 2 ? "cpu" : "interp");
+        message g = counted(counted_sums[row].nodes);
+        add_node(&g, "ReduceSum z keepdims=0 > sum_z", -1);
+        add_node(&g, "ReduceSum y keepdims=0 > sum_y", -1);
+        add_node(&g, "Cast sum_z to=1 > a", -1);
+        add_node(&g, "Cast sum_y to=1 > b", -1);
+        add_info(&g, 12, "a", 1, no_sizes);
+        add_info(&g, 12, "b", 1, no_sizes);
+        CHECK_MSG(load(&g, NULL, &m) == TC_OK, "row %d: %s", row, tc_error(ctx));
+        REQUIRE(m != NULL);
+        REQUIRE(tc_compile_fn(TC_TENSORS_N(m->inputs, 2), TC_TENSORS_N(m->outputs, 2), NULL, &f) ==
+                TC_OK);
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(x, 6), TC_BUF(c, 6)),
+                         TC_BUFS(TC_BUF(&z, 1), TC_BUF(&y, 1))) == TC_OK,
+                  "row %d: %s", row, tc_error(f));
+        CHECK_MSG(fabs((double)z - counted_sums[row].z) < 1e-5, "row %d: %.9g", row, (double)z);
+        CHECK_MSG(fabs((double)y - counted_sums[row].y) < 1e-5, "row %d: %.9g", row, (double)y);
+        tc_program_free(f);
+        tc_onnx_free(m);
+        end();
+    }
+}
+
+TEST(operators_that_need_all_elements_refuse_a_counted_axis)
+{
+    static const char *const nodes[][COUNTED_NODES] = {
+        {"Compress x c > y", "Softmax y > z"},
+        {"Compress x c > y", "CumSum y one > z"},
+        {"Compress x c > y", "Concat y y axis=0 > z"},
+        {"Compress x c > y", "MatMul y y > z"},
+        {"Compress x c > y", "ReduceMean y > z"},
+        {"Compress x c > y", "ReduceMax y > z"},
+        {"Compress x c > y", "ReduceMin y > z"},
+        {"Compress x c > y", "ReduceProd y > z"},
+        {"Compress x c > y", "ReduceSum y noop_with_empty_axes=1 > z"},
+        {"Compress x c > y", "ArgMax y > z"},
+        {"Compress x c > y", "Shape y > z"},
+        {"Compress x c > y", "Size y > z"},
+        {"Compress x c > y", "Add x y > z"},
+        {"Compress x c > y", "Split y num_outputs=2 > z w"},
+        {"Unique x > u y g k", "Gather y y > z"},
+        {"Unique x > u y g k", "Gather u y > z"},
+        {"Unique x > u f g k", "TopK u one > z w"},
+        {"NonZero x > i", "Flatten i > z"},
+        {"NonZero x > i", "Squeeze i > z"},
+        {"Compress x c > y", "NonZero y > z"},
+    };
+    for (int i = 0; i < TCI_COUNT(nodes); i++) {
+        tc_onnx_model *m = NULL;
+        begin("interp");
+        message g = counted(nodes[i]);
+        add_info(&g, 12, "z", 1, no_sizes);
+        CHECK_MSG(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED, "row %d: %s", i, tc_error(ctx));
+        CHECK_HAS(tc_error(ctx), "has as many elements as values say");
+        tc_onnx_free(m);
+        end();
+    }
+}
+
 TEST(a_body_that_is_wrong_is_named)
 {
     tc_onnx_model *m = NULL;
