@@ -538,7 +538,7 @@ TEST(operators_that_need_all_elements_refuse_a_counted_axis)
         message g = counted(nodes[i]);
         add_info(&g, 12, "z", 1, no_sizes);
         CHECK_MSG(load(&g, NULL, &m) == TC_ERR_UNSUPPORTED, "row %d: %s", i, tc_error(ctx));
-        CHECK_HAS(tc_error(ctx), "has as many elements as values say");
+        CHECK_HAS(tc_error(ctx), "has a size that depends on values");
         tc_onnx_free(m);
         end();
     }
