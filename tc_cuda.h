@@ -2897,8 +2897,8 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
  * ones, of which each thread reads a few; the block of the last part, whose wait implies that all
  * others have read the row's word, stores the new tag there. */
 /* ---- src/loop/simt_row_block.h ---- */
-/* loop/simt_row_block.h - declares register-resident rows on GPUs: a row per block, warp or part
- * of a warp. */
+/* loop/simt_row_block.h - declares the GPU schedule of row-wise kernels (softmax, norms): a block,
+ * warp or part of a warp computes a row and keeps it in registers. */
 #ifndef TCI_LOOP_SIMT_ROW_BLOCK_H
 #define TCI_LOOP_SIMT_ROW_BLOCK_H
 

@@ -1,4 +1,5 @@
-/* api/compile_jobs.h - compile jobs: the steps that all compiling public calls share. */
+/* api/compile_jobs.h - the batch of compile jobs of one public call (tc_compile, tc_compile_many,
+ * exports): resolves handles, compiles the requests, makes programs, reports errors. */
 #ifndef TCI_API_COMPILE_JOBS_H
 #define TCI_API_COMPILE_JOBS_H
 

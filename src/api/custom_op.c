@@ -1,4 +1,4 @@
-/* api/custom_op.c - calls of user-defined ops.
+/* api/custom_op.c - builds the graph nodes of user-defined ops.
  *
  * In: an op and its operands. Out: a CUSTOM node; the op's rule gives its shape and dtype. The node
  * stores the op's number in the list of ops/custom_op.c. */

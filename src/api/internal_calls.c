@@ -1,5 +1,5 @@
-/* api/internal_calls.c - functions of api/internal_calls.h: convert operands of each type to
- * tc_arg.
+/* api/internal_calls.c - wrappers for the library's own calls of elementwise ops, one per list of
+ * operand types: box operands into tc_arg.
  *
  * In: a call, operands, the user's call site. Out: the result of the call. */
 #include "internal_calls.h"

@@ -1,4 +1,5 @@
-/* api/internal_calls.h - calls of elementwise ops inside the library, with operands in registers.
+/* api/internal_calls.h - macros that send the library's own calls of public elementwise ops
+ * through small wrappers, which take tensors and numbers in registers.
  *
  * In: tc_add(x, 2) in a file that has set TC_HERE to a variable. Out: the call with tc_args.
  *

@@ -1,5 +1,5 @@
-/* compile/serialize.c - serializes code (compile/serialize.h) for the disk cache and for program
- * files.
+/* compile/serialize.c - serializes compiled programs (buffers, kernels, steps;
+ * compile/serialize.h) for the disk cache and for program files.
  *
  * In: code, or its bytes from a file. Out: bytes, or the code, without its key and modules.
  *

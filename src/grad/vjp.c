@@ -1,4 +1,5 @@
-/* grad/vjp.c - vector-Jacobian products from the gradient columns of the op rows.
+/* grad/vjp.c - builds the vector-Jacobian product of a node for one operand, from the gradient
+ * formula of its op in ops/table.h or from a rule of its own.
  *
  * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *

@@ -1,5 +1,6 @@
-/* graph/contraction.c - decodes contractions: axis groups, operands below movement, and the same
- * contraction over other operands.
+/* graph/contraction.c - decodes CONTRACT nodes into descriptors (batch, M, N and K axis groups,
+ * operands behind views and casts), and rebuilds a contraction with other operands or another axis
+ * order.
  *
  * In: CONTRACT nodes. Out: descriptors in scratch memory (contraction.h), new nodes. */
 #include "contraction.h"

@@ -1,5 +1,5 @@
-/* interp/fused_loop.c - runs a fused loop (kernel/ir.h): its members in order, iteration after
- * iteration.
+/* interp/fused_loop.c - interprets a kernel that contains a whole program loop: runs the kernels
+ * of the loop body (its members) in order, once an iteration.
  *
  * In: a loop whose members are prepared. Out: the bits that the members give one by one. Memory is
  * as in emit/grouped_launch.c: rows, and local scalars, here in the workspace. */

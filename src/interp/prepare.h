@@ -1,4 +1,5 @@
-/* interp/prepare.h - declares a kernel under preparation, which the files that prepare it share.
+/* interp/prepare.h - declares the value nodes from which the interpreter's linear IR is built, and
+ * the state that the passes which build it share.
  *
  * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
  * Nodes are in the order of the instructions, so that a node follows its operands; equal ones are

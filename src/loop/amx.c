@@ -1,4 +1,5 @@
-/* loop/amx.c - builds the AMX tile GEMM over operands in place: registers of 16 rows of 64 bytes.
+/* loop/amx.c - builds the bf16 AMX tile GEMM (tile registers of 16 rows of 64 bytes) from operands
+ * that are not prepacked.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
  * along k or the columns, all three sizes multiples of 32. Out: statements for one block of

@@ -1,4 +1,5 @@
-/* loop/amx.h - declares the AMX tile GEMM over operands in place, by registers of 16 x 64 bytes. */
+/* loop/amx.h - declares the bf16 AMX tile GEMM (tile registers of 16 x 64 bytes) from operands that
+ * are not prepacked. */
 #ifndef TCI_LOOP_AMX_H
 #define TCI_LOOP_AMX_H
 

@@ -1,5 +1,5 @@
-/* loop/outer_tile.h - declares the register tile of outer points: bindings, loops, stores and
- * prefetches of a stage. */
+/* loop/outer_tile.h - declares the register tile of a stage (rows x vectors of its non-reduced
+ * axes) and the functions that emit its loops, index bindings, stores and prefetches. */
 #ifndef TCI_LOOP_OUTER_TILE_H
 #define TCI_LOOP_OUTER_TILE_H
 

@@ -1,4 +1,5 @@
-/* loop/register_tiles.h - declares the walk of a unit of a loop nest in register tiles. */
+/* loop/register_tiles.h - declares the loops that cover one unit of parallel work of a loop nest
+ * with register tiles of rows x vectors. */
 #ifndef TCI_LOOP_REGISTER_TILES_H
 #define TCI_LOOP_REGISTER_TILES_H
 

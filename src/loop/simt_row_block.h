@@ -1,5 +1,5 @@
-/* loop/simt_row_block.h - declares register-resident rows on GPUs: a row per block, warp or part
- * of a warp. */
+/* loop/simt_row_block.h - declares the GPU schedule of row-wise kernels (softmax, norms): a block,
+ * warp or part of a warp computes a row and keeps it in registers. */
 #ifndef TCI_LOOP_SIMT_ROW_BLOCK_H
 #define TCI_LOOP_SIMT_ROW_BLOCK_H
 

@@ -1,4 +1,5 @@
-/* loop/vec_outer_axis.h - declares stages vectorized along the last outer axis (VEC_OUTER). */
+/* loop/vec_outer_axis.h - declares the code generation of map, reduction and scan stages that are
+ * vectorized along the last outer (non-reduced) axis (VEC_OUTER). */
 #ifndef TCI_LOOP_VEC_OUTER_AXIS_H
 #define TCI_LOOP_VEC_OUTER_AXIS_H
 

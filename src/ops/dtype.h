@@ -1,4 +1,5 @@
-/* ops/dtype.h - element types: one row per dtype (rows and public enum are in api/types.h). */
+/* ops/dtype.h - element types: properties of each dtype, type promotion and conversion of values
+ * (rows and public enum are in api/types.h). */
 #ifndef TCI_OPS_DTYPE_H
 #define TCI_OPS_DTYPE_H
 
