@@ -532,7 +532,7 @@ typedef struct tci_cc_task {
     const tc_build *build;
     int number; /* of the file, from 1 */
     pthread_t thread;
-    bool beside; /* thread runs it */
+    bool threaded; /* thread runs it */
 } tci_cc_task;
 
 static void tci_cc_arg(tci_cc_task *t, const char *arg)
@@ -668,15 +668,15 @@ static void tci_cc_run_all(tci_cc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
         tasks[i].number = i + 1;
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_cc_thread, &tasks[i]) == 0;
+        tasks[i].threaded = pthread_create(&tasks[i].thread, NULL, tci_cc_thread, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
-        if (!tasks[i].beside) {
+        if (!tasks[i].threaded) {
             tci_cc_run(&tasks[i]);
         }
     }
     for (int i = 0; i < n; i++) {
-        if (tasks[i].beside) {
+        if (tasks[i].threaded) {
             pthread_join(tasks[i].thread, NULL);
         }
     }

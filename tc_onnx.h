@@ -6270,8 +6270,8 @@ TCI_OX_MAKE(loop)
 /* onnx/import_counted_axis.c - operators on values whose count of valid elements a run tells
  * (results of NonZero, Compress, Unique).
  *
- * Such a value is a padded tensor with a count along one axis (is_cut). These operators compute on
- * the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
+ * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
+ * on the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
  * gathering at counted indices, and sums over the axis. All other readers are refused by
  * tci_ox_tensor.
  *

@@ -22,8 +22,8 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
 
 /* ---- gradients ---- */
 
-/* Backward: of what is given (results) each with a cotangent, for what is asked (params).
- * Forward: of what is given (inputs) each with a tangent, for what is asked (results). */
+/* Backward: given are results, each with a cotangent; asked for are gradients of params. Forward:
+ * given are inputs, each with a tangent; asked for are tangents of results. */
 typedef struct tci_grad_call {
     tci_frame *f;
     tci_scratch s;

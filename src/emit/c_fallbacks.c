@@ -9,8 +9,8 @@
  * serves machines with FMA) has the bits of the instruction:
  * - f32: the product is exact in f64, and the sum is rounded to f64, then to f32. Two roundings
  *   differ from one only if the f64 is halfway between two f32 (its low 29 bits are 1 0...0), or
- *   rounds to a subnormal, where halfway is elsewhere. Such vectors, seldom seen, are computed
- *   again out of line: two-sum gives the error of the f64 sum, which is rounded to odd
+ *   rounds to a subnormal, where halfway is at another bit. Vectors with one of these cases are
+ *   computed again out of line: two-sum gives the error of the f64 sum, which is rounded to odd
  *   (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums, 2008).
  * - f64: the same by Dekker's exact product of halves of 26 bits, cut by integer operations, two
  *   two-sums, and a third sum rounded to odd. It is exact where no part overflows or underflows;

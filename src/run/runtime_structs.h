@@ -485,7 +485,7 @@ TCI_FN tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 /* Writes c->last and returns why. */
 /* run/buffer_overlap.c: whether two elements of a buffer with strides share memory; whether two
- * buffers, of which one has strides, do. Sizes, strides and counts were checked. */
+ * buffers do, one of them with strides. Sizes, strides and counts were checked. */
 TCI_FN bool tci_overlap_itself(const tc_buf *b);
 TCI_FN bool tci_overlap_each_other(const tc_buf *a, const tc_buf *b);
 /* Whether the host can read the memory of buffer i; what: "input", say. */

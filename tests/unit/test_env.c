@@ -118,7 +118,7 @@ static void keep_log(void *user, const char *topic, const char *text)
     fprintf(stderr, "logged: %s\n", text);
 }
 
-/* What contexts print to stderr under NAME=VALUE, in a process of its own. */
+/* The text that contexts print to stderr under NAME=VALUE, in a process of its own. */
 static void printed(const char *name, const char *value, int contexts, bool log, char *text,
                     size_t room)
 {
