@@ -580,15 +580,15 @@ static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
     tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cuda_matrix_need(d, &x->scores);
+    tci_cuda_matrix_need(d, &x->in[0]);
     tci_c_dialect_intern(cd, "tc_attention", &is_new);
     if (is_new) {
         tci_cuda_attention_prelude(&cd->out);
     }
-    tci_cuda_held_need(d, &x->result);
+    tci_cuda_held_need(d, &x->out[0]);
 }
 
-static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
+static void tci_cuda_backward_need(tci_dialect *d, const tci_attention *x)
 {
     tci_c_dialect *cd = d->state;
     bool is_new;
@@ -630,7 +630,7 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
     (void)d;
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_simt_attn_open(out, symbol, l, i);
-    } else if (l->backward) {
+    } else if (!l->attention->is_online) {
         tci_cuda_attn_grad_open(out, symbol, l, i);
     } else {
         tci_cuda_attention_score(out, symbol, l, i);
@@ -643,7 +643,7 @@ static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol
     (void)d;
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_simt_attn_close(out, symbol, l, i);
-    } else if (l->backward) {
+    } else if (!l->attention->is_online) {
         tci_cuda_attn_grad_close(out, symbol, l, i);
     } else {
         tci_cuda_attention_scored(out, symbol, l, i);
@@ -679,13 +679,13 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
         return;
     }
-    if (l->attention) {
+    if (l->attention && l->attention->is_online) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
         return;
     }
-    if (l->backward) {
-        tci_cuda_backward_need(d, l->backward);
+    if (l->attention) {
+        tci_cuda_backward_need(d, l->attention);
         tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
@@ -723,9 +723,9 @@ static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, cons
     (void)d;
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_simt_attn_tail(out);
-    } else if (l->attention) {
+    } else if (l->attention && l->attention->is_online) {
         tci_cuda_attention_tail(out);
-    } else if (l->backward) {
+    } else if (l->attention) {
         tci_cuda_attn_grad_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_wgmma_tail(out, symbol);

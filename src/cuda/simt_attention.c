@@ -327,7 +327,7 @@ TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
 
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
 {
-    return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
+    return l->attention && l->attention->threads;
 }
 
 static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
@@ -394,16 +394,16 @@ static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
 
 static int tci_cuda_simt_attn_width(int64_t size)
 {
-    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
+    return tci_attention_pitch(size) - TCI_FLASH_PAD;
 }
 
 static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
-    const tci_matrix *s = &x->scores, *r = &x->result;
+    const tci_matrix *s = &x->in[0], *r = &x->out[0];
     int width = tci_cuda_simt_attn_width(s->k);
-    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
-    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
-    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
+    int keys_at = s->rows * tci_attention_pitch(s->k);
+    int values_at = keys_at + s->columns * tci_attention_pitch(s->k);
+    int pairs_at = values_at + s->columns * tci_attention_pitch(r->columns);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
@@ -412,7 +412,7 @@ static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci
                    symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
                    s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
                    (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
-                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
+                   values_at, pairs_at, pairs_at + s->rows * tci_attention_pitch(s->columns));
     tci_cuda_simt_attn_dtype(out, s);
     tci_cuda_attention_cut(out, x);
     tci_cuda_attention_end(out, "rows", s->m, s->rows);
@@ -425,13 +425,13 @@ static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci
     tci_str_add(out, "};\n");
 }
 
-static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
-    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
+    int width[2] = {(int)tci_attention_width(x, 0), (int)tci_attention_width(x, 1)};
+    int rows_1 = s->rows * tci_attention_pitch(width[0]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_attention_pitch(width[1]) : 0);
+    int steps_1 = steps_at + s->columns * tci_attention_pitch(width[0]);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
                    "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
@@ -442,7 +442,7 @@ static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, cons
                    s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
                    x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
                    (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
-                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
+                   steps_1 + s->columns * tci_attention_pitch(width[1]));
     tci_cuda_attn_grad_sums(out, x);
     tci_cuda_simt_attn_dtype(out, s);
     tci_cuda_attn_grad_cut(out, x);
@@ -466,22 +466,20 @@ static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, cons
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words)
 {
-    const tci_attention *a = l->attention;
-    const tci_attn_grad *x = l->backward;
-    int threads = a ? a->threads : x->threads;
+    const tci_attention *x = l->attention;
+    int threads = x->threads;
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
+    k.shared_bytes = tci_attention_shared_bytes(x);
     k.block_x = l->matrix->row_threads;
     k.block_y = threads / l->matrix->row_threads;
     tci_cuda_skeleton_words(out, symbol, &k);
-    if (a) {
-        tci_cuda_simt_attn_class(out, symbol, a);
+    if (x->is_online) {
+        tci_cuda_simt_attn_class(out, symbol, x);
     } else {
         tci_cuda_simt_attn_back_class(out, symbol, x);
     }
-    tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
-                           a ? a->blocks : x->blocks);
+    tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP, x->blocks);
     tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
     tci_cuda_skeleton_args(out);
 }
@@ -502,7 +500,7 @@ static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threa
 
 static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
 {
-    const tci_matrix *r = &x->result;
+    const tci_matrix *r = &x->out[0];
     tci_str_printf(out,
                    "    tc_flash<%s_shape> x;\n"
                    "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
@@ -511,7 +509,7 @@ static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_a
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
 }
 
-static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -520,7 +518,7 @@ static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const 
                    "score_%d, %s);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
     for (int i = x->n_out - 1; i >= 0; i--) {
-        int taken = tci_attn_grad_taken(x, i);
+        int taken = tci_attention_taken(x, i);
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
@@ -535,11 +533,11 @@ static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const 
 
 TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    if (l->backward) {
+    if (!l->attention->is_online) {
         tci_cuda_attn_grad_open(out, symbol, l, i);
         return;
     }
-    const tci_matrix *s = &l->attention->scores;
+    const tci_matrix *s = &l->attention->in[0];
     if (i == 0) {
         tci_cuda_attention_tiles(out, symbol, s);
     }
@@ -548,9 +546,9 @@ TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_
 
 TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_attn_grad *x = l->backward;
+    const tci_attention *x = l->attention;
     bool last = i + 1 == l->n_scores;
-    if (!x) {
+    if (x->is_online) {
         tci_str_add(out, "    return value;\n    };\n");
         if (last) {
             tci_cuda_simt_attn_run(out, symbol, l->attention);

@@ -3,7 +3,7 @@
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 
-#include "../loop/simt_attention.h"
+#include "../loop/flash_attention.h"
 #include "wgmma_attention.h"
 #include "wgmma_attention_backward.h"
 

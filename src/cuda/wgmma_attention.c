@@ -323,7 +323,7 @@ TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci
 
 static int tci_cuda_attention_warps(const tci_attention *x)
 {
-    return 4 * x->scores.consumers + 4;
+    return 4 * x->in[0].consumers + 4;
 }
 
 static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
@@ -331,12 +331,12 @@ static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
     k.shared_bytes = tci_attention_shared_bytes(x);
-    k.block_x = x->result.row_threads;
-    k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
+    k.block_x = x->out[0].row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->out[0].row_threads;
     k.n_maps = 3;
-    k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
-    k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
-    tci_matrix values = x->result;
+    k.maps[0] = tci_cuda_wgmma_map(&x->in[0], 0);
+    k.maps[1] = tci_cuda_wgmma_map(&x->in[0], 1);
+    tci_matrix values = x->out[0];
     values.n = tci_attention_value_columns(x);
     k.maps[2] = tci_cuda_wgmma_map(&values, 1);
     return k;
@@ -382,7 +382,7 @@ TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, 
 
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
 {
-    const tci_matrix *s = &x->scores;
+    const tci_matrix *s = &x->in[0];
     if (!x->cut.is_cut) {
         tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
                          "    TC_I int end(tc_place p) { return keys; }\n"
@@ -391,16 +391,16 @@ TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
     }
     tci_cuda_attention_seen(out, &x->cut, s);
     tci_str_add(out, "    TC_I int end(tc_place p) { return steps_seen(p, keys); }\n");
-    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->out[0].n), false);
 }
 
 static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
-    const tci_matrix *s = &x->scores, *r = &x->result;
+    const tci_matrix *s = &x->in[0], *r = &x->out[0];
     int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
-    long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
-    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
+    long long keys_at = (long long)(x->slots * tci_attention_rows_bytes(x));
+    long long values_at = keys_at + x->rings * tci_attention_step_bytes(x, 0);
+    long long staged_at = values_at + x->rings * tci_attention_step_bytes(x, 1);
     const char *type = tci_cuda_wgmma_type(s);
     tci_str_printf(
         out,
@@ -414,10 +414,10 @@ static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci
         "barriers = %lld\n    };\n",
         symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
         s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
-        r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
-        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        r->row_threads, (int)tci_attention_rows_bytes(x), s->rows * line,
+        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_step_bytes(x, 0),
         s->columns * line, tci_cuda_wgmma_loaded(s, 1) * line * slabs, values_at,
-        (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
+        (int)tci_attention_step_bytes(x, 1), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
         staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
         staged_at + (long long)tci_matrix_staged_bytes(r));
     tci_str_printf(out,
@@ -450,8 +450,8 @@ TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_
 {
     const tci_attention *x = l->attention;
     tci_cuda_skeleton k = tci_cuda_attention_describe(x);
-    int loader = 4 * x->scores.consumers;
-    bool moves = x->scores.consumers > 1;
+    int loader = 4 * x->in[0].consumers;
+    bool moves = x->in[0].consumers > 1;
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_attention_class(out, symbol, x);
     tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x), 1);
@@ -501,7 +501,7 @@ TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_
 
 TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_matrix *s = &l->attention->scores;
+    const tci_matrix *s = &l->attention->in[0];
     if (i == 0) {
         tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n");
         tci_cuda_attention_tiles(out, symbol, s);
@@ -520,7 +520,7 @@ TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
 
 TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_matrix *r = &l->attention->result;
+    const tci_matrix *r = &l->attention->out[0];
     tci_str_add(out, "    return value;\n    };\n");
     if (i + 1 < l->n_scores) {
         return;

@@ -3,7 +3,7 @@
 #ifndef TCI_CUDA_WGMMA_ATTENTION_H
 #define TCI_CUDA_WGMMA_ATTENTION_H
 
-#include "../loop/wgmma_attention.h"
+#include "../loop/flash_attention.h"
 #include "wgmma.h"
 
 /* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */

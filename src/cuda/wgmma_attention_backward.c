@@ -253,17 +253,17 @@ TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out)
 
 /* ---- the kernel ---- */
 
-static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
+static int tci_cuda_attn_grad_warps(const tci_attention *x)
 {
     return 4 * x->in[0].consumers + 4;
 }
 
 /* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
-static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
+static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attention *x)
 {
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_attn_grad_shared_bytes(x);
+    k.shared_bytes = tci_attention_shared_bytes(x);
     k.block_x = x->out[0].row_threads;
     k.block_y = TCI_MATRIX_WARP * tci_cuda_attn_grad_warps(x) / x->out[0].row_threads;
     k.n_maps = 2 + x->n_in;
@@ -277,25 +277,26 @@ static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
     return k;
 }
 
-TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x)
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attention *x)
 {
-    int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
+    int columns[2] = {TCI_ATTENTION_ROUND, TCI_ATTENTION_ROUND};
     bool weighs = false;
     for (int i = 0; i < x->n_out; i++) {
-        columns[tci_attn_grad_taken(x, i)] = x->out[i].columns;
-        weighs |= tci_attn_grad_taken(x, i) == 1;
+        columns[tci_attention_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_attention_taken(x, i) == 1;
     }
     tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
                    x->n_in > 1, weighs, columns[0], columns[1]);
 }
 
-static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->in[0], *g = &x->in[1];
     int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long steps_at = (long long)(x->slots * tci_attn_grad_rows_bytes(x));
-    long long values_at = steps_at + x->rings * tci_attn_grad_step_bytes(x);
-    long long staged_at = values_at + x->rings * tci_attn_grad_values_bytes(x);
+    long long steps_at = (long long)(x->slots * tci_attention_rows_bytes(x));
+    long long values_at = steps_at + x->rings * (tci_attention_step_bytes(x, 0) +
+                                                 tci_attention_step_bytes(x, 1));
+    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
                    "n = %lld, step = %d,\n"
@@ -307,16 +308,16 @@ static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const t
                    "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
                    symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
                    x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, tci_attn_grad_turns(x), x->slots, x->rings,
-                   x->slots + x->rings, x->out[0].row_threads, (int)tci_attn_grad_rows_bytes(x),
-                   s->rows * line * slabs, s->rows * line,
-                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attn_grad_rows_bytes(x) / s->rows),
-                   steps_at, (int)tci_attn_grad_step_bytes(x), s->columns * line * slabs,
-                   s->columns * line, values_at, staged_at,
-                   staged_at + (long long)tci_attn_grad_staged_bytes(x));
+                   (long long)s->tiles, s->consumers, tci_attention_leaves_in_turns(x), x->slots,
+                   x->rings, x->slots + x->rings, x->out[0].row_threads,
+                   (int)tci_attention_rows_bytes(x), s->rows * line * slabs, s->rows * line,
+                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attention_rows_bytes(x) / s->rows),
+                   steps_at, (int)(tci_attention_step_bytes(x, 0) + tci_attention_step_bytes(x, 1)),
+                   s->columns * line * slabs, s->columns * line, values_at, staged_at,
+                   staged_at + (long long)tci_attention_staged_bytes(x));
 }
 
-static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
+static void tci_cuda_attn_grad_products(tci_str *out, const tci_attention *x)
 {
     const char *type = tci_cuda_wgmma_type(&x->in[0]);
     tci_str_printf(out,
@@ -333,11 +334,11 @@ static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
                        "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
                        "unsigned long long b, int add) {\n"
                        "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_attn_grad_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
+                       tci_attention_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
-TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attention *x)
 {
     const tci_matrix *s = &x->in[0];
     if (!x->cut.is_cut) {
@@ -368,7 +369,7 @@ TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
     tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
 
-static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *s = &x->in[0];
     tci_cuda_attn_grad_numbers(out, symbol, x);
@@ -392,7 +393,7 @@ static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci
                        "staged_pitch = %d, staged_bytes = %d };\n"
                        "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
                        "high); }\n};\n",
-                       symbol, tci_attn_grad_taken(x, i), o->columns, o->row_threads,
+                       symbol, tci_attention_taken(x, i), o->columns, o->row_threads,
                        (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
                        o->staged == TC_F16 ? "f16" : "bf16");
     }
@@ -401,7 +402,7 @@ static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci
 TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words)
 {
-    const tci_attn_grad *x = l->backward;
+    const tci_attention *x = l->attention;
     tci_cuda_skeleton k = tci_cuda_attn_grad_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
     tci_cuda_attn_grad_class(out, symbol, x);
@@ -417,14 +418,14 @@ TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_
 
 /* ---- its blocks ---- */
 
-TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i)
+TCI_FN int tci_cuda_attn_grad_block(const tci_attention *x, int i)
 {
     bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
     return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */
-static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, int block)
+static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attention *x, int block)
 {
     const tci_matrix *s = &x->in[0];
     if (block == TCI_CUDA_BACKWARD_CHANGE) {
@@ -446,7 +447,7 @@ static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, i
 
 TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_attn_grad *x = l->backward;
+    const tci_attention *x = l->attention;
     const tci_matrix *s = &x->in[0], *o = &x->out[1];
     int block = tci_cuda_attn_grad_block(x, i);
     (void)symbol;
@@ -470,7 +471,7 @@ TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_
 
 /* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
  * warps know whether steps are left out. */
-static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attention *x)
 {
     int loader = 4 * x->in[0].consumers;
     bool moves = x->in[0].consumers > 1;
@@ -495,19 +496,21 @@ static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci
 }
 
 /* Stores the sums of last product i, and takes a warp's rows of them up to the epilogue slot. */
-static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
+static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attention *x, int i)
 {
     const tci_matrix *o = &x->out[i];
-    int taken = tci_attn_grad_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
+    int taken = tci_attention_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
                    "warp / 4 * %d);\n    __syncwarp();\n",
                    symbol, taken, taken, symbol,
-                   tci_attn_grad_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+                   tci_attention_leaves_in_turns(x)
+                       ? 0
+                       : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
     tci_cuda_attention_rows(out, symbol, o);
 }
 
-static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
+static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attention *x)
 {
     const tci_matrix *o = &x->out[0];
     tci_str_printf(out,
@@ -516,7 +519,7 @@ static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_a
                    "values, score_0, score_%d, %s);\n"
                    "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
                    symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    if (tci_attn_grad_turns(x)) {
+    if (tci_attention_leaves_in_turns(x)) {
         tci_str_printf(out,
                        "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
                        "(i + 1 + warp / 4) %% 2);\n",
@@ -530,7 +533,7 @@ static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_a
     tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attention *x, int i)
 {
     int block = tci_cuda_attn_grad_block(x, i);
     tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
@@ -542,7 +545,7 @@ TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
 
 TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_attn_grad *x = l->backward;
+    const tci_attention *x = l->attention;
     tci_cuda_attn_grad_end(out, x, i);
     if (tci_cuda_attn_grad_block(x, i) ==
         (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
@@ -556,7 +559,7 @@ TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci
 TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l)
 {
     tci_str_add(out, "    }\n    __syncwarp();\n");
-    if (tci_attn_grad_turns(l->backward)) {
+    if (tci_attention_leaves_in_turns(l->attention)) {
         tci_str_printf(out,
                        "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
                        "1 - warp / 4));\n",

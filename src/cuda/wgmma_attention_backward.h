@@ -3,10 +3,10 @@
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
-#include "../loop/wgmma_attention_backward.h"
+#include "../loop/flash_attention.h"
 #include "wgmma_attention.h"
 
-/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
+/* Number of a kernel's block (loop/flash_attention.h). */
 enum {
     TCI_CUDA_BACKWARD_VALUES,
     TCI_CUDA_BACKWARD_OFF,
@@ -28,9 +28,9 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
 /* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
  * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
  * the order of tiles. */
-TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
-TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
-TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
-TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attention *x);
+TCI_FN int tci_cuda_attn_grad_block(const tci_attention *x, int i);
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attention *x, int i);
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attention *x);
 
 #endif
