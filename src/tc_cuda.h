@@ -1,10 +1,10 @@
 /* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Brought in
  * by tc.h, with or without tc_cpu.h: under TC_BLOCKS schedules and passes for a device of the
  * user's, under TC_CUDA the CUDA backend too, CUDA source by NVRTC. */
-#include "tc_blocks.h"
+#include "tc_gpu.h"
 
 #ifdef TCI_HAS_CUDA
-#include "cuda/wgmma.c"
+#include "cuda/wgmma_gemm.c"
 #include "cuda/wgmma_attention.c"
 #include "cuda/wgmma_attention_backward.c"
 #include "cuda/custom_op.c"

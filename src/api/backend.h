@@ -76,7 +76,7 @@ typedef struct tc_backend_target {
      * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
     int block_threads;
     /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
-     * (cuda/wgmma.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * (cuda/wgmma_gemm.c), each running one such block at a time; else 1: code of dialect "c" may use
      * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
     /* the products of integers that each lane of i32 of a processor sums at once: 0 one, 2 of 16

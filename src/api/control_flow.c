@@ -8,7 +8,7 @@
  * at most one step: the second branch of two gets the results of the first, which are zeros if that
  * was not taken. A region is a repetition of one step, whose gradient recomputes its body
  * (grad/loop.c). */
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <stdio.h>
 

@@ -13,7 +13,7 @@
  * The descriptor is closed then; it is a high one, lest a debugger that asks for the name finds
  * another file under it. */
 #include "object_loader.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #if defined(__linux__) || defined(__ELF__)
 

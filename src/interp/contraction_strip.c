@@ -9,7 +9,7 @@
  * lanes, or whole groups of neighbours; else the lanes of each point are gathered into rows of the
  * workspace first. Each lane adds its products in the order of the points, so bits are as without
  * strips. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * In: its M and N axes and its register tile. Out: the rest of a tci_gemm. A block is bounded in
  * depth (the inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a
  * block where possible. */
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "gemm_operands.h"
 
 enum {

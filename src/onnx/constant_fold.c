@@ -6,7 +6,7 @@
  * a symbolic size is a quotient of it by an integer, so that Floor(Cast(size) / 2) stays exact.
  * Values without such a form are computed by the program. */
 #include "import.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The products with the inputs of all steps come first; a step adds those with the state. Sequences
  * of a batch may end early: from there on the state stays and outputs are 0. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

@@ -24,7 +24,7 @@
  *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
  *          it while everything walks them as one and they do not fill the lanes: until their size
  *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
- *          if it changes no lane (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a
+ *          if it changes no lane (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a
  *          block hold the row in a few vectors; those of one thread are combined first.
  *
  * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,

@@ -18,7 +18,7 @@
  *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
  *  - stamps only grow: no walk has an old one
  *  - materialized values stay so, and an undone root keeps what its probe found
- *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
+ *    (plan/trial_lowering.c). So the state undone to a point is that of a first round with the same
  *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
 #include "fusion_groups.h"
 

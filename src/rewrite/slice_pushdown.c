@@ -14,7 +14,7 @@
  * results in place. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "rewrite.h"
 
 typedef struct tci_pushdown {
