@@ -9,6 +9,7 @@
  * Requests are in the scratch memory of the batch. Every function that takes scratch memory is
  * called through tci_batch_armed, which sets the escape target; nothing is allocated outside. */
 #include "compile.h"
+#include "internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include "../debug/string_intern.h"
 #include "../debug/minify.h"
 #include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../debug/html_report.h"
 #include "../debug/summary.h"
 #include "../run/shape_instances.h"

@@ -6,6 +6,7 @@
 #include "../debug/minify.h"
 #include "../run/shape_instances.h"
 #include "compile.h"
+#include "internal.h"
 
 /* State of an evaluation; the arrays are in the batch's scratch memory. */
 typedef struct tci_lazy {

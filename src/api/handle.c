@@ -11,8 +11,8 @@
  * A record lives as long as the scope of its call. An equal error in the same scope shares its
  * record, so a loop that keeps failing does not grow. A call that returns a status and no handle
  * leaves no record, only the text in ctx->last. */
-#include "../debug/dump.h"
-#include "api_call.h"
+#include "../debug/log.h"
+#include "internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

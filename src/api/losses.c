@@ -2,7 +2,7 @@
  *
  * In: inputs, targets, weights. Out: the calls in their definition, reduced as requested and
  * rounded once. Losses that are formulas over elements alone are built rows of ops/table.h. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -40,7 +40,7 @@
     X(reduction) /* the text mean, sum or none */                                                  \
     X(text)
 
-/* The calls of api/composite_call.c and the rooms that follow it. */
+/* The calls of api/composite_ops.c and the rooms that follow it. */
 #define TCI_MADE_CALLS                                                                             \
     TCI_CALL(multinomial, TCI_MUST(p, tensor) TCI_MUST(samples, integer)                           \
                           TCI_MAY(replacement, flag, false) TCI_MUST(key, operand))                \

@@ -10,6 +10,7 @@
 #include "ops_reduce.h"
 #include "ops_shape.h"
 #include "ops_grad_vmap.h"
+#include "parameters.h"
 
 #ifdef __cplusplus
 extern "C" {

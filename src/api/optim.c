@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "api_call.h"
+#include "internal.h"
 
 #define TCI_T(x) tci_arg_tensor(x)
 #define TCI_N(x) tci_arg_float(x)

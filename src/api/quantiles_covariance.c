@@ -3,7 +3,7 @@
  * In: handles, axes, the user's call site. Out: the result of the calls in each definition. A
  * quantile interpolates linearly between two elements of the sorted row; its rank is computed in
  * f64, so it is exact for every row that fits in memory. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "operand.h"
 
@@ -328,55 +328,6 @@ TC_API tc_tensor tc_corrcoef_at(tc_tensor x, tc_site here)
     y = tc_div(tc_div(y, tc_unsqueeze(deviation, 1)), tc_unsqueeze(deviation, 0));
     y = tc_clamp(y, -1.0, 1.0);
     return tci_made_round(&m, tc_rank(x) < 2 ? tc_reshape_at(y, 0, NULL, here) : y);
-}
-
-/* ---- comparison within tolerances ---- */
-
-/* Integers and bool are compared in f64. */
-static tc_tensor tci_statistics_close(const tci_made *m, tc_tensor a, tc_arg b, double rtol,
-                                      double atol, bool equal_nan)
-{
-    tc_site here = m->here;
-    tc_tensor other = b.kind ? tc_full_at(m->ctx->handle, b, 1, (const int64_t[]){TC_F64}, here)
-                             : b.tensor;
-    const bool floats = tci_dtype_is_float(tc_dtype_of(a)) && !b.kind &&
-                        tci_dtype_is_float(tc_dtype_of(other));
-    if (!floats) {
-        a = tc_cast(a, TC_F64);
-        other = tc_cast(other, TC_F64);
-    }
-    tc_tensor apart = tc_abs(tc_sub(a, other));
-    tc_tensor allowed = tc_add(tc_mul(tc_abs(other), rtol), atol);
-    tc_tensor near = tc_logical_and(tc_isfinite(apart), tc_le(apart, allowed));
-    near = tc_logical_or(tc_eq(a, other), near);
-    return equal_nan ? tc_logical_or(near, tc_logical_and(tc_isnan(a), tc_isnan(other))) : near;
-}
-
-static tc_tensor tci_statistics_compare(const char *name, tc_tensor a, tc_arg b, double rtol,
-                                        double atol, bool equal_nan, bool all, tc_site here)
-{
-    tci_made m;
-    if (!tci_made_begin(&m, name, a, here)) {
-        return m.bad;
-    }
-    if (!(rtol >= 0 && atol >= 0)) {
-        return tci_made_fail(&m, TC_ERR_ARGUMENT, "rtol %g, atol %g: expected 0 or more", rtol,
-                             atol);
-    }
-    tc_tensor close = tci_statistics_close(&m, a, b, rtol, atol, equal_nan);
-    return tci_made_end(&m, all ? tc_all(close, TC_ALL, false) : close);
-}
-
-TC_API tc_tensor tc_isclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
-                               tc_site here)
-{
-    return tci_statistics_compare("tc_isclose", a, b, rtol, atol, equal_nan, false, here);
-}
-
-TC_API tc_tensor tc_allclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
-                                tc_site here)
-{
-    return tci_statistics_compare("tc_allclose", a, b, rtol, atol, equal_nan, true, here);
 }
 
 #pragma pop_macro("TC_HERE")

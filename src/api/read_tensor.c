@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compile.h"
+#include "internal.h"
 
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                 const tc_buf *to)

@@ -6,7 +6,7 @@
 #include "../run/device_memory.h"
 #include "../run/shape_instances.h"
 #include "../run/async_compile.h"
-#include "api_call.h"
+#include "internal.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)

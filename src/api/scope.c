@@ -15,7 +15,7 @@
  * iteration is left behind. A value that still has users, or that tc_retain exempts, stays until
  * its scope ends. Invariant: keeps[id] describes node id only while its generation is that node's.
  */
-#include "api_call.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * In: handles, the user's call site. Out: the result of the calls in each definition. The segment
  * of an element is the number of segments that end at or before it (a search in the cumulative sum
  * of lengths), so a segmented reduction is a scatter by segment numbers. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * The one idea: all are movement, so that what reads a piece reads its whole, and no piece is
  * copied. How many pieces there are is the caller's to say, as it is the size of the array; a
  * number that does not fit is an error that all of them tell. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

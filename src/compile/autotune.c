@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule_kind.h"
 #include "backend_registry.h"
 

@@ -14,7 +14,7 @@
  * the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule.h"
 #include "autotune.h"
 #include "backend_registry.h"

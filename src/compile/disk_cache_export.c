@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 
 enum { TCI_TARGET_TEXTS = 3 }; /* backend, features, record: as in a key, behind the build */
 

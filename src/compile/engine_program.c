@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../debug/dump.h"
 #include "../debug/explain.h"
 
 static void tci_graph_program_check(tc_status status, tci_graph_making *m, const char *text)

@@ -4,7 +4,7 @@
 #define TCI_DEBUG_RECOMPILE_H
 
 #include "../base/hash.h"
-#include "dump.h"
+#include "../base/str.h"
 
 /* A program that is not in memory. Strings are copied. */
 typedef struct tci_recompile_asked {

@@ -16,7 +16,7 @@
 #include "../plan/fusion_groups.h"
 #include "../run/async_compile.h"
 #include "../run/shape_instances.h"
-#include "dump.h"
+#include "log.h"
 #include "explain.h"
 #include "string_intern.h"
 #include "kernel_timing.h"

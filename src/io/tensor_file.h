@@ -7,7 +7,7 @@
 #ifndef TCI_IO_TENSOR_FILE_H
 #define TCI_IO_TENSOR_FILE_H
 
-#include "../api/api_call.h"
+#include "../api/internal.h"
 #include "../api/io.h"
 
 /* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is

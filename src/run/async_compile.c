@@ -27,7 +27,7 @@
 #endif
 
 #include "../base/alloc.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "shape_instances.h"
 
 /* Nodes of a program from which on a quick build comes first: seconds of compilers. */

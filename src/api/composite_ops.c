@@ -1,15 +1,13 @@
-/* api/composite_call.c - composite ops: public calls that are defined by other public calls (clamp,
- * norms over axes, distances, random draws).
+/* api/composite_ops.c - composite ops: public calls that are defined by other public calls (clamp,
+ * vector norms, tensordot, distances, attention, embedding, random draws).
  *
- * In: what the user gives. Out: the result of the calls in their definition.
- * The one idea: a call here is written as its user would write it. The calls within it bear its
- * name and the caller's place (tci_made_begin), so that errors and nodes tell of it alone; what is
- * not finite or of a half precision is no affair of theirs: floats are widened before and rounded
- * once at the end. Formulas over elements alone are built rows of ops/table.h. */
-#include "composite_call.h"
+ * In: operands, attributes, the user's call site. Out: a handle to the composition of other ops.
+ * Design: a call here is written as its user would write it, between tci_made_begin and
+ * tci_made_end (api/composite_helpers.h). Formulas over elements alone are built rows of
+ * ops/table.h. */
+#include "composite_helpers.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 /* The macros of api/ops.h take the place of the caller's that is called `here`. */
@@ -18,158 +16,6 @@ enum { TCI_MADE_RANK = 16 }; /* heads of more axes are not shared */
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
 #define TC_HERE here
-
-TCI_FN bool tci_made_begin(tci_made *m, const char *name, tc_tensor x, tc_site here)
-{
-    tci_frame f = tci_frame_begin(name, here);
-    tci_frame_use(&f, x);
-    const tci_node *n = tci_frame_node(&f, x, "operand 1");
-    if (!n) {
-        m->bad = tci_frame_end(&f, NULL);
-        return false;
-    }
-    tci_frame_leave(&f);
-    m->name = name;
-    m->here = here;
-    m->ctx = f.ctx;
-    m->outer = f.ctx->within;
-    m->dtype = tci_dtype_real(f.ctx->graph.promotion, (tc_dtype)n->dtype);
-    f.ctx->within = m->outer ? m->outer : name;
-    return true;
-}
-
-TCI_FN tc_tensor tci_made_end(const tci_made *m, tc_tensor y)
-{
-    m->ctx->within = m->outer;
-    return y;
-}
-
-TCI_FN tc_tensor tci_made_fail(const tci_made *m, tc_status why, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
-    tci_frame_fail(&f, why, "%s", text);
-    return tci_made_end(m, tci_frame_end(&f, NULL));
-}
-
-TCI_FN tci_shape_text tci_made_shape(tc_tensor t)
-{
-    const tci_node *n = tci_handle_node(t);
-    return tci_shape_text_of(n ? n->rank : 0, n ? n->shape : NULL);
-}
-
-TCI_FN bool tci_made_list(tci_made *m, const void *items, int n, const char *what)
-{
-    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
-    if (tci_frame_list(&f, items, n, what)) {
-        tci_frame_leave(&f);
-        return true;
-    }
-    m->bad = tci_made_end(m, tci_frame_end(&f, NULL));
-    return false;
-}
-
-TCI_FN bool tci_made_operand(tci_made *m, tc_tensor t, const char *what)
-{
-    tci_frame f = tci_frame_on(m->ctx->handle, m->name, m->here);
-    if (tci_frame_node(&f, t, what)) {
-        tci_frame_leave(&f);
-        return true;
-    }
-    m->bad = tci_made_end(m, tci_frame_end(&f, NULL));
-    return false;
-}
-
-TCI_FN tc_tensor tci_made_wide(const tci_made *m, tc_tensor x)
-{
-    return tc_cast_at(x, (tc_dtype)tci_dtype_get(m->dtype)->compute, m->here);
-}
-
-TCI_FN tc_tensor tci_made_round(const tci_made *m, tc_tensor y)
-{
-    return tci_made_end(m, tc_cast_at(y, m->dtype, m->here));
-}
-
-TCI_FN tc_tensor tci_made_named(const tci_made *m, tci_call_name call, tc_tensor y,
-                                tc_tensors operands, double number, int n_words,
-                                const int64_t *words)
-{
-    tci_node *nodes[TCI_NAMED_OPERANDS];
-    int n = 0;
-    tci_frame f = tci_frame_begin(m->name, m->here);
-    tci_frame_use(&f, y);
-    tci_node *r = tci_frame_node(&f, y, "the result");
-    for (int i = 0; i < operands.n && !f.failed; i++) {
-        if (!tci_is_none(operands.items[i])) {
-            nodes[n++] = tci_frame_node(&f, operands.items[i], "an operand");
-        }
-    }
-    if (f.failed) {
-        return tci_frame_end(&f, NULL);
-    }
-    tci_graph *g = &f.ctx->graph;
-    nodes[n] = tci_graph_literal(g, TC_F64, (tci_value){.f = number});
-    return tci_frame_end(&f, nodes[n] ? tci_build_named(g, call, r, n + 1, nodes, n_words, words)
-                                      : NULL);
-}
-
-TCI_FN tc_tensor tci_made_reduced(const tci_made *m, tc_tensor loss, tc_reduction how)
-{
-    tci_frame f = tci_frame_begin(m->name, m->here);
-    tci_frame_use(&f, loss);
-    tci_node *n = tci_frame_node(&f, loss, "the loss");
-    return tci_made_round(m, tci_frame_end(&f, n ? tci_build_reduction(&f.ctx->graph, n, (int)how)
-                                                 : NULL));
-}
-
-TCI_FN bool tci_made_is_left_out(tc_arg a)
-{
-    return !a.kind && tci_is_none(a.tensor);
-}
-
-TCI_FN int64_t tci_made_others(tc_tensor x, int axis)
-{
-    int64_t count = 1;
-    for (int i = 0; i < tc_rank(x); i++) {
-        count = i == axis ? count : tc_dim_mul(count, tc_size(x, i));
-    }
-    return count;
-}
-
-/* The result of a builder for x and the shape of y. */
-static tc_tensor tci_made_by(tc_tensor x, tc_tensor y, tc_site here,
-                             tci_node *(*build)(tci_graph *g, tci_node *x, int rank,
-                                                const tci_dim *shape))
-{
-    tci_frame f = tci_frame_begin("shape", here);
-    tci_frame_use(&f, y);
-    const tci_node *like = tci_frame_node(&f, y, "operand 2");
-    tci_node *n = tci_frame_node(&f, x, "operand 1");
-    return tci_frame_end(&f, n && like ? build(&f.ctx->graph, n, like->rank, like->shape) : NULL);
-}
-
-TCI_FN tc_tensor tci_made_like(tc_tensor x, tc_tensor y, tc_site here)
-{
-    return tci_made_by(x, y, here, tci_build_broadcast);
-}
-
-TCI_FN tc_tensor tci_made_shaped(tc_tensor x, tc_tensor y, tc_site here)
-{
-    return tci_made_by(x, y, here, tci_build_reshape);
-}
-
-TCI_FN tc_tensor tci_made_differentiated(tc_tensor value, tc_tensor f, tc_site here)
-{
-    tci_frame frame = tci_frame_begin("derivative", here);
-    tci_frame_use(&frame, value);
-    tci_node *v = tci_frame_node(&frame, value, "value"), *n = tci_frame_node(&frame, f, "f");
-    bool is_float = v && n && tci_dtype_is_float((tc_dtype)v->dtype);
-    return tci_frame_end(&frame, is_float ? tci_build_with_derivative(&frame.ctx->graph, n, v) : v);
-}
 
 /* ---- elements ---- */
 
@@ -298,6 +144,55 @@ TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_si
                                          tc_slice(wide, -1, 0, half, 1)),
                               -1);
     return tci_made_round(&m, tc_add(tc_mul(wide, cosine), tc_mul(turned, sine)));
+}
+
+/* ---- approximate equality ---- */
+
+/* Integers and bool are compared in f64. */
+static tc_tensor tci_made_close(const tci_made *m, tc_tensor a, tc_arg b, double rtol,
+                                      double atol, bool equal_nan)
+{
+    tc_site here = m->here;
+    tc_tensor other = b.kind ? tc_full_at(m->ctx->handle, b, 1, (const int64_t[]){TC_F64}, here)
+                             : b.tensor;
+    const bool floats = tci_dtype_is_float(tc_dtype_of(a)) && !b.kind &&
+                        tci_dtype_is_float(tc_dtype_of(other));
+    if (!floats) {
+        a = tc_cast(a, TC_F64);
+        other = tc_cast(other, TC_F64);
+    }
+    tc_tensor apart = tc_abs(tc_sub(a, other));
+    tc_tensor allowed = tc_add(tc_mul(tc_abs(other), rtol), atol);
+    tc_tensor near = tc_logical_and(tc_isfinite(apart), tc_le(apart, allowed));
+    near = tc_logical_or(tc_eq(a, other), near);
+    return equal_nan ? tc_logical_or(near, tc_logical_and(tc_isnan(a), tc_isnan(other))) : near;
+}
+
+static tc_tensor tci_made_compare(const char *name, tc_tensor a, tc_arg b, double rtol,
+                                        double atol, bool equal_nan, bool all, tc_site here)
+{
+    tci_made m;
+    if (!tci_made_begin(&m, name, a, here)) {
+        return m.bad;
+    }
+    if (!(rtol >= 0 && atol >= 0)) {
+        return tci_made_fail(&m, TC_ERR_ARGUMENT, "rtol %g, atol %g: expected 0 or more", rtol,
+                             atol);
+    }
+    tc_tensor close = tci_made_close(&m, a, b, rtol, atol, equal_nan);
+    return tci_made_end(&m, all ? tc_all(close, TC_ALL, false) : close);
+}
+
+TC_API tc_tensor tc_isclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
+                               tc_site here)
+{
+    return tci_made_compare("tc_isclose", a, b, rtol, atol, equal_nan, false, here);
+}
+
+TC_API tc_tensor tc_allclose_at(tc_tensor a, tc_arg b, double rtol, double atol, bool equal_nan,
+                                tc_site here)
+{
+    return tci_made_compare("tc_allclose", a, b, rtol, atol, equal_nan, true, here);
 }
 
 /* ---- over axes ---- */
