@@ -1,5 +1,6 @@
-/* src/tc.h - root of the joined header: all files in data-flow order, and nothing else.
- * tools/amalgamate.c turns this file into the shipped tc.h. */
+/* src/tc.h - amalgamation root of the single-header library: includes all sources in pipeline order
+ * (API, graph, rewrite, plan, kernel, loop, emit, run); tools/amalgamate.c inlines them into the
+ * shipped tc.h. */
 #ifndef TC_H
 #define TC_H
 
@@ -330,7 +331,7 @@
 #include "api/ops.c"
 #include "api/ops_shape.c"
 #include "api/sort_search.c"
-#include "api/matmul_einsum.c"
+#include "api/matmul_solve.c"
 #include "api/convolution_pooling.c"
 #include "api/creation.c"
 #include "api/internal_call_wrappers.c"
@@ -354,7 +355,7 @@
 #include "api/reflectors_rotations.c"
 #include "api/eig_divide_conquer.c"
 #include "api/qr_svd_eig.c"
-#include "api/linalg.c"
+#include "api/lstsq_pinv_expm.c"
 #include "api/ctc.c"
 #ifndef TC_NO_NAMES
 #include "api/op_by_name.c"

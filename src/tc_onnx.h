@@ -1,5 +1,6 @@
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not know it. Its code
- * is where TC_IMPLEMENTATION is defined, together with that of tc.h. */
+/* src/tc_onnx.h - amalgamation root of the optional header tc_onnx.h: import and export of ONNX
+ * models, and export of StableHLO. Includes tc.h, which does not depend on it. The implementation
+ * is compiled where TC_IMPLEMENTATION is defined, together with that of tc.h. */
 #include "tc.h"
 
 #include "onnx/onnx.h"

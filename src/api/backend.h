@@ -1,4 +1,5 @@
-/* api/backend.h - backend interface: a struct of functions that compile and run generated kernels.
+/* api/backend.h - backend interface: the table of functions by which a backend (CPU, CUDA, the
+ * user's) compiles and runs generated kernels.
  *
  * The built-in "cpu" backend uses it; tests/null_backend.c is the smallest example and the model to
  * copy. A backend describes its target, turns source text into object files, loads them, and runs
@@ -76,8 +77,9 @@ typedef struct tc_backend_target {
      * needs TC_BLOCKS where TC_IMPLEMENTATION is defined (schedules of blocks of threads). */
     int block_threads;
     /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
-     * (cuda/wgmma_gemm.c), each running one such block at a time; else 1: code of dialect "c" may use
-     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
+     * (cuda/wgmma_gemm.c), each running one such block at a time; else 1: code of dialect "c" may
+     * use the unit's instructions where TC_AMX is defined, and plain C that does the same
+     * elsewhere. */
     int matrix_units;
     /* the products of integers that each lane of i32 of a processor sums at once: 0 one, 2 of 16
      * bits (VPMADDWD), 4 also of bytes, of which one is unsigned and one not (VPDPBUSD, where

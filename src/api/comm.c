@@ -1,4 +1,5 @@
-/* api/comm.c - tc_comm_all_reduce and the other collective ops.
+/* api/comm.c - implements the public collective ops (tc_comm_all_reduce and others): each call
+ * builds a COLLECTIVE node.
  *
  * In: a communicator and a tensor. Out: COLLECTIVE nodes, whose first axis is that of the ranks,
  * and movement around them. A reduction that engines do not offer (products, and parts of extremes)

@@ -1,5 +1,5 @@
-/* api/compile.c - compile jobs: tc_compile and the other compiling calls, from checked handles
- * to programs.
+/* api/compile.c - implements tc_compile, tc_compile_many and the compile half of exports: turns a
+ * batch of jobs (checked lists of tensor handles) into programs.
  *
  * In: handles. Out: programs; statuses, with the text in ctx->last.
  *

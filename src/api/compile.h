@@ -1,5 +1,6 @@
-/* api/compile.h - the batch of compile jobs of one public call (tc_compile, tc_compile_many,
- * exports): resolves handles, compiles the requests, makes programs, reports errors. */
+/* api/compile.h - declares the batch of compile jobs of one public call (tc_compile,
+ * tc_compile_many, exports): resolves handles, compiles the requests, makes programs, reports
+ * errors. */
 #ifndef TCI_API_COMPILE_H
 #define TCI_API_COMPILE_H
 

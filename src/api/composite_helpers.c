@@ -1,9 +1,9 @@
 /* api/composite_helpers.c - helpers that implement a public op by calls of other public ops: begin
  * and end of the outer call, its errors, operands in the compute dtype, rounding of the result.
  *
- * In: operands, and the state of the outer call (tci_made). Out: handles, or the outer call's error.
- * Design: errors and node origins name only the outer op. Its body needs no case for half precision:
- * floats are widened before it and rounded once at the end. */
+ * In: operands, and the state of the outer call (tci_made). Out: handles, or its error.
+ * Design: errors and node origins name only the outer op. Its body needs no case for half
+ * precision: floats are widened before it and rounded once at the end. */
 #include "composite_helpers.h"
 
 #include <stdarg.h>

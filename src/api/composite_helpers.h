@@ -1,5 +1,5 @@
-/* api/composite_helpers.h - helpers that implement a public op by calls of other public ops, so that
- * errors and source locations name the outer op.
+/* api/composite_helpers.h - helpers that implement a public op by calls of other public ops, so
+ * that errors and source locations name the outer op.
  *
  * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
  * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,

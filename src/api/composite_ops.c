@@ -149,8 +149,8 @@ TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_si
 /* ---- approximate equality ---- */
 
 /* Integers and bool are compared in f64. */
-static tc_tensor tci_made_close(const tci_made *m, tc_tensor a, tc_arg b, double rtol,
-                                      double atol, bool equal_nan)
+static tc_tensor tci_made_close(const tci_made *m, tc_tensor a, tc_arg b, double rtol, double atol,
+                                bool equal_nan)
 {
     tc_site here = m->here;
     tc_tensor other = b.kind ? tc_full_at(m->ctx->handle, b, 1, (const int64_t[]){TC_F64}, here)
@@ -168,8 +168,8 @@ static tc_tensor tci_made_close(const tci_made *m, tc_tensor a, tc_arg b, double
     return equal_nan ? tc_logical_or(near, tc_logical_and(tc_isnan(a), tc_isnan(other))) : near;
 }
 
-static tc_tensor tci_made_compare(const char *name, tc_tensor a, tc_arg b, double rtol,
-                                        double atol, bool equal_nan, bool all, tc_site here)
+static tc_tensor tci_made_compare(const char *name, tc_tensor a, tc_arg b, double rtol, double atol,
+                                  bool equal_nan, bool all, tc_site here)
 {
     tci_made m;
     if (!tci_made_begin(&m, name, a, here)) {

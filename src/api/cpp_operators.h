@@ -1,6 +1,6 @@
-/* api/cpp_operators.h - C++ operators on tensors, if TC_OPERATORS is defined before tc.h is included: a
- * * 2 + b is tc_add(tc_mul(a, 2), b), for tensors and C numbers, and a += b is a = a + b.
- * Comparisons are elementwise, as tc_eq, including ==.
+/* api/cpp_operators.h - C++ operators on tensors, if TC_OPERATORS is defined before tc.h is
+ * included: a * 2 + b is tc_add(tc_mul(a, 2), b), for tensors and C numbers, and a += b is a = a +
+ * b. Comparisons are elementwise, as tc_eq, including ==.
  *
  * An operator cannot capture the user's file and line, but the conversion of its operand can: the
  * constructor takes them as default arguments. */

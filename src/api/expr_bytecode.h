@@ -1,4 +1,5 @@
-/* api/expr_bytecode.h - intermediate code of text expressions: steps in postfix order.
+/* api/expr_bytecode.h - postfix bytecode of text expressions, between the parser (api/expr_parse.c)
+ * and the stack machine (api/expr.c).
  *
  * In: a text (api/expr_parse.c). Out: steps for a stack machine (api/expr.c). A text with an error
  * has no valid steps, but the position and message of the first error. Invariants: executing the

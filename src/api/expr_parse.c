@@ -1,4 +1,5 @@
-/* api/expr_parse.c - parser of text expressions: a lexer and a precedence-climbing parser.
+/* api/expr_parse.c - parser of text expressions: a lexer, and a precedence-climbing parser that
+ * emits postfix bytecode.
  *
  * In: arbitrary bytes. Out: the steps of api/expr_bytecode.h, or the first error and its position.
  *

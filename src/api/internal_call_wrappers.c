@@ -1,5 +1,5 @@
-/* api/internal_call_wrappers.c - wrappers for the library's own calls of elementwise ops, one per list of
- * operand types: box operands into tc_arg.
+/* api/internal_call_wrappers.c - out-of-line wrappers of elementwise ops for calls within the
+ * library, one per combination of operand types: they box tensors and numbers into tc_arg.
  *
  * In: a call, operands, the user's call site. Out: the result of the call. */
 #include "internal_call_wrappers.h"

@@ -3,10 +3,10 @@
  * In: the name of an op, its input tensors in order, parameters by name. Out: the result of the
  * public call of that name.
  *
- * Design: a row of api/op_signatures.h becomes a list of parameters, its text, and a function that makes
- * the call. Given parameters are matched with the list and checked by kind, so the function gets a
- * value of the right type for each. The values are checked by the call itself, with the user's call
- * site. */
+ * Design: a row of api/op_signatures.h becomes a list of parameters, its text, and a function that
+ * makes the call. Given parameters are matched with the list and checked by kind, so the function
+ * gets a value of the right type for each. The values are checked by the call itself, with the
+ * user's call site. */
 #include "op_by_name.h"
 
 #include "../graph/build.h"

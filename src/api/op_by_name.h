@@ -1,6 +1,6 @@
 /* api/op_by_name.h - op schemas for calls by name: names, kinds and defaults of the parameters of
- * every public op, generated from api/op_signatures.h. api/op_by_name.c has the tables and makes the
- * calls. */
+ * every public op, generated from api/op_signatures.h. api/op_by_name.c has the tables and makes
+ * the calls. */
 #ifndef TCI_API_OP_BY_NAME_H
 #define TCI_API_OP_BY_NAME_H
 

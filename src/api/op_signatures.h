@@ -1,6 +1,7 @@
-/* api/op_signatures.h - the table of public ops: the parameters of each call, in order. A row generates the
- * call by name (api/op_by_name.c), the text of its parameters and their checks. Elementwise ops
- * and reductions are generated from ops/table.h instead.
+/* api/op_signatures.h - X-macro table of the signatures of public ops: name, kind and default of
+ * each parameter, in the order of the call. A row generates the call by name (api/op_by_name.c),
+ * the text of its parameters and their checks. Elementwise ops and reductions are generated from
+ * ops/table.h instead.
  *
  * Row: TCI_CALL(name, parameters), for a call that returns its one result, or TCI_CALL_MANY(name,
  * results, parameters) for one that stores several. Parameters:

@@ -1,5 +1,5 @@
-/* api/ops.h - declares all operations: includes the headers of each subject, and has the
- * calls by name. api/ops_elementwise.h states what holds for all operations. */
+/* api/ops.h - includes the header of each op category, and declares tc_op, which calls an op by its
+ * name. api/ops_elementwise.h states what holds for all operations. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 

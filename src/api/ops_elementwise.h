@@ -1,6 +1,6 @@
-/* api/ops_elementwise.h - declares elementwise operations, choice and conversion. Conventions of
- * the operations of all headers: every call makes a node of the graph and returns its handle at
- * once.
+/* api/ops_elementwise.h - declares elementwise operations, select (where), casts and bitcasts.
+ * Conventions of the operations of all headers: every call makes a node of the graph and returns
+ * its handle at once.
  *
  * Nothing is computed here: shapes and dtypes are checked, a mistake makes a poisoned handle whose
  * tc_error() says what was given, what was expected and where. Operands come first, attributes
@@ -46,9 +46,9 @@ TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 TC_API tc_tensor tc_bitcast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_bitcast(x, dtype) tc_bitcast_at((x), (dtype), TC_HERE)
 
-/* ---- elementwise calls that are made of others: floats are computed in f32 or f64 and rounded once
- * to the dtype of the first operand; integers and bool count as f32 unless a line says otherwise
- * ---- */
+/* ---- elementwise calls that are made of others: floats are computed in f32 or f64 and rounded
+ * once to the dtype of the first operand; integers and bool count as f32 unless a line says
+ * otherwise ---- */
 /* x clamped to [min, max]; each bound is a tensor, a number or TC_NONE, and at least one is
  * given (else TC_ERR_ARGUMENT). All broadcast to the common dtype. The gradient of x is 1
  * between the bounds and 0 at and beyond a bound that is a number; at a bound that is a tensor

@@ -1,5 +1,5 @@
-/* api/ops_grad_vmap.h - declares gradients in reverse and forward mode (tc_grad, tc_vjp, tc_jvp), and
- * vectorization over examples (tc_vmap). Conventions: api/ops_elementwise.h. */
+/* api/ops_grad_vmap.h - declares gradients in reverse and forward mode (tc_grad, tc_vjp, tc_jvp),
+ * and vectorization over examples (tc_vmap). Conventions: api/ops_elementwise.h. */
 #ifndef TC_API_OPS_GRAD_VMAP_H
 #define TC_API_OPS_GRAD_VMAP_H
 

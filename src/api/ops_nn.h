@@ -10,8 +10,9 @@
 extern "C" {
 #endif
 
-/* ---- layers: floats are computed in f32 or f64 and rounded once to the dtype of the first operand;
- * integers and bool count as f32 unless a line says otherwise; eps keeps divisors above 0 ---- */
+/* ---- layers: floats are computed in f32 or f64 and rounded once to the dtype of the first
+ * operand; integers and bool count as f32 unless a line says otherwise; eps keeps divisors
+ * above 0 ---- */
 /* Softmax along an axis, exp(x) / sum(exp(x)), and its logarithm, both without overflow.
  * Integers and bool in f32. */
 TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);

@@ -212,7 +212,6 @@ TC_API tc_tensor tc_pairwise_distance_at(tc_tensor x1, tc_tensor x2, double p, d
 TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here);
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
 
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

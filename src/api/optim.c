@@ -1,4 +1,5 @@
-/* api/optim.c - optimizers.
+/* api/optim.c - optimizers of training (SGD, Adam, AdamW, Lion, Muon), gradient clipping, and
+ * dynamic loss scaling.
  *
  * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
  *

@@ -1,4 +1,4 @@
-/* api/quantiles_covariance.c - quantiles, reductions that skip NaN, covariance, comparison within tolerances.
+/* api/quantiles_covariance.c - quantiles, reductions that skip NaN, covariance and correlation.
  *
  * In: handles, axes, the user's call site. Out: the result of the calls in each definition. A
  * quantile interpolates linearly between two elements of the sorted row; its rank is computed in

@@ -1,5 +1,5 @@
-/* api/run.c - public calls that run a program; the text of an error is in the program or the call.
- */
+/* api/run.c - public calls that run a program, and the record of its error message in the program
+ * or the call. */
 #include <stdio.h>
 
 #include "../debug/minify.h"

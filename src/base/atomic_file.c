@@ -1,5 +1,5 @@
-/* base/atomic_file.c - atomic file replacement: a file appears complete or not at all. See
- * base/os.h.
+/* base/atomic_file.c - atomic file replacement: writes a temporary file and renames it, so that a
+ * file is complete or absent. See base/os.h.
  *
  * In: a path, and bytes in order. Out: a file.
  *

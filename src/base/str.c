@@ -1,4 +1,4 @@
-/* base/str.c - growing text buffer.
+/* base/str.c - growable string buffer.
  *
  * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch memory (escapes when
  * memory runs out) or on the heap (`failed` sticks). Capacity doubles; the NUL is always within

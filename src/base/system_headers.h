@@ -1,4 +1,5 @@
-/* base/system_headers.h - system headers of the implementation half, and declarations that they may hide.
+/* base/system_headers.h - includes the system headers of the implementation, and declares the POSIX
+ * functions that libc hides under -std=c11.
  *
  * Under -std=c11 libc declares no POSIX. Requesting it here affects headers that were not included
  * yet (glibc decides once, in features.h, so the request is repeated). Declarations that headers

@@ -1,5 +1,5 @@
-/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
- * partitioning, as in GSPMD, arXiv 2105.04663).
+/* comm/partition.h - SPMD partitioning (as in GSPMD, arXiv 2105.04663): rewrites a graph over
+ * global tensors into the graph of one rank over its shards.
  *
  * A split says, for each axis of a value, over which communicator it is cut in equal parts: rank r
  * has part r. 0: not cut; c + 1: over communicator c of the walk. An axis is cut over one

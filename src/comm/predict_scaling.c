@@ -1,8 +1,8 @@
 /* comm/predict_scaling.c - tc_simulate: predicts the time of a program on many ranks, from measured
  * latency and bandwidth of a communicator's links.
  *
- * In: a program; a communicator. Out: times by the model (run/comm_cost_model.c); the constants of its
- * links.
+ * In: a program; a communicator. Out: times by the model (run/comm_cost_model.c); the constants of
+ * its links.
  *
  * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
  * one with one: launches, and the host's work in a run, cancel. The slowdown of kernels is the

@@ -1,5 +1,5 @@
-/* compile/autotune.h - autotuning: schedules and routes are measured in addition to the model
- * (tc_options.tune_ms). */
+/* compile/autotune.h - declares autotuning: chooses schedules and contraction routes by measurement
+ * in addition to the cost model (tc_options.tune_ms). */
 #ifndef TCI_COMPILE_AUTOTUNE_H
 #define TCI_COMPILE_AUTOTUNE_H
 

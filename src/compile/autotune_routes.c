@@ -1,5 +1,6 @@
-/* compile/autotune_routes.c - autotuning of contraction routes: measures the routes of a class that
- * compete for a contraction, by planning the program with each of them.
+/* compile/autotune_routes.c - autotuning of contraction routes (alternative algorithms, such as
+ * im2col GEMM, Winograd, split-K): plans the program once with each route of the same association
+ * class, measures the kernels that differ, keeps the fastest plan.
  *
  * In: a plan with the model's choices, and a function that plans the same program with other ones.
  * Out: that plan, or one with the routes that took less time. The one idea: two plans differ in

@@ -1,4 +1,5 @@
-/* compile/compiled_code.h - code: the shared, memoized result of one compile.
+/* compile/compiled_code.h - compiled code (tci_code): the shared, cached result of one compile,
+ * with kernels, launches, buffers and the list of steps of a run.
  *
  * Code is immutable once published, reference-counted, and independent of any context. The disk
  * cache stores it (compile/disk_cache.c) and tc_program runs it (run/program.c). It has no literal
@@ -127,8 +128,8 @@ typedef struct tci_code_buffer {
 } tci_code_buffer;
 
 /* Launches of the init list that hang together by the buffers they share
- * (compile/split_init_section.c). Their results follow from the identity, the memory of the leaves and
- * the numbers. */
+ * (compile/split_init_section.c). Their results follow from the identity, the memory of the leaves
+ * and the numbers. */
 typedef struct tci_code_unit {
     int32_t *steps, n_steps;
     int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */

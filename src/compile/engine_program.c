@@ -1,5 +1,5 @@
-/* compile/engine_program.c - programs of external engines (graph-level backends such as ONNX
- * Runtime), wrapped as code with one step.
+/* compile/engine_program.c - graphs compiled by external engines (graph-level backends such as ONNX
+ * Runtime), wrapped as compiled code that has a single step.
  *
  * In: a request whose backend is an engine. Out: code with one step, which calls the engine's
  * compiled model. compile/graph_split.c uses the same functions for parts of graphs.

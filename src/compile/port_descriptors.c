@@ -1,5 +1,6 @@
-/* compile/port_descriptors.c - binds inputs, captured tensors, outputs and scalar literals of a request
- * to the ports of its code.
+/* compile/port_descriptors.c - fills in the input and output descriptors (ports) of compiled code:
+ * dtype, shape and byte size of each input, captured tensor and output, and the dtype of each
+ * scalar literal.
  *
  * In: a request and its copy. Out: the ports of its code, with the program's own symbols. */
 #include "compiled_code.h"

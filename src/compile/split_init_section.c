@@ -1,5 +1,6 @@
-/* compile/split_init_section.c - independent parts of the init section: connected components of its
- * launches by the buffers that they share.
+/* compile/split_init_section.c - splits the init section (launches that depend on constants alone
+ * and run once, such as weight packing) into independent units, the connected components of
+ * launches that share buffers, so that programs can share a unit's results.
  *
  * In: code with its launches and buffers. Out: its units (compile/compiled_code.h). A unit reads
  * captured leaves and literals only, so its results can serve every program that has the same unit

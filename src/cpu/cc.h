@@ -1,5 +1,5 @@
-/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
- * it compiles for. */
+/* cpu/cc.h - declares how the system's C compiler is found and called, and the CPU that it compiles
+ * for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 

@@ -1,5 +1,5 @@
-/* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
- * from them.
+/* cpu/cpu_features.c - detects the CPU features that this process may use, and derives the compiler
+ * flags from them.
  *
  * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves

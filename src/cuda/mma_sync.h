@@ -1,4 +1,5 @@
-/* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the CUDA code generator of the GEMM on mma.sync, the warp-level
+ * tensor-core instruction. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 

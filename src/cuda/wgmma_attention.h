@@ -1,5 +1,5 @@
-/* cuda/wgmma_attention.h - declares the writer of CUDA source for fused attention on WGMMA: the
- * main loop. */
+/* cuda/wgmma_attention.h - declares the CUDA code generator of fused attention on WGMMA: the main
+ * loop. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_H
 #define TCI_CUDA_WGMMA_ATTENTION_H
 

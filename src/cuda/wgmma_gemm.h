@@ -1,5 +1,6 @@
-/* cuda/wgmma_gemm.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
- * a kernel that a module stores, so that they are known wherever the cubin comes from. */
+/* cuda/wgmma_gemm.h - declares the CUDA code generator of the WGMMA GEMM, and the launch metadata
+ * (shared memory, block shape, tensor maps) that it embeds in the module, so that a cached cubin
+ * has it too. */
 #ifndef TCI_CUDA_WGMMA_GEMM_H
 #define TCI_CUDA_WGMMA_GEMM_H
 

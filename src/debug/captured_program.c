@@ -1,5 +1,5 @@
-/* debug/captured_program.c - captured test case: a program's graph and inputs as data, for the minimizer
- * and the writer of repro programs.
+/* debug/captured_program.c - captured program: a program's graph and inputs as editable data, for
+ * the minimizer and the writer of repro programs.
  *
  * In: a key, whose second half is the whole graph (written by compile/cache_key.c); the memory of a
  * run. Out: nodes that can be removed and changed, rebuilt in a context of their own, and run. The

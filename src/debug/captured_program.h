@@ -1,5 +1,5 @@
-/* debug/captured_program.h - captured test case: a program as data that can be reduced, rebuilt and run.
- */
+/* debug/captured_program.h - declares captured programs: a program's graph and inputs as data that
+ * can be reduced, rebuilt and run. */
 #ifndef TCI_DEBUG_CAPTURED_PROGRAM_H
 #define TCI_DEBUG_CAPTURED_PROGRAM_H
 

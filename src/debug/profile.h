@@ -1,5 +1,5 @@
-/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
- * read them. When off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: per-thread ring buffers, program records, and the
+ * sessions that read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 

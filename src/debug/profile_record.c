@@ -1,4 +1,4 @@
-/* debug/profile_record.c - writes profiling records to ring buffers of the threads.
+/* debug/profile_record.c - writes profiling records to per-thread ring buffers.
  *
  * In: hooks in runs, compiles and the pool; marks of the user. Out: records, which debug/profile.c
  * collects.

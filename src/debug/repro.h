@@ -1,4 +1,5 @@
-/* debug/repro.h - writes a test case as a standalone C program. */
+/* debug/repro.h - writes a captured program as a standalone C program that reproduces its failure.
+ */
 #ifndef TCI_DEBUG_REPRO_H
 #define TCI_DEBUG_REPRO_H
 

@@ -1,4 +1,5 @@
-/* debug/trace_at_exit.c - TC_TRACE: profiles a whole process, and writes the trace when the process ends.
+/* debug/trace_at_exit.c - TC_TRACE: profiles a whole process, and writes the trace when the process
+ * ends.
  *
  * In: a file name, of the first context that has one. Out: the file, which is an empty list until
  * tc_shutdown, the exit of the process, or a signal that ends it.

@@ -1,5 +1,5 @@
-/* emit/grouped_launch.c - prints grouped launches and fused loops: several kernels as one
- * function.
+/* emit/grouped_launch.c - prints several kernels as one function: grouped launches (horizontal
+ * fusion), and loops whose iterations run inside one launch.
  *
  * In: the loop IR of a grouped launch (a joint). Out: a function for each member kernel, and a
  * dispatcher, which maps a task number to its member by a table. The table has, for each member,

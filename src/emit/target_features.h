@@ -1,5 +1,5 @@
-/* emit/target_features.h - declares the features of the processor as this process sees them (under valgrind
- * or an emulator fewer than the machine has). The compiler's flags follow from them. */
+/* emit/target_features.h - declares the code generation target: ISA and vector width of a CPU,
+ * block size and matrix units of a GPU, compiler flags, and the text that enters cache keys. */
 #ifndef TCI_EMIT_TARGET_FEATURES_H
 #define TCI_EMIT_TARGET_FEATURES_H
 

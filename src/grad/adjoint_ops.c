@@ -1,5 +1,5 @@
-/* grad/adjoint_ops.c - ops that are transposes of other ops: transposed convolution, and
- * col2im.
+/* grad/adjoint_ops.c - builds ops that are the adjoint (transpose) of another op by applying that
+ * op's VJP rule: transposed convolution, col2im, slice_scatter, select_scatter.
  *
  * In: the shape that the other op takes. Out: the gradient of that op with respect to its operand.
  *

@@ -1,5 +1,6 @@
-/* grad/jvp_vmap_walk.c - forward propagation through a graph (grad/jvp_vmap_walk.h),
- * and through the bodies of repetitions.
+/* grad/jvp_vmap_walk.c - forward graph transformation shared by JVP and vmap: visits nodes in
+ * topological order and builds for each its tangent or its batched value, also through the bodies
+ * of loops (REPEAT).
  *
  * In: companions (tangents or batched values) of some nodes. Out: companions of the roots.
  *

@@ -1,6 +1,5 @@
-/* grad/jvp_vmap_walk.h - forward propagation shared by jvp.c and vmap.c: visits nodes inputs
- * first, and builds a companion of each node that has an operand with a companion: its tangent, or
- * its values for a batch of examples.
+/* grad/jvp_vmap_walk.h - declares the forward graph transformation shared by jvp.c and vmap.c,
+ * which maps each node to its tangent (JVP) or to its batched value (vmap).
  *
  * Repetitions are visited through their bodies: a BOUND node gets a companion BOUND node if the
  * operand that it stands for has a companion. A carry has a companion if its initial value has one,

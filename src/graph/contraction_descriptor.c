@@ -1,6 +1,6 @@
-/* graph/contraction_descriptor.c - decodes CONTRACT nodes into descriptors (batch, M, N and K axis groups,
- * operands behind views and casts), and rebuilds a contraction with other operands or another axis
- * order.
+/* graph/contraction_descriptor.c - decodes CONTRACT nodes into descriptors (batch, M, N and K axis
+ * groups, operands behind views and casts), and rebuilds a contraction with other operands or
+ * another axis order.
  *
  * In: CONTRACT nodes. Out: descriptors in scratch memory (contraction_descriptor.h), new nodes. */
 #include "contraction_descriptor.h"

@@ -1,5 +1,5 @@
-/* graph/contraction_descriptor.h - the descriptor of a contraction: axis groups and operands of a GEMM,
- * batched GEMM, convolution or einsum, decoded from a CONTRACT node once.
+/* graph/contraction_descriptor.h - the descriptor of a contraction: axis groups and operands of a
+ * GEMM, batched GEMM, convolution or einsum, decoded from a CONTRACT node once.
  *
  * In: a CONTRACT node. Out: a tci_contraction, which passes ask instead of the node's words:
  *

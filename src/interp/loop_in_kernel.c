@@ -1,5 +1,5 @@
-/* interp/loop_in_kernel.c - interprets a kernel that contains a whole program loop: runs the kernels
- * of the loop body (its members) in order, once an iteration.
+/* interp/loop_in_kernel.c - interprets a kernel that contains a whole program loop: runs the
+ * kernels of the loop body (its members) in order, once per iteration.
  *
  * In: a loop whose members are prepared. Out: the bits that the members give one by one. Memory is
  * as in emit/grouped_launch.c: rows, and local scalars, here in the workspace. */

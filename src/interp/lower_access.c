@@ -1,4 +1,5 @@
-/* interp/lower_access.c - prepares addresses, guards and indices of interpreted loads and stores.
+/* interp/lower_access.c - lowers the addresses, guards and indices of a kernel's loads and stores
+ * to the interpreter's linear forms.
  *
  * In: index expressions and guards of the kernel. Out: the linear forms that a step evaluates once
  * per block, or, if an expression is not linear along the vector axis, a value that holds it per

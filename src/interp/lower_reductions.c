@@ -1,5 +1,6 @@
-/* interp/lower_reductions.c - prepares the reductions of an interpreted kernel: inputs,
- * combination of tuples (ops/combine.h), accumulators, and the step that folds a block. */
+/* interp/lower_reductions.c - lowers the reductions of a kernel to the interpreter's nodes and
+ * steps: operand casts, the combine function (ops/combine.h), accumulators, and the step that folds
+ * a block of values into them. */
 #include "lower_to_linear.h"
 
 /* ---- nodes ---- */

@@ -1,5 +1,5 @@
-/* interp/lower_to_linear.c - lowers a kernel from kernel IR to the interpreter's linear program: steps
- * grouped by loop level, and a workspace layout.
+/* interp/lower_to_linear.c - lowers a kernel from kernel IR to the interpreter's linear program:
+ * steps grouped by loop level, and a workspace layout.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
  * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the

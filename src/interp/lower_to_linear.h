@@ -1,5 +1,5 @@
-/* interp/lower_to_linear.h - declares the value nodes from which the interpreter's linear IR is built, and
- * the state that the passes which build it share.
+/* interp/lower_to_linear.h - declares the value nodes (the interpreter's intermediate DAG between
+ * kernel IR and linear IR), and the state that its lowering passes share.
  *
  * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
  * Nodes are in the order of the instructions, so that a node follows its operands; equal ones are

@@ -1,5 +1,5 @@
-/* interp/pack_operands.c - packs strided operands of a reduction into panels, once for many outer
- * points, as GEMM packs its B.
+/* interp/pack_operands.c - packs strided operands of a reduction into contiguous panels that many
+ * output elements share, as GEMM packs its B.
  *
  * In: a prepared kernel. Out: panels for loads of an innermost section whose lanes are in different
  * cache lines and which depend on the lanes and the stage's axes alone, such as the filters of a

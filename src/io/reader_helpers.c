@@ -1,5 +1,5 @@
-/* io/reader_helpers.c - list of the arrays in a file that is being opened, and access to its bytes:
- * functions that format readers call (io/tensor_file.h). */
+/* io/reader_helpers.c - helpers for format readers: bounds-checked reads of the file, dtype names,
+ * and the list of arrays being built (io/tensor_file.h). */
 #include "tensor_file.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* io/tensor_file_write.c - writes named tensors, or all parameters of a context, to a file.
+/* io/tensor_file_write.c - writes named tensors, or all parameters of a context, to a tensor file
+ * in any format.
  *
  * In: tensors and names. Out: a file that appears complete or not at all.
  *

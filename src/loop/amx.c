@@ -1,4 +1,4 @@
-/* loop/amx.c - builds the bf16 AMX tile GEMM (tile registers of 16 rows of 64 bytes) from operands
+/* loop/amx.c - emits the bf16 AMX tile GEMM (tile registers of 16 rows of 64 bytes) from operands
  * that are not prepacked.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B

@@ -1,5 +1,5 @@
-/* loop/emit_stages.h - declares the emission of a kernel's stages (map, reduction, scan,
- * scatter) for one register tile, and helpers that schedules share. */
+/* loop/emit_stages.h - emits one, all, or the remaining stages of a kernel (map, reduction, scan,
+ * scatter) for one register tile. */
 #ifndef TCI_LOOP_EMIT_STAGES_H
 #define TCI_LOOP_EMIT_STAGES_H
 

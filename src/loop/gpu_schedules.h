@@ -1,4 +1,5 @@
-/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
+/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; the table is empty in builds without
+ * GPU support.
  *
  * The files of src/tc_gpu.h are joined only where a GPU needs them. Without them plan/no_gpu.c
  * answers that no such schedule exists. */

@@ -1,5 +1,5 @@
-/* loop/interleaved_stores.c - interleaves the phases of a strided data gradient in registers, so
- * that stores are contiguous.
+/* loop/interleaved_stores.c - emits interleaved stores: shuffles the phases of a strided
+ * convolution's data gradient together in registers, so that stores are contiguous.
  *
  * In: a pointwise stage and a tile whose rows are all elements of a short axis that is interleaved
  * with the vector axis in the output, as the phases of a strided convolution's gradient are. Out:

@@ -1,5 +1,5 @@
-/* loop/interleaved_stores.h - declares stores that interleave the phases of a strided data gradient
- * in registers. */
+/* loop/interleaved_stores.h - declares interleaved stores of the phases of a strided convolution's
+ * data gradient, shuffled together in registers. */
 #ifndef TCI_LOOP_INTERLEAVED_STORES_H
 #define TCI_LOOP_INTERLEAVED_STORES_H
 

@@ -1,6 +1,6 @@
-/* loop/intrinsics.h - lists the memory accesses and lane shuffles that loops consist of. Each is
- * one function of the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage,
- * B a mask. */
+/* loop/intrinsics.h - enumerates the intrinsics of the loop IR (tci_mem): loads, stores, lane
+ * shuffles, packed dot products, barriers and matrix-unit operations. Each is one function of the
+ * dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a mask. */
 #ifndef TCI_LOOP_INTRINSICS_H
 #define TCI_LOOP_INTRINSICS_H
 

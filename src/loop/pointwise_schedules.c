@@ -1,4 +1,4 @@
-/* loop/pointwise_schedules.c - implements schedules of pointwise kernels: one MAP stage without
+/* loop/pointwise_schedules.c - implements the schedules of pointwise kernels: one MAP stage without
  * inner axes.
  *
  *   point    no outer axis (any stages): everything once, scalar

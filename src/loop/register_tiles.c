@@ -1,4 +1,5 @@
-/* loop/register_tiles.c - walks one unit of a loop nest in register tiles of rows x vectors.
+/* loop/register_tiles.c - emits the loops that cover one unit of parallel work with register tiles
+ * of rows x vectors.
  *
  * In: the coordinates of a unit, the tile. Out: for each tile the kernel's stages
  * (loop/emit_stages.h). Chunks that no guard cuts are walked without a test; guards, and the

@@ -1,5 +1,5 @@
-/* loop/row_buffer.h - declares the lowering of reductions that keep inner axes: a row of results is
- * stored in a local array for later fused stages, one outer iteration at a time. */
+/* loop/row_buffer.h - declares the lowering of reductions that keep inner axes: each row of results
+ * goes to a local array that later fused stages read, one outer iteration at a time. */
 #ifndef TCI_LOOP_ROW_BUFFER_H
 #define TCI_LOOP_ROW_BUFFER_H
 

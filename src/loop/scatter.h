@@ -1,4 +1,4 @@
-/* loop/scatter.h - declares scatter stages: stores at loaded indices. */
+/* loop/scatter.h - declares scatter stages: stores at data-dependent indices. */
 #ifndef TCI_LOOP_SCATTER_H
 #define TCI_LOOP_SCATTER_H
 

@@ -1,5 +1,5 @@
 /* loop/schedule_kind.h - defines schedule kinds and their tunable parameters: a schedule is a kind
- * and its numbers.
+ * and its parameter values.
  *
  * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
  * numbers (any numbers: they may come from a file), lists candidate numbers, estimates their cost

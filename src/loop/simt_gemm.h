@@ -1,4 +1,4 @@
-/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels, and register tiles of the
  * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H

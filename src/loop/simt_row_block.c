@@ -1,5 +1,5 @@
-/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
- * a warp.
+/* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
+ * warp or part of a warp computes one row and keeps it in registers.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
  * outer axes are bound. Out: the stages, unrolled vector by vector.

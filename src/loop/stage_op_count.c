@@ -1,5 +1,5 @@
-/* loop/stage_op_count.c - counts the cost of a kernel's stages: which values are computed, flops,
- * widths.
+/* loop/stage_op_count.c - counts the work of a kernel's stages for the cost models: live
+ * instructions, flops per iteration, bytes of the widest vectorized value.
  *
  * In: a kernel. Out: counts for cost models, the same on every machine (ops/prim.h prices each
  * op). */

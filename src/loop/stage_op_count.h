@@ -1,4 +1,5 @@
-/* loop/stage_op_count.h - declares the cost of a kernel's stages: flops, widths, values. */
+/* loop/stage_op_count.h - declares the work counts of a kernel's stages: flops per iteration,
+ * widest vectorized value, unroll factor, live instructions. */
 #ifndef TCI_LOOP_STAGE_OP_COUNT_H
 #define TCI_LOOP_STAGE_OP_COUNT_H
 

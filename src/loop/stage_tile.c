@@ -1,5 +1,5 @@
-/* loop/stage_tile.c - builds a register tile of outer points: bindings, loops, stores and
- * prefetches of a stage.
+/* loop/stage_tile.c - emits the loops, index bindings, stores and prefetches of one register tile
+ * of a stage (rows x vectors of its non-reduced axes).
  *
  * In: a tci_tile, a stage. Out: the statements that all ways to run a stage share. */
 #include "stage_tile.h"

@@ -1,5 +1,5 @@
-/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, small copies.
+/* loop/thread_per_point.c - GPU schedule in which one thread computes one output element or a short
+ * run of them: depthwise and grouped convolutions, GEMV, pooling, small copies.
  *
  * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
  * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one

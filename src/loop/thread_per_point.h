@@ -1,5 +1,5 @@
-/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, copies. */
+/* loop/thread_per_point.h - declares the GPU schedule in which one thread computes one output
+ * element or a short run of them. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 

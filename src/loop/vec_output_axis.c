@@ -1,4 +1,6 @@
-/* loop/vec_output_axis.c - emits stages vectorized along the last outer axis (VEC_OUTER).
+/* loop/vec_output_axis.c - emits map, reduction and scan stages that are vectorized along the last
+ * outer (non-reduced) axis (VEC_OUTER): one accumulator per output element, no horizontal
+ * reduction.
  *
  * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
  * accumulator of its own, to which the inner points are added in order, so tiles and vectors are

@@ -1,5 +1,5 @@
-/* loop/vec_reduced_axis.c - emits stages vectorized along their last inner, usually reduced, axis
- * (VEC_INNER).
+/* loop/vec_reduced_axis.c - emits stages that are vectorized along their last inner, usually
+ * reduced, axis (VEC_INNER): the lanes of an accumulator are combined at the end of the row.
  *
  * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
  * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers, or in

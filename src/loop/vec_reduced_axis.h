@@ -1,5 +1,5 @@
-/* loop/vec_reduced_axis.h - declares stages vectorized along their last inner, usually reduced, axis
- * (VEC_INNER). */
+/* loop/vec_reduced_axis.h - declares the code generation of stages that are vectorized along their
+ * last inner, usually reduced, axis (VEC_INNER). */
 #ifndef TCI_LOOP_VEC_REDUCED_AXIS_H
 #define TCI_LOOP_VEC_REDUCED_AXIS_H
 

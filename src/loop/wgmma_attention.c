@@ -1,5 +1,5 @@
-/* loop/wgmma_attention.c - schedules fused attention on tensor cores: tiles, pipeline stages,
- * cost.
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores (WGMMA): tiles, pipeline
+ * stages, cost.
  *
  * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
  * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */

@@ -1,4 +1,5 @@
-/* onnx/backend_formats.c - model formats for graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+/* onnx/backend_formats.c - serializes the graph of a compile request for graph-level backends
+ * (api/graph_backend.h), as an ONNX or a StableHLO model in memory.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */

@@ -1,4 +1,4 @@
-/* onnx/export_walk.c - traversal of an exported graph (onnx/export_walk.h). */
+/* onnx/export_walk.c - traversal of an exported graph in topological order (onnx/export_walk.h). */
 #include "export_walk.h"
 #include "../api/compile.h"
 #include "../graph/loop_node.h"

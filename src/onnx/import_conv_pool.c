@@ -1,4 +1,5 @@
-/* onnx/import_conv_pool.c - imports ONNX operators of image windows: convolution, pooling, patches.
+/* onnx/import_conv_pool.c - imports ONNX sliding-window operators: convolution, pooling, unpooling,
+ * col2im.
  *
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */

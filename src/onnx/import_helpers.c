@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../api/internal.h"
 #include "../base/system_headers.h"
 
 /* ---- failures ---- */

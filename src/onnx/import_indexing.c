@@ -1,5 +1,5 @@
-/* onnx/import_indexing.c - imports ONNX operators that read and write at indices, and those whose
- * output size depends on values. */
+/* onnx/import_indexing.c - imports ONNX gather and scatter operators, and those whose output size
+ * depends on values. */
 #include "operator_table.h"
 #include "user_call_site.h"
 

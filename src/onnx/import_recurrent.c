@@ -1,4 +1,5 @@
-/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* onnx/import_recurrent.c - imports the ONNX operators RNN, GRU and LSTM as a tc_scan for each
+ * direction.
  *
  * The products with the inputs of all steps come first; a step adds those with the state. Sequences
  * of a batch may end early: from there on the state stays and outputs are 0. */

@@ -1,5 +1,5 @@
-/* onnx/import_resample.c - imports ONNX operators that sample images between their elements: Resize,
- * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
+/* onnx/import_resample.c - imports ONNX operators that interpolate images: Resize, Upsample,
+ * GridSample, AffineGrid, RoiAlign, DeformConv.
  *
  * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
  * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear

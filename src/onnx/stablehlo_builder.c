@@ -1,5 +1,5 @@
-/* onnx/stablehlo_builder.c - statements of a StableHLO module: types, constants, and ops that
- * several files write (onnx/export_stablehlo.h). */
+/* onnx/stablehlo_builder.c - helpers that emit StableHLO text: types, constants, and one statement
+ * for each common op, shared by the export_stablehlo_* files. */
 #include "export_stablehlo.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* ops/composite.h - short forms of the node constructors for composites. A NULL operand gives NULL.
- */
+/* ops/composite.h - helpers that build the nodes of composite expansions (NULL in, NULL out), and
+ * the expansions that other files define. */
 #ifndef TCI_OPS_COMPOSITE_H
 #define TCI_OPS_COMPOSITE_H
 

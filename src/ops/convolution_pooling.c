@@ -1,4 +1,5 @@
-/* ops/convolution_pooling.c - image windows: convolution, pooling, im2col and col2im.
+/* ops/convolution_pooling.c - builds convolution, pooling, im2col and col2im from sliding windows
+ * (PAD and WINDOW nodes) over one to three spatial axes.
  *
  * In: x [N, C, ...] of one to three more axes, options whose zero fields mean a default. Out: PAD
  * and WINDOW nodes, and a contraction or a reduction over the elements of each window. One builder

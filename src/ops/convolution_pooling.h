@@ -1,5 +1,5 @@
-/* ops/convolution_pooling.h - images of one to three axes and windows over them, for convolution, pooling and
- * their transposes. */
+/* ops/convolution_pooling.h - declares images of one to three spatial axes and sliding windows over
+ * them, for convolution, pooling and their transposes. */
 #ifndef TCI_OPS_CONVOLUTION_POOLING_H
 #define TCI_OPS_CONVOLUTION_POOLING_H
 

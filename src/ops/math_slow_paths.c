@@ -1,4 +1,5 @@
-/* ops/math_slow_paths.c - scalar helper functions of the math library: slow paths of the expansions.
+/* ops/math_slow_paths.c - scalar slow paths of the math expansions (huge arguments, rare cases):
+ * functions that generated code calls for single lanes.
  *
  * In: the arguments only. Out: tci_helper_get: the compiled function and its own C source, so the
  * interpreter and generated code execute the same operations in the same order.

@@ -1,5 +1,5 @@
-/* plan/attention_recompute.c - recomputes attention scores in every kernel that consumes them, so that
- * no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
+/* plan/attention_recompute.c - recomputes attention scores in every kernel that consumes them, so
+ * that no [queries, keys] array is stored (as in FlashAttention, arXiv 2205.14135).
  *
  * In: the graph after plan/decompose.c. Out: the graph with copies, and the sets of nodes that are
  * to be one kernel each.

@@ -2,7 +2,8 @@
  * rows, so that only one [block, keys] array of scores is in memory at a time.
  *
  * In: the outputs of a program and its plan. Out: the same outputs; wherever the plan stores an
- * array of scores (a pair of plan/attention_recompute.c), a REPEAT that stores one block of its rows:
+ * array of scores (a pair of plan/attention_recompute.c), a REPEAT that stores one block of its
+ * rows:
  *
  *     for each block  s = contract(q[block], k)
  *                     m, l of s;  p = exp(s - m) / l

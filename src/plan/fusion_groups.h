@@ -345,8 +345,8 @@ static inline tci_scores_refused tci_scores_none(tci_scratch *s)
     const tci_table none = tci_table_in(s, sizeof(bool));
     return (tci_scores_refused){none, none, none, none, none, none};
 }
-/* plan/attention_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
- * whole are left as they are. */
+/* plan/attention_recompute.c. Changes the roots to what is to be computed; sets that are refused as
+ * a whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
 /* On a GPU: contractions that are to be kernels of attention are left whole. */
@@ -586,8 +586,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* True unless kernel k of group g gives its contraction another order than that. */
 TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k);
-/* plan/incremental_lowering.c: notes in `made` what the next plans of the same graph need to take that
- * lowering of p's group; */
+/* plan/incremental_lowering.c: notes in `made` what the next plans of the same graph need to take
+ * that lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
                            tci_plan_made *made);
 /* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there

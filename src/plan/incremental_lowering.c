@@ -1,5 +1,5 @@
-/* plan/incremental_lowering.c - reuses the kernel of an equal group of an earlier fusion of the same graph
- * (incremental lowering).
+/* plan/incremental_lowering.c - incremental lowering of trial plans: a fusion group that is
+ * identical to a group of the plan it is compared with takes over that group's lowered kernel.
  *
  * In: a fusion, one of its groups, and the fusion's `like` with the kernels of its groups. Out:
  * such a kernel with this plan's buffers, or nothing. Design: trial plans (plan/fission.c) store

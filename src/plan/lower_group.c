@@ -3,8 +3,8 @@
  * Slots: one for each outer axis of the group, and a family of inner axes for each distinct list
  * of inner sizes; where contractions keep rows, one for each inner axis, and families of these. A
  * slot starts as one kernel axis and is split into factors if that makes the index map of a
- * reshape affine (kernel/canonicalize.c finds the split; lowering then restarts). Stages are made in
- * root order: a reduction joins the earliest stage that walks the same family and comes after
+ * reshape affine (kernel/canonicalize.c finds the split; lowering then restarts). Stages are made
+ * in root order: a reduction joins the earliest stage that walks the same family and comes after
  * everything the reduction depends on; stores of values come last. Then the vector axis is chosen
  * and the kernel is canonicalized. */
 #include "../kernel/canonicalize.h"

@@ -1,5 +1,6 @@
-/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
- * (LANES, BLOCK_SCAN) or sequential (CHAIN).
+/* plan/reduction_lanes.c - chooses, before fusion, the summation order of each reduction and scan:
+ * partial sums in interleaved lanes (LANES, BLOCK_SCAN) or one sequential sum per output element
+ * (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
  * (kernel/ir.h), the axes along which lanes are counted, and the number of lanes.
@@ -24,8 +25,8 @@
  *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
  *          it while everything walks them as one and they do not fill the lanes: until their size
  *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
- *          if it changes no lane (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a
- *          block hold the row in a few vectors; those of one thread are combined first.
+ *          if it changes no lane (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let
+ *          a block hold the row in a few vectors; those of one thread are combined first.
  *
  * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
  * on a CPU; others are decided by the same rule when first requested. */

@@ -1,5 +1,5 @@
-/* plan/trial_lowering.c - finds what each materialized value (root) computes and reads, by lowering
- * it on its own (a probe).
+/* plan/trial_lowering.c - trial lowering: finds what each materialized value (root) computes and
+ * reads, by lowering it on its own into a kernel that is discarded.
  *
  * In: the nodes, and those that get memory (`forced`). Out: a root with its domain, its reads, its
  * leaves and the nodes that it evaluates. A probe lowers the root into a kernel that is thrown

@@ -1,4 +1,5 @@
-/* plan/winograd.c - implements Winograd convolution: 3 x 3 windows with fewer multiplications.
+/* plan/winograd.c - Winograd convolution: rewrites convolutions with 3 x 3 windows as transforms
+ * and one batched GEMM with fewer multiplications.
  *
  * In: a CONTRACT of f32 values, one of which is windows of 3 x 3 elements at every position of an
  * image (a convolution of stride 1, or its gradient to the image), on a CPU, under TC_MATH_FAST.

@@ -1,5 +1,5 @@
-/* run/comm_cost_model.c - alpha-beta model of collectives with two levels of links (Hockney, 1994;
- * algorithms as in Thakur et al., 2005), and the overlap of a program's kernels with them.
+/* run/comm_cost_model.c - alpha-beta cost model of collectives over two levels of links (Hockney,
+ * 1994; algorithms as in Thakur et al., 2005), and their overlap with a program's kernels.
  *
  * In: the list of steps of a program, times of its kernels by the model, links. Out: time of a run,
  * and how much of it kernels wait for collectives.

@@ -1,5 +1,5 @@
-/* run/comm_cost_model.h - declares the alpha-beta cost model of collectives: predicted time of a program
- * on many ranks. */
+/* run/comm_cost_model.h - declares the alpha-beta cost model of collectives: predicted time of a
+ * program on many ranks. */
 #ifndef TCI_RUN_COMM_COST_MODEL_H
 #define TCI_RUN_COMM_COST_MODEL_H
 

@@ -1,4 +1,5 @@
-/* run/device_residency.c - device copies of captured memory, kept between runs.
+/* run/device_residency.c - device residency: keeps device copies of captured memory between runs,
+ * and uploads those that are outdated.
  *
  * In: a storage that a program captured, and the device of the program. Out: device memory that
  * holds the storage's bytes.

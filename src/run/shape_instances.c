@@ -1,5 +1,6 @@
-/* run/shape_instances.c - dynamic shapes: instances of symbolic code for the sizes of a run, cached
- * by the shapes of the buffers; nothing is compiled.
+/* run/shape_instances.c - dynamic shapes: instantiates a program compiled for symbolic sizes for
+ * the concrete sizes of a run, without compiling, and caches the instances by the shapes of the
+ * buffers.
  *
  * In: a program whose code is a family (compile/compiled_code.h), buffers. Out: a run of an
  * *instance*: an ordinary program whose code has the family's functions and known sizes everywhere

@@ -1,5 +1,5 @@
-/* run/shape_instances.h - dynamic shapes: runs of programs with symbolic sizes. Only under
- * TC_DYNAMIC_SHAPES. */
+/* run/shape_instances.h - declares dynamic shapes: instances of a program with symbolic sizes for
+ * the concrete sizes of a run. Only under TC_DYNAMIC_SHAPES. */
 #ifndef TCI_RUN_SHAPE_INSTANCES_H
 #define TCI_RUN_SHAPE_INSTANCES_H
 

@@ -1,4 +1,5 @@
-/* run/strided_buffers.c - runs on strided buffers of the user.
+/* run/strided_buffers.c - supports strided input and output buffers: gathers strided inputs into
+ * dense copies before a run, and scatters dense outputs back after it.
  *
  * In: a call, buffers of which some have strides. Out: the run, on dense copies.
  *

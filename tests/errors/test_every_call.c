@@ -1,5 +1,5 @@
-/* Every public op, called with operands that will not do: the rows of src/api/op_signatures.h make a call
- * of each. Its results tell the mistake of the operand, whichever operand it is. */
+/* Every public op, called with operands that will not do: the rows of src/api/op_signatures.h make
+ * a call of each. Its results tell the mistake of the operand, whichever operand it is. */
 #include "tc.h"
 
 #include "tc_test.h"

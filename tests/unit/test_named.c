@@ -464,11 +464,10 @@ static int check_rows_of(const char *path)
 
 TEST(every_public_op_has_a_row)
 {
-    static const char *const headers[] = {"src/api/ops_elementwise.h", "src/api/ops_creation.h",
-                                          "src/api/ops_reduce.h",      "src/api/ops_shape.h",
-                                          "src/api/ops_linalg.h",      "src/api/ops_nn.h",
-                                          "src/api/parameters.h",      "src/api/ops_grad_vmap.h",
-                                          "src/api/ops.h"};
+    static const char *const headers[] = {
+        "src/api/ops_elementwise.h", "src/api/ops_creation.h",  "src/api/ops_reduce.h",
+        "src/api/ops_shape.h",       "src/api/ops_linalg.h",    "src/api/ops_nn.h",
+        "src/api/parameters.h",      "src/api/ops_grad_vmap.h", "src/api/ops.h"};
     int n = 0;
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
         n += check_rows_of(headers[i]);

@@ -1,29 +1,13 @@
-/* api/linalg.c - linear algebra on top of factorizations: least squares, pseudo-inverse, matrix
- * exponential, log-determinant; block-diagonal matrices.
+/* api/lstsq_pinv_expm.c - linear algebra on top of factorizations: LU, log-determinant, least
+ * squares, pseudo-inverse, matrix exponential, block-diagonal matrices.
  *
  * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition. Values come
  * from the most stable factorization (SVD), gradients from closed forms, which do not go through
  * its iterations. */
 #include "control_flow.h"
 #include "composite_helpers.h"
-#include "operand.h"
 
 #include <math.h>
-
-/* ---- square matrices: composite ops ---- */
-
-TCI_OPS_BOTH(solve, a, b, (tc_tensor a, tc_tensor b, tc_site here), tci_build_solve, node, other)
-TCI_OPS_BOTH(solve_triangular, a, b,
-             (tc_tensor a, tc_tensor b, bool upper, bool left, bool unitriangular, tc_site here),
-             tci_build_solve_triangular, node, other, upper, left, unitriangular)
-TCI_OPS_ONE(cholesky, (tc_tensor x, bool upper, tc_site here), tci_build_cholesky, node, upper)
-TCI_OPS_ONE(inv, (tc_tensor x, tc_site here), tci_build_inv, node)
-TCI_OPS_ONE(det, (tc_tensor x, tc_site here), tci_build_det, node, TCI_DET_VALUE)
-TCI_OPS_ONE(matrix_power, (tc_tensor x, int64_t n, tc_site here), tci_build_matrix_power, node, n)
-
-TC_API void tc_slogdet_at(tc_tensor x, tc_tensor *sign, tc_tensor *logabsdet, tc_site here){
-    TCI_OPS_STORE(sign, "tc_slogdet", tci_build_det(g, node, TCI_DET_SIGN))
-        TCI_OPS_STORE(logabsdet, "tc_slogdet", tci_build_det(g, node, TCI_DET_LOG))}
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE
