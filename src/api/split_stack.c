@@ -2,7 +2,7 @@
  *
  * In: a tensor, or a list of some. Out: slices of it, which the caller's array takes, or what they
  * are joined to.
- * The one idea: all are movement, so that what reads a piece reads its whole, and no piece is
+ * Design: all are movement, so that what reads a piece reads its whole, and no piece is
  * copied. How many pieces there are is the caller's to say, as it is the size of the array; a
  * number that does not fit is an error that all of them tell. */
 #include "composite_helpers.h"

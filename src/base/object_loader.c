@@ -1,7 +1,7 @@
 /* base/object_loader.c - checks and loads shared objects made from generated code. See
  * base/object_loader.h.
  *
- * In: the bytes of an object. Out: a handle. The one idea: the loader trusts a file, and dies of
+ * In: the bytes of an object. Out: a handle. Design: the loader trusts a file, and dies of
  * one that is cut short (it maps what the headers promise, and a page behind the end is a bus
  * error). So the bytes are checked first, and then those very bytes are loaded: a copy in memory
  * that nobody can change any more.

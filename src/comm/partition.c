@@ -4,7 +4,7 @@
  * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
  * over its parts of those.
  *
- * The one idea: one walk from leaves to roots. Each op says how its result is cut
+ * Design: one walk from leaves to roots. Each op says how its result is cut
  * (partition_rules.c); where a value is wanted with another cut than it has, collectives are put
  * in: of a partial sum an all_reduce, or a reduce_scatter where it is wanted in parts; of parts an
  * all_gather, or an all_to_all where it is wanted in others. A whole value is cut by a slice.

@@ -4,7 +4,7 @@
  * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
  * splits that it wants its operands in, and the op once more on parts.
  *
- * The one idea: an op keeps a cut of an axis that it treats element by element; a cut of an axis
+ * Design: an op keeps a cut of an axis that it treats element by element; a cut of an axis
  * that it sums gives a partial sum; any other cut is undone first. A contraction of weights cut by
  * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of
  * Megatron-LM (arXiv 1909.08053) need no rule of their own. */

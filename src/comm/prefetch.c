@@ -6,7 +6,7 @@
  * free between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
  * starts when an earlier one is done, so that whole gradients do not pile up.
  *
- * The one idea: uses in the order of their depth (the longest way from a leaf) are the order in
+ * Design: uses in the order of their depth (the longest way from a leaf) are the order in
  * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
  * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
  * it. Every edge goes from a lower place to a higher one, so there is no cycle. */

@@ -2,7 +2,7 @@
  *
  * In: operations in the order that all ranks give them. Out: the results, or which rank broke them.
  *
- * The one idea: each rank has two chunks of memory that all others can read and a counter of how
+ * Design: each rank has two chunks of memory that all others can read and a counter of how
  * many it has filled (`posted`). An operation fills a chunk, raises the counter, waits until all
  * counters are as high, and reads. A rank that has raised its counter again has read what it needed
  * before, so a chunk may be filled when all counters have passed the one after it: with two chunks

@@ -3,7 +3,7 @@
  * class, measures the kernels that differ, keeps the fastest plan.
  *
  * In: a plan with the model's choices, and a function that plans the same program with other ones.
- * Out: that plan, or one with the routes that took less time. The one idea: two plans differ in
+ * Out: that plan, or one with the routes that took less time. Design: two plans differ in
  * some kernels, and the time of a route is that of the kernels that only its plan runs, so
  * epilogues, copies and the init section (which takes no time of a run) count as they will in the
  * program. All these kernels are one source (compile/autotune.c). Routes of one class give the same

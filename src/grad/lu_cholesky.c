@@ -4,7 +4,7 @@
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
  * in closed form: products, and solutions by the triangles that are there already. A solution's
  * own gradient is one more solution, so nothing is factored again.
- * The one idea: with L' dL or the like between two inverses, only its triangle counts. */
+ * Design: with L' dL or the like between two inverses, only its triangle counts. */
 #include "grad.h"
 
 #include "../ops/composite.h"

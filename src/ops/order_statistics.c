@@ -2,7 +2,7 @@
  * isin.
  *
  * In: x. Out: orders (TOPK), places in them (ops/indexing.c) and writes at indices.
- * The one idea: in sorted order equal elements are neighbours, so that a set is where an element
+ * Design: in sorted order equal elements are neighbours, so that a set is where an element
  * differs from the one before. */
 #include "composite.h"
 
