@@ -79,7 +79,7 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes; /* per operand: whether it is written */
     bool faults;
-    /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
+    /* Of an in-kernel loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
     bool is_loop;
     tci_dim rounds;
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */

@@ -42,16 +42,16 @@ TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k)
     p->loop = x;
 }
 
-typedef struct tci_interp_fused_loop {
+typedef struct tci_interp_kloop {
     const tci_interp_rounds *x;
     char *workspace;
     void *const *bufs;
     const int64_t *lits;
     int64_t *fault, begin;
     tci_interp_run_fn run;
-} tci_interp_fused_loop;
+} tci_interp_kloop;
 
-static char *tci_interp_loop_at(const tci_interp_fused_loop *e, const tci_kplace *p, int64_t round)
+static char *tci_interp_loop_at(const tci_interp_kloop *e, const tci_kplace *p, int64_t round)
 {
     int64_t steps = p->step == TCI_STEP_WALK   ? round
                     : p->step == TCI_STEP_TURN ? round & 1
@@ -60,13 +60,13 @@ static char *tci_interp_loop_at(const tci_interp_fused_loop *e, const tci_kplace
     return base + tci_dim_known(p->offset) + steps * tci_dim_known(p->by);
 }
 
-static char *tci_interp_loop_cell(const tci_interp_fused_loop *e, int cell)
+static char *tci_interp_loop_cell(const tci_interp_kloop *e, int cell)
 {
     return e->workspace + e->x->cell_at[cell];
 }
 
 /* The carries as round `begin` reads them. */
-static void tci_interp_loop_load(const tci_interp_fused_loop *e)
+static void tci_interp_loop_load(const tci_interp_kloop *e)
 {
     for (int i = 0; i < e->x->of.n_carries; i++) {
         const tci_kcarry *c = &e->x->of.carries[i];
@@ -77,7 +77,7 @@ static void tci_interp_loop_load(const tci_interp_fused_loop *e)
     }
 }
 
-static void tci_interp_loop_turn(const tci_interp_fused_loop *e, int64_t round)
+static void tci_interp_loop_turn(const tci_interp_kloop *e, int64_t round)
 {
     for (int i = 0; i < e->x->of.n_carries; i++) {
         const tci_kcarry *c = &e->x->of.carries[i];
@@ -92,7 +92,7 @@ static void tci_interp_loop_turn(const tci_interp_fused_loop *e, int64_t round)
 }
 
 /* Round `end` is not done. */
-static void tci_interp_loop_store(const tci_interp_fused_loop *e, int64_t end)
+static void tci_interp_loop_store(const tci_interp_kloop *e, int64_t end)
 {
     for (int i = 0; i < e->x->of.n_carries; i++) {
         const tci_kcarry *c = &e->x->of.carries[i];
@@ -108,7 +108,7 @@ static void tci_interp_loop_store(const tci_interp_fused_loop *e, int64_t end)
     }
 }
 
-static void tci_interp_loop_member(const tci_interp_fused_loop *e, const tci_interp_member *m,
+static void tci_interp_loop_member(const tci_interp_kloop *e, const tci_interp_member *m,
                                    int64_t round)
 {
     void **slots = (void **)(void *)(e->workspace + e->x->slots_at);
@@ -124,7 +124,7 @@ TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char
                                 int64_t begin, int64_t end)
 {
     const tci_kloop *of = &p->loop->of;
-    const tci_interp_fused_loop e = {p->loop, workspace, bufs, lits, fault, begin, run};
+    const tci_interp_kloop e = {p->loop, workspace, bufs, lits, fault, begin, run};
     const char *go = of->stops >= 0 ? tci_interp_loop_cell(&e, of->carries[of->stops].cell) : NULL;
     int64_t t = begin;
     for (int i = 0; i < of->n_enter && begin == 0; i++) {

@@ -9,9 +9,9 @@
  * without sums gets no memory shared by its block: all members would hold theirs at once. Threads
  * of a block beyond those of a member exit before it starts.
  *
- * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
- * that any of them, or the offset of an operand, needs. On a CPU a task is an iteration. On a GPU
- * one block is launched and runs the iterations between two numbers that it is given. */
+ * In: an in-kernel loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic
+ * numbers that any of them, or the offset of an operand, needs. On a CPU a task is an iteration. On
+ * a GPU one block is launched and runs the iterations between two numbers that it is given. */
 #include "schedule_kind.h"
 
 #include <string.h>
@@ -86,7 +86,7 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
     return l;
 }
 
-/* ---- fused loops ---- */
+/* ---- in-kernel loops ---- */
 
 TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine)
 {

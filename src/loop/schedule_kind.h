@@ -131,7 +131,7 @@ TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const t
 /* loop/grouped_launch.c: the loops of a merged kernel's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       tci_launch *launch);
-/* loop/grouped_launch.c: those of a fused loop's members. */
+/* loop/grouped_launch.c: those of an in-kernel loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
 /* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */

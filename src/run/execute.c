@@ -27,8 +27,9 @@
  * stored in copies of the call and committed when everything else succeeded.
  *
  * Cancellation: a flag (tc_call_cancel, options.cancel) is read at the start, before each iteration
- * of a repetition, and before each slice of a fused loop (about 1 ms of iterations). A loop that a
- * device ends by itself is replayed in slices of iterations, between which the host reads the flag.
+ * of a repetition, and before each slice of an in-kernel loop (about 1 ms of iterations). A loop
+ * that a device ends by itself is replayed in slices of iterations, between which the host reads
+ * the flag.
  */
 #include <setjmp.h>
 #include <string.h>
@@ -140,7 +141,7 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
-/* A fused loop, slice by slice. */
+/* An in-kernel loop, slice by slice. */
 static void tci_call_launch_loop(tc_call *c, const tci_run_step *step)
 {
     tci_call_part part = {c, step};

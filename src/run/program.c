@@ -27,7 +27,7 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
-#define TCI_PROGRAM_SLICE_NS 1e6   /* a fused loop runs for so long before the host looks up */
+#define TCI_PROGRAM_SLICE_NS 1e6   /* an in-kernel loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
 #define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
@@ -307,7 +307,7 @@ static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks,
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
-/* Of a fused loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
+/* Of an in-kernel loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
 static void tci_program_fill_loop(const tci_code_kernel *kernel, bool device, tci_run_step *step)
 {
     step->go = kernel->go;

@@ -60,7 +60,7 @@ typedef struct tci_run_step {
     bool faults;
     int32_t n_operands;
     int64_t work_bytes; /* a slot behind the operands: work memory (here thread 0's) */
-    int64_t rounds;     /* of a fused loop; 0: it is none */
+    int64_t rounds;     /* of an in-kernel loop; 0: it is none */
     int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
     int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
