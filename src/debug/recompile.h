@@ -1,5 +1,5 @@
-/* debug/recompile.h - why a program was compiled again: TC_LOG=recompiles, tc_recompile_report, and
- * the text of TC_ERR_FROZEN. */
+/* debug/recompile.h - explains why a program was compiled again: TC_LOG=recompiles,
+ * tc_recompile_report, and the message of TC_ERR_FROZEN. */
 #ifndef TCI_DEBUG_RECOMPILE_H
 #define TCI_DEBUG_RECOMPILE_H
 

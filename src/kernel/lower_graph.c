@@ -1,4 +1,5 @@
-/* kernel/lower_graph.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+/* kernel/lower_graph.c - lowers graph nodes to kernel IR: evaluates them at symbolic indices into a
+ * kernel's scalar DAG.
  *
  * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a

@@ -1,5 +1,5 @@
-/* loop/back_to_back_gemm.c - schedules fused contractions over strips of several rows
- * (back-to-back GEMM).
+/* loop/back_to_back_gemm.c - schedules back-to-back GEMM: fused contractions (attention on CPUs),
+ * computed for a strip of several rows at a time.
  *
  * In: a kernel whose stages are contractions that keep an axis, and stages over the kept axis
  * (attention; a softmax or a norm after a product). A unit is a strip of rows, few enough that

@@ -1,5 +1,5 @@
-/* plan/undo_log.c - logs the changes that placing each root made, so that the fusion pass can undo
- * them.
+/* plan/undo_log.c - undo log of the fusion pass: records the changes that placing each root
+ * (materialized value) made, so that they can be rolled back.
  *
  * In: roots as they are placed, one after the other. Out: the state before any of them.
  *

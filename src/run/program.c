@@ -1,4 +1,5 @@
-/* run/program.c - programs: code together with the values that one compile captured.
+/* run/program.c - programs: compiled code together with the values and memory that one compile
+ * captured.
  *
  * In: code (shared, immutable) and the request that led to it. Out: a tc_program, usable from any
  * thread and independent of its context.
