@@ -61,8 +61,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                            const char *symbol);
 /* emit/grouped_launch.c: that of an in-kernel loop, with those of its members. */
-TCI_FN void tci_emit_kloop(tci_str *out, tci_dialect *d, const tci_kernel *k,
-                                const tci_loop *l, const char *symbol);
+TCI_FN void tci_emit_kloop(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
