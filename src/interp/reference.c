@@ -2,13 +2,13 @@
  * (test oracle).
  *
  * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
- * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks
- * the output and gives the input element to read. No fusion, no index algebra, and nothing shared
+ * array of tci_value, in row-major order, by the naive loop; a multi-index iterates over the output
+ * and gives the input element to read. No fusion, no index algebra, and nothing shared
  * with the kernel path except the scalar primitives and the dtype conversions.
  *
  * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
- * Composites are direct formulas in double in both modes, as their promise is an error bound and
- * not an order. */
+ * Composites are direct formulas in double in both modes, since they guarantee an error bound, not
+ * an order of operations. */
 #include <math.h>
 #include <string.h>
 
