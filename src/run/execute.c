@@ -4,30 +4,31 @@
  * first that failed.
  *
  * Launches go to the host itself (functions or the interpreter, on threads of the pool) or to a
- * backend. A backend that captures gets the launches of a run once, and then replays them while no
- * operand moves (run/bind_operands.c). The launches of a repetition are submitted once per
- * iteration by the host, which moves their operands in between. If the trip count is known, all
- * iterations are captured too, but not before a second run with operands at the same addresses,
- * since capturing takes longer than launching once. For a loop that a value ends, two iterations
- * are captured if the device can test that value; otherwise the host tests it after each iteration.
- * User functions are called by the host between launches, with copies of their operands; a run with
- * such calls is not captured.
+ * backend. A backend with graph capture (CUDA graphs) records the launches of a run once and
+ * replays them as long as operand addresses do not change (run/bind_operands.c). The host submits
+ * the launches of a loop body (REPEAT node) in each iteration and advances the operand pointers in
+ * between. If the trip count is known, all iterations are captured too, but not before a second run
+ * with operands at the same addresses, since capturing takes longer than launching once. For a loop
+ * with a data-dependent exit condition, two iterations are captured if the device can test the
+ * condition; otherwise the host tests it after each iteration. User functions are called by the
+ * host between launches, with copies of their operands; a run with such calls is not captured.
  *
  * Queues: a synchronous run submits everything to the device's own queue, in order. An asynchronous
  * run (r->splits) has a queue for each role in the list, so that uploads, kernels and downloads
  * overlap those of other runs; outputs are downloaded to host memory of the backend, for which
- * copies need not wait. Everything up to the first step at which the host must look is submitted at
- * once; the rest follows when that is done.
+ * copies need not wait. Everything up to the first step at which the host must synchronize is
+ * submitted at once; the rest follows when that is done.
  *
- * The init list runs first if the cached results were not computed from the current captured memory
- * (run/init_cache.c). Parameters: the order of a device separates runs, so a run holds them only
- * while its launches are submitted (tci_param_claim), and launches of asynchronous runs with
- * parameters go to the device's own queue too. New values that do not overwrite the old ones are
- * stored in copies of the call and committed when everything else succeeded.
+ * The init section runs first if the cached results were not computed from the current captured
+ * memory (run/init_cache.c). Parameters: the order of the device's queue serializes runs, so a run
+ * holds them only while its launches are submitted (tci_param_claim), and launches of asynchronous
+ * runs with parameters go to the device's own queue too. New values that do not overwrite the old
+ * ones are stored in copies of the call and committed when everything else succeeded.
  *
  * Cancellation: a flag (tc_call_cancel, options.cancel) is read at the start, before each iteration
- * of a repetition, and before each slice of a fused loop (about 1 ms of iterations). A loop that a
- * device ends by itself is replayed in slices of iterations, between which the host reads the flag.
+ * of a loop, and before each slice of an in-kernel loop (about 1 ms of iterations). A loop whose
+ * exit condition is tested on the device is replayed in slices of iterations, between which the
+ * host reads the flag.
  */
 #include <setjmp.h>
 #include <string.h>

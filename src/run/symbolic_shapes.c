@@ -3,7 +3,7 @@
  *
  * In: a program whose code is a family (compile/compiled_code.h), buffers. Out: a run of an
  * *instance*: an ordinary program whose code has the family's functions and known sizes everywhere
- * else. The code that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
+ * else. The functions that run it (run/call.c, run/execute.c) therefore handle no symbols.
  *
  * An instance is made the first time its sizes occur: every expression of the family is evaluated,
  * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
