@@ -4,19 +4,19 @@
  * cache stores it (compile/disk_cache.c) and tc_program runs it (run/program.c). It has no literal
  * values and no user memory; those belong to the program that captured them.
  *
- * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/symbolic_shapes.c instantiates it for the sizes of a run.
+ * Code with symbolic sizes is a template (family): its tci_dims are expressions over the symbols
+ * (base/dim.h). It does not run; run/symbolic_shapes.c instantiates it for the sizes of a run.
  *
- * A program is a list of steps (tci_list_step), rows of the kinds below: first the init list,
+ * A program is a list of steps (tci_list_step), rows of the kinds below: first the init section,
  * executed once per program and again when its operands changed; then the steps of each run. A step
- * is submitted to a queue. Steps of one queue execute in order (launches of a repetition once per
+ * is submitted to a queue. Steps of one queue execute in order (launches of a loop body once per
  * iteration); steps of different queues execute concurrently, except for SIGNAL and WAIT.
  *
  * Invariants (compile/verify.c): each launch is in the list once, in the order of their numbers; a
- * reader of a buffer comes after all writers, in its own queue or behind a WAIT for a SIGNAL behind
- * them; a run uploads each input and downloads each output of the user if the code runs on a device
- * with its own memory, and otherwise none; steps that may fault are checked before an output is
- * downloaded, and all of them before a parameter is set. */
+ * reader of a buffer comes after all writers, in its own queue or after a WAIT for a SIGNAL that
+ * follows them; a run uploads each input and downloads each output of the user if the code runs on
+ * a device with its own memory, and otherwise none; steps that may fault are checked before an
+ * output is downloaded, and all of them before a parameter is set. */
 #ifndef TCI_COMPILE_COMPILED_CODE_H
 #define TCI_COMPILE_COMPILED_CODE_H
 

@@ -3,9 +3,9 @@
  *
  * In: code, or its bytes from a file. Out: bytes, or the code, without its key and modules.
  *
- * Design: one function describes a structure for writing and for reading. Reading trusts nothing:
- * each number has a range, each index is below the count that it indexes, and a violation
- * invalidates everything after it. */
+ * Design: one function describes a structure for writing and for reading. The reader treats its
+ * input as untrusted: each number has a range, each index is below the count that it indexes, and a
+ * violation invalidates everything after it. */
 #include "serialize.h"
 
 #include <string.h>

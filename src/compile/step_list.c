@@ -1,11 +1,11 @@
 /* compile/step_list.c - builds the step list of a program, and prints it as text.
  *
- * In: code with its launches and ports. Out: its list (compile/compiled_code.h).
+ * In: compiled code with its launches, inputs and outputs. Out: its list (compile/compiled_code.h).
  *
- * On the host, and on devices that work on host memory, a run is its launches. On a device with its
- * own memory three queues overlap: inputs are uploaded while kernels of an earlier run execute, and
- * outputs are downloaded while those of a later run do. The init list has one queue; captured
- * memory is uploaded in both lists, since a call may have its own copy. */
+ * On the host, and on devices that work on host memory, a run consists of launches only. On a
+ * device with its own memory three queues overlap: inputs are uploaded while kernels of an earlier
+ * run execute, and outputs are downloaded while those of a later run do. The init section has one
+ * queue; captured memory is uploaded in both lists, since a call may have its own copy. */
 #include "compiled_code.h"
 
 /* Rows are counted first, where there is no memory for them yet. */
