@@ -4,8 +4,8 @@
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
  * for each thread; process 2 the devices, with a track for each queue (stream). A captured graph
- * replay is one span; in the first replays of a program its kernels are drawn by their shares of
- * uncaptured runs (in all of them a long trace would take gigabytes). */
+ * replay is one span; in the first replays of a program its kernels are drawn in proportion to
+ * their times in uncaptured runs (in all of them a long trace would take gigabytes). */
 #include "profile.h"
 
 #include <errno.h>
