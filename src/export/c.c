@@ -1,17 +1,17 @@
 /* export/c.c - tc_export_c: a program as one standalone file of C.
  *
  * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a header and a file of
- * weights, each complete or absent.
+ * weights, each written atomically.
  *
  * Design: a program is a list of launches (compile/compiled_code.h), and the C dialect prints its
  * kernels as usual. The rest of a run is written out: captured memory as arrays, each launch as a
- * call with its operands, the steps of a repetition as a loop whose index moves them. The init
- * section is a function of its own.
+ * call with its operands, the steps of a loop body as a C loop whose index offsets the operand
+ * pointers. The init section is a function of its own.
  *
  * The program is compiled once for each level of x86-64 (tci_export_levels): scalar code first,
- * then code for AVX2 and for AVX-512, selected by target pragmas. The code of a level has a tag in
- * its names (tc_add becomes tc_avx2_add). The public function chooses the level once per process by
- * the features of the processor. All levels compute the same bits.
+ * then code for AVX2 and for AVX-512, selected by target pragmas. The functions of a level have a
+ * tag in their names (tc_add becomes tc_avx2_add). The public function chooses the level once per
+ * process by the features of the processor. All levels compute the same bits.
  *
  * A parameter that the program assigns is an argument. Its new value overwrites the old one where
  * tc_run would do so; otherwise it is written to the workspace and copied if no fault occurred.
