@@ -5,14 +5,14 @@
  * block interpreter, the scalar evaluator and every dialect, so all compute the same bits.
  *
  * Design: f32 functions are range reduction, a polynomial in explicit FMAs, and exact scaling
- * through the exponent field, without branches; rare cases (a huge angle) call a LANE1 helper under
- * a mask. Some expansions serve f64 too, with longer polynomials; the other f64 functions compute
- * in double-double arithmetic.
+ * through the exponent field, without branches; rare cases (a huge argument) call a LANE1 helper
+ * under a mask. Some expansions serve f64 too, with longer polynomials; the other f64 functions
+ * compute in double-double arithmetic.
  *
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN. "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the
- * sum; a bias for the exponent field can be added at the same time. -0 stays -0 wherever the
- * function is odd. Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev
+ * sum; a bias for the exponent field can be added at the same time. Odd functions preserve -0.
+ * Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev
  * nodes, coefficients rounded to f32 one after the other, the rest refitted each time); each list
  * states interval and error. Invariant: an expansion has at most TCI_RECIPE_MAX instructions and
  * its last one is the result. */
