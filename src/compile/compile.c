@@ -377,7 +377,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* Of the kernels of the init list, so that programs share what they compute. */
+/* Of the kernels of the init section, so that programs share what they compute. */
 static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
                                         tci_code *c)
 {

@@ -84,7 +84,7 @@ typedef struct tci_code_kernel {
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
     struct tci_checker_info *check; /* of a checked program (debug/kernel_check.h), or NULL */
-    /* Identity of a kernel of the init list: its text and target; 0 bytes: not known */
+    /* Identity of a kernel of the init section: its text and target; 0 bytes: not known */
     char *identity;
     int32_t n_identity;
     /* of a family */
@@ -126,7 +126,7 @@ typedef struct tci_code_buffer {
     tci_dim *shape;
 } tci_code_buffer;
 
-/* Launches of the init list that hang together by the buffers they share
+/* Launches of the init section that hang together by the buffers they share
  * (compile/init_components.c). Their results follow from the identity, the memory of the leaves and
  * the numbers. */
 typedef struct tci_code_unit {
@@ -165,22 +165,22 @@ typedef struct tci_code {
     int32_t n_kernels;
     tci_code_step *steps;
     int32_t n_steps; /* launches; */
-    int32_t n_init;  /* the first so many are of the init list */
+    int32_t n_init;  /* the first so many are of the init section */
     tci_code_repeat *repeats;
     int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list;
     int32_t n_list;                        /* what the program does; */
-    int32_t n_init_list;                   /* the first so many rows are the init list */
+    int32_t n_init_section;                /* the first so many rows are the init section */
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;
-    tci_code_unit *units; /* of the init list */
+    tci_code_unit *units; /* of the init section */
     int32_t n_units;
-    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init list */
+    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init section */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
-    int64_t kept_bytes;                /* of a program: what its init list computes */
+    int64_t kept_bytes;                /* of a program: what its init section computes */
     char *explain;                     /* text made at compile time */
     char *source;                      /* generated source or NULL: ask tci_code_source */
     char *source_path;                 /* where tci_code_source finds it when source is NULL */

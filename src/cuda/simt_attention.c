@@ -7,10 +7,10 @@
  * elements, so that 16 bytes of neighbouring rows are in different banks. The final accumulators
  * reuse this memory.
  *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a block,
- * and for each 16 W columns of a result W contiguous ones. So a product of four elements along a
- * row takes one load for a row, which the half warp shares, and one for an element; and weights that
- * lanes store in shared memory are read by lanes of the same warp.
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a
+ * block, and for each 16 W columns of a result W contiguous ones. So a product of four elements
+ * along a row takes one load for a row, which the half warp shares, and one for an element; and
+ * weights that lanes store in shared memory are read by lanes of the same warp.
  *
  * Keys of the next block are loaded while weights are computed and summed, its values while its
  * scores are computed. If a causal mask hides keys from a tile's queries, the fully masked blocks

@@ -94,7 +94,7 @@ static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_recor
     tci_str text = {0};
     switch ((tci_record_kind)r->kind) {
     case TCI_RECORD_RUN:
-        tci_str_printf(&text, "%s %s", r->item ? "init list" : "tc_run", program);
+        tci_str_printf(&text, "%s %s", r->item ? "init section" : "tc_run", program);
         break;
     case TCI_RECORD_STEP: tci_str_printf(&text, "step %d", r->item); break;
     case TCI_RECORD_PHASE:

@@ -78,7 +78,7 @@ typedef struct tci_export {
     int n_params;
     int32_t *slots;
     int n_slots;      /* and, of symbolic sizes, the slot of each buffer; -1: none */
-    int64_t *init_at; /* where a temporary of the init list is; symbolic sizes */
+    int64_t *init_at; /* where a temporary of the init section is; symbolic sizes */
     int64_t bytes;    /* of the workspace of fixed sizes, of all levels */
     int64_t weights_bytes;
     tci_hash weights_hash;
@@ -1048,8 +1048,8 @@ static bool tci_export_over_old(const tci_export *e, int param)
     return false;
 }
 
-/* Slots for temporaries of symbolic sizes: the first whose others are dead. Those of the init list,
- * whose sizes are known, have places of their own. Returns where these end. */
+/* Slots for temporaries of symbolic sizes: the first whose others are dead. Those of the init
+ * section, whose sizes are known, have places of their own. Returns where these end. */
 static int64_t tci_export_place(tci_export *e, tci_scratch *s)
 {
     const tci_code *c = e->code;

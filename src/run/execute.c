@@ -1106,7 +1106,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
-/* A row of the init list; of its launches those of units that nobody computed yet. */
+/* A row of the init section; of its launches those of units that nobody computed yet. */
 static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
 {
     const tci_code *code = c->program->code;
@@ -1126,7 +1126,7 @@ static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *
     return status;
 }
 
-/* c->kept is what the init list makes of the captured memory as it was noted. */
+/* c->kept is what the init section makes of the captured memory as it was noted. */
 static tc_status tci_walk_keep(tc_call *c, tci_run *r)
 {
     const tci_code *code = c->program->code;
@@ -1145,7 +1145,7 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
         if (c->device) {
             tci_bind_refresh(c);
         }
-        for (int i = 0; i < code->n_init_list && !status; i++) {
+        for (int i = 0; i < code->n_init_section && !status; i++) {
             status = tci_walk_init_row(c, &here, &code->list[i]);
         }
         if (!status && code->device) { /* other queues use it */
@@ -1223,7 +1223,7 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     const tci_code *code = c->program->code;
     tc_status status = tci_walk_prepare(c, r);
     if (!status) {
-        status = tci_walk_rows(c, r, code->n_init_list, code->n_list);
+        status = tci_walk_rows(c, r, code->n_init_section, code->n_list);
     }
     status = code->calls ? tci_walk_probe(c, status) : status;
     if (code->device && !r->waited) {
@@ -1274,7 +1274,7 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
 /* Rows up to where the host must look. */
 static int tci_walk_until_check(const tci_code *code)
 {
-    int at = code->n_init_list;
+    int at = code->n_init_section;
     while (at < code->n_list && code->list[at].kind != TCI_LIST_CHECK) {
         at++;
     }
@@ -1298,7 +1298,7 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     tc_status status = c->program->collectives ? tci_collectives_begin(c) : TC_OK;
     bool holds = !status && c->program->collectives;
     status = status ? status : tci_walk_prepare(c, r);
-    status = status ? status : tci_walk_rows(c, r, code->n_init_list, r->at);
+    status = status ? status : tci_walk_rows(c, r, code->n_init_section, r->at);
     if (!status) { /* what is behind the run on its queue comes after all of it */
         void **q = r->queues;
         status = tci_walk_judge(c, tci_walk_order(c, 1, q[TCI_QUEUE_DOWN], q[TCI_QUEUE_WORK]));
@@ -1326,7 +1326,7 @@ TCI_FN tc_status tci_walk_end(tc_call *c, tci_run *r)
         synced = synced ? synced : device->sync(device->user);
         status = status ? status : tci_walk_judge(c, synced);
     }
-    for (int i = code->n_init_list; i < r->at && !status; i++) {
+    for (int i = code->n_init_section; i < r->at && !status; i++) {
         if (code->list[i].kind == TCI_LIST_DOWNLOAD) {
             tci_walk_unstage(c, r, code->list[i].begin, code->list[i].end);
         }

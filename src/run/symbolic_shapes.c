@@ -350,7 +350,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     memcpy(c->backend, from->backend, sizeof(c->backend));
     c->list = from->list;
     c->n_list = from->n_list;
-    c->n_init_list = from->n_init_list;
+    c->n_init_section = from->n_init_section;
     c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
