@@ -287,6 +287,8 @@
 #include "run/launch_deps.c"
 #include "run/collective_steps.c"
 #include "run/comm_model.c"
+#include "run/launch_steps.c"
+#include "run/launch_loops.c"
 #include "run/execute.c"
 #include "run/call.c"
 #include "run/infer_sizes.c"
