@@ -399,6 +399,7 @@
 #include "io/program_load.c"
 #include "io/dlpack.c"
 #include "export/reserved_names.c"
+#include "export/c_functions.c"
 #include "export/c.c"
 #endif
 
