@@ -86,6 +86,8 @@
 #include "ops/custom_op.c"
 #include "ops/communicator.c"
 #include "ops/math_helpers.c"
+#include "ops/math_f32.c"
+#include "ops/math_f64.c"
 #include "ops/math.c"
 #include "ops/inverse_trig.c"
 #include "ops/special_functions.c"
