@@ -25,7 +25,7 @@
 #include "comm/partition.c"
 #include "comm/partition_rules.c"
 #include "comm/prefetch.c"
-#include "comm/simulate.c"
+#include "comm/predict_scaling.c"
 
 #include "base/impl_end.h"
 #endif

@@ -21,7 +21,7 @@
 #include "onnx/import_losses.c"
 #include "onnx/import_indexing.c"
 #include "onnx/import_conv_pool.c"
-#include "onnx/import_resize.c"
+#include "onnx/import_resample.c"
 #include "onnx/import_quantize.c"
 #include "onnx/import_signal.c"
 #include "onnx/import_attention.c"
@@ -39,13 +39,13 @@
 #include "onnx/export_direct_ops.c"
 #include "onnx/export_contract.c"
 #include "onnx/export.c"
-#include "onnx/export_stablehlo_text.c"
+#include "onnx/stablehlo_builder.c"
 #include "onnx/export_stablehlo_scalar.c"
 #include "onnx/export_stablehlo_index.c"
 #include "onnx/export_stablehlo_while.c"
 #include "onnx/export_stablehlo_conv.c"
 #include "onnx/export_stablehlo.c"
-#include "onnx/formats.c"
+#include "onnx/backend_formats.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

@@ -587,7 +587,7 @@ static void make_onnx(text *out)
 static const char *const op_headers[] = {"src/api/ops_elementwise.h", "src/api/ops_creation.h",
                                          "src/api/ops_reduce.h",      "src/api/ops_shape.h",
                                          "src/api/ops_linalg.h",      "src/api/ops_nn.h",
-                                         "src/api/ops_autodiff.h",    "src/api/ops.h"};
+                                         "src/api/ops_grad_vmap.h",    "src/api/ops.h"};
 
 static void make_part(text *out, const char *name)
 {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "../run/async_queue.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 TC_API tc_status tc_queue_make(tc_queue **queue)
 {

@@ -78,7 +78,7 @@ typedef struct tc_backend_target {
      * device memory, and needs TC_BLOCKS where TC_IMPLEMENTATION is defined (GPU schedules). */
     int block_threads;
     /* 0: none. With block_threads: the number of processors with WGMMA and TMA as on Hopper
-     * (cuda/wgmma.c), each running one such block at a time; else 1: AMX: code of dialect "c" uses
+     * (cuda/wgmma_gemm.c), each running one such block at a time; else 1: AMX: code of dialect "c" uses
      * its instructions if TC_AMX is defined, and equivalent plain C otherwise. */
     int matrix_units;
     /* integer products that a CPU adds per i32 lane and instruction: 0: one; 2: of 16-bit integers

@@ -5,7 +5,7 @@
  * minimum and maximum) is a reduction in the graph over gathered values. */
 #include "comm.h"
 
-#include "call_frame.h"
+#include "api_call.h"
 
 /* A call under way: the operation, and x's node. NULL: the frame failed. */
 static tci_node *tci_comm_begin(tci_frame *f, tc_comm *comm, tc_tensor x, tc_comm_verb verb,

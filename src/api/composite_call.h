@@ -10,8 +10,8 @@
 #include "ops.h"
 
 #include "../graph/build.h"
-#include "call_frame.h"
-#include "internal_calls.h"
+#include "api_call.h"
+#include "internal_call_wrappers.h"
 
 typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that this one stands in, or NULL */

@@ -14,7 +14,7 @@
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
  * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory;
  * an error raised there (longjmp) fails the call as any other error does. */
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <stdio.h>
 

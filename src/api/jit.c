@@ -18,11 +18,11 @@
 #include "../base/alloc.h"
 #include "../debug/dump.h"
 #include "../debug/recompile.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
 #include "../run/hot_sizes.h"
 #include "shape_bucketing.h"
-#include "compile_jobs.h"
+#include "compile.h"
 #include "auto_dynamic_shapes.h"
 #include "specialization_trial.h"
 

@@ -6,7 +6,7 @@
 #ifndef TCI_API_OPERAND_H
 #define TCI_API_OPERAND_H
 
-#include "call_frame.h"
+#include "api_call.h"
 
 enum { TCI_OPS_BOOL = 1, TCI_OPS_INT = 2, TCI_OPS_FLOAT = 3 }; /* tc_arg.kind */
 

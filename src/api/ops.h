@@ -9,7 +9,7 @@
 #include "ops_nn.h"
 #include "ops_reduce.h"
 #include "ops_shape.h"
-#include "ops_autodiff.h"
+#include "ops_grad_vmap.h"
 
 #ifdef __cplusplus
 extern "C" {

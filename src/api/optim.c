@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 #define TCI_T(x) tci_arg_tensor(x)
 #define TCI_N(x) tci_arg_float(x)

@@ -6,7 +6,7 @@
  * is the same parameter. */
 #include <string.h>
 
-#include "compile_jobs.h"
+#include "compile.h"
 
 /* A leaf becomes a parameter; ends the frame. */
 static tc_tensor tci_state_end(tci_frame *f, tci_node *x)

@@ -4,9 +4,9 @@
 
 #include "../debug/minify.h"
 #include "../run/device_memory.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)

@@ -16,7 +16,7 @@
  * until its scope ends. Invariant: keeps[id] describes node id only while its generation is that
  * node's.
  */
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <string.h>
 

@@ -18,7 +18,7 @@
  * file that is a day old counts as stale. */
 #include "hash.h"
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 enum { TCI_FRESH_LINKS = 40, TCI_FRESH_SWEPT = 16, TCI_FRESH_SLOTS = 1024 };
 

@@ -8,7 +8,7 @@
 #ifndef TCI_COMM_PARTITION_H
 #define TCI_COMM_PARTITION_H
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../graph/build.h"
 #include "../graph/side_table.h"
 #include "../run/runtime_structs.h"

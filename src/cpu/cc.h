@@ -4,7 +4,7 @@
 #define TCI_CPU_CC_H
 
 #include "../api/backend.h"
-#include "../emit/target.h"
+#include "../emit/target_features.h"
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 

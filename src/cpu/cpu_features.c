@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "cc.h"
 
 typedef struct tci_cpu_level {

@@ -3,7 +3,7 @@
 #define TCI_CUDA_MMA_SYNC_H
 
 #include "../base/str.h"
-#include "../loop/memory_ops.h"
+#include "../loop/intrinsics.h"
 
 /* The text of an access: see tci_cuda_rows in cuda/dialect.c. */
 typedef struct tci_cuda_row {

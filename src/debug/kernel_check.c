@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "source_location.h"
 #include "summary.h"
 

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../run/runtime_structs.h"
 #include "string_intern.h"
 

@@ -2,7 +2,7 @@
 #ifndef TCI_DEBUG_REPRO_H
 #define TCI_DEBUG_REPRO_H
 
-#include "test_case.h"
+#include "captured_program.h"
 
 #ifndef TC_NO_DEBUG
 /* False: an op of it has no public call; then out is not complete. why: what failed, a line. */

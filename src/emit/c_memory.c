@@ -843,7 +843,7 @@ static const char tci_c_dialect_tiles[] =
     "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
     "#endif";
 
-/* The same of bytes: signs as in loop/memory_ops.h. */
+/* The same of bytes: signs as in loop/intrinsics.h. */
 static const char tci_c_dialect_tile_fours[] =
     "#if defined(TC_AMX)\n"
     "#define tc_tile_fours_(op, n, ab) \\\n"

@@ -13,7 +13,7 @@
 #include "../api/backend.h"
 #include "../base/str.h"
 #include "../loop/schedule.h"
-#include "../loop/memory_ops.h"
+#include "../loop/intrinsics.h"
 #include "../ops/math.h"
 
 typedef struct tci_dialect tci_dialect;

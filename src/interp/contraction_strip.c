@@ -9,7 +9,7 @@
  * lanes, or contiguous vectors; else the lanes of each point are gathered into rows of the
  * workspace first. Each lane adds its products in the order of the points, so results are
  * bit-identical to those without strips. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 #include <math.h>
 #include <string.h>

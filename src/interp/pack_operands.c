@@ -6,7 +6,7 @@
  * convolution whose lanes are output channels. The thread that evaluates a chunk of lanes gathers
  * each panel when it enters the chunk (interp/execute.c), and all outer iterations of the chunk
  * then read it as contiguous memory. Values and their order stay as they are. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 enum {
     TCI_PANEL_BYTES = 1 << 22, /* of all panels of a kernel, at most */

@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "inflate.h"
 
 /* ---- opening ---- */

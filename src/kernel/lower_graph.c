@@ -14,7 +14,7 @@
 #include "bitcast.h"
 #include "random.h"
 #include "value_range.h"
-#include "simplify.h"
+#include "canonicalize.h"
 
 typedef struct tci_lower_frame {
     tci_node *node;

@@ -14,7 +14,7 @@
  *               over the steps; accumulators to memory; after the last block the later stages, row
  *               after row
  *
- * Design: a tile register is a number, and each AMX instruction one statement (loop/memory_ops.h),
+ * Design: a tile register is a number, and each AMX instruction one statement (loop/intrinsics.h),
  * which a dialect emits as such or as plain C. */
 #include "amx.h"
 

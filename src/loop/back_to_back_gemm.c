@@ -6,7 +6,7 @@
  * what they keep stays in the cache:
  *
  *     stage 0     contraction over packed panels (loop/gemm.c): fills an array of rows
- *     stages 1-3  row after row (loop/vec_inner_axis.c): read and fill such arrays
+ *     stages 1-3  row after row (loop/vec_reduced_axis.c): read and fill such arrays
  *     stage 4     contraction whose row operand is an array of rows, used in place
  *     stage 5     row after row: stores
  *

@@ -21,7 +21,7 @@
 #define TCI_LOOP_IR_H
 
 #include "schedule.h"
-#include "memory_ops.h"
+#include "intrinsics.h"
 
 typedef enum tci_lx_op {
     TCI_LX_CONST,      /* c */

@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "register_tiles.h"
-#include "interleave_stores.h"
+#include "interleaved_stores.h"
 
 enum {
     TCI_MAP_BLOCK = 32,        /* rows of a transposing block */

@@ -4,9 +4,9 @@
 #define TCI_LOOP_ROW_BUFFER_H
 
 #include "reduction_step.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "causal_bound.h"
-#include "outer_tile.h"
+#include "stage_tile.h"
 #include "vectorize.h"
 
 enum { TCI_KEEP_TILE = 2 /* vectors: a row of symbolic length is padded to whole ones of these */ };

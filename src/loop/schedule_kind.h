@@ -69,7 +69,7 @@ static inline bool tci_query_many(tci_dim n)
     return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
 }
 
-/* loop/schedule_facts.c */
+/* loop/kernel_facts.c */
 TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_query_on_unit(const tci_query *a);

@@ -22,8 +22,8 @@
  * whose wait implies that all others have read the row's flag, stores the new epoch there. */
 #include "simt_row_block.h"
 
-#include "stage_cost.h"
-#include "vec_inner_axis.h"
+#include "stage_op_count.h"
+#include "vec_reduced_axis.h"
 #include "simd_scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */

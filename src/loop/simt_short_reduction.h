@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_SIMT_SHORT_REDUCTION_H
 #define TCI_LOOP_SIMT_SHORT_REDUCTION_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_WINDOW_THREADS = 128, /* of a block */

@@ -14,7 +14,7 @@
  * and one coalesced read shared by all rows. */
 #include "thread_per_point.h"
 
-#include "stage_cost.h"
+#include "stage_op_count.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */

@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum { TCI_PER_POINT_THREADS = 256 };
 

@@ -5,7 +5,7 @@
  * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
 #include "wgmma_attention.h"
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */

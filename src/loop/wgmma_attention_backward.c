@@ -5,7 +5,7 @@
  * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
 #include "wgmma_attention_backward.h"
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */

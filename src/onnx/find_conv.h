@@ -3,7 +3,7 @@
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 
 enum { TCI_OX_SPATIAL = 3 };
 

@@ -3,7 +3,7 @@
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

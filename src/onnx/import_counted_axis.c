@@ -9,7 +9,7 @@
  * In: an operator with a counted operand. Out: its results, with their count; elements beyond the
  * count are 0, as sums over the axis need it. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

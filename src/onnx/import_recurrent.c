@@ -4,7 +4,7 @@
  * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
  * 0. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

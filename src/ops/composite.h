@@ -23,7 +23,7 @@ TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_CHOLESKY(tci_graph *g, tci_node *n);
 
-/* ---- grad/transposed_conv.c ---- */
+/* ---- grad/adjoint_ops.c ---- */
 TCI_FN tci_node *tci_expand_CONV_TRANSPOSE(tci_graph *g, tci_node *n);
 
 #endif

@@ -25,7 +25,7 @@
  *          reduced axis, merged with the preceding axes as long as all accesses are linear in the
  *          merged axis and they do not fill the lanes: until their size is a multiple of the lanes,
  *          or TCI_ASSOC_FILLED. Kernels may split and merge that axis if it changes no lane
- *          (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
+ *          (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
  *          few vectors; those of one thread are combined first.
  *
  * A reduction that plan/decompose.c makes from another keeps its class if it reduces the same rows,

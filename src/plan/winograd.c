@@ -14,7 +14,7 @@
  *     products [(m + 2)^2, tiles, filters]
  *     results  [images, tiles, m, tiles, m, filters]    sums of products
  *
- * Parts, filters and results are CATs of unrolled sums; plan/materialize.c has one kernel store
+ * Parts, filters and results are CATs of unrolled sums; plan/trial_lowering.c has one kernel store
  * them all, so each element of the image is loaded once.
  *
  * The sums round values up to 10^2 times as large as the elements: the bound in api/types.h

@@ -5,7 +5,7 @@
  * On the host they are filled when the call is made, except for user memory, parameters, and
  * results of the init section, which each run updates where they changed. On a device with its
  * own memory every port (input, captured leaf or output) is bound to device memory: the user's own
- * if the backend can use it; for captured memory the storage's device copy (run/device_copies.c),
+ * if the backend can use it; for captured memory the storage's device copy (run/device_residency.c),
  * which is uploaded only when its bytes changed, and in which parameters are updated in place;
  * otherwise a copy that the call owns, made at first use.
  *

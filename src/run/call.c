@@ -13,7 +13,7 @@
  * programs that have some take a lock for that. */
 #include "../base/alloc.h"
 #include "../debug/kernel_check.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 
 /* ---- making ---- */
 

@@ -19,7 +19,7 @@
 #include "../debug/string_intern.h"
 #include "../debug/source_location.h"
 #include "device_memory.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 #include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */

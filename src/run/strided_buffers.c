@@ -7,7 +7,7 @@
  * written in between, so such an output may overlap any input. Copies belong to the call: a run
  * with the sizes of the previous one allocates nothing. */
 #include "../base/alloc.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 
 #include <stdlib.h>
 #include <string.h>
