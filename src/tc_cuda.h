@@ -18,4 +18,5 @@
 #include "cuda/queue.c"
 #include "cuda/graph_while.c"
 #include "cuda/backend.c"
+#include "cuda/public_calls.c"
 #endif

@@ -1,9 +1,9 @@
 /* api/comm.c - implements the public collective ops (tc_comm_all_reduce and others): each call
  * builds a COLLECTIVE node.
  *
- * In: a communicator and a tensor. Out: COLLECTIVE nodes, whose first axis is that of the ranks,
- * and movement around them. A reduction that engines do not offer (products, and parts of extremes)
- * is a reduction in the graph over gathered values. */
+ * In: a communicator and a tensor. Out: COLLECTIVE nodes, whose axis 0 indexes the ranks, wrapped
+ * in transposes and reshapes. A reduction that engines do not offer (product; reduce-scatter of
+ * minimum and maximum) is a reduction in the graph over gathered values. */
 #include "comm.h"
 
 #include "api_call.h"

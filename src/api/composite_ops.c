@@ -1,10 +1,11 @@
 /* api/composite_ops.c - composite ops: public calls that are defined by other public calls (clamp,
  * vector norms, tensordot, distances, attention, embedding, random draws).
  *
- * In: operands, attributes, the user's call site. Out: a handle to the composition of other ops.
- * Design: a call here is written as its user would write it, between tci_made_begin and
- * tci_made_end (api/composite_helpers.h). Formulas over elements alone are built rows of
- * ops/table.h. */
+ * In: the operands of a public call. Out: a handle to the composition of public ops that defines
+ * the op. Design: the body of an op is written as a user would write it. The calls within it are
+ * attributed to the outer op and to the caller's source location (tci_made_begin), so that errors
+ * and node origins name only the outer op. Bodies need not handle half precision: floats are upcast
+ * before and rounded once at the end. Purely elementwise formulas are built rows of ops/table.h. */
 #include "composite_helpers.h"
 
 #include <math.h>

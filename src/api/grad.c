@@ -1,7 +1,7 @@
 /* api/grad.c - gradients in reverse and forward mode: tc_grad, tc_vjp, tc_jvp.
  *
  * In: handles. Out: gradient nodes in the same graph, or poisoned handles. Gradients are built by
- * grad/ in scratch memory; an error raised there fails the call as any other does. */
+ * grad/ in scratch memory; an error raised there (longjmp) fails the call as any other does. */
 #include "api_call.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* api/optim.c - optimizers of training (SGD, Adam, AdamW, Lion, Muon), gradient clipping, and
  * dynamic loss scaling.
  *
- * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
+ * In: parameters and their gradients. Out: effects (assignments), and parameters for the
+ * optimizer's state.
  *
  * An optimizer is a rule for one parameter, written in public calls. The common part (arithmetic in
  * f32, f32 copies of narrower parameters, names, lists) is implemented once around it. */

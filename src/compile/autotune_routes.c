@@ -10,9 +10,9 @@
  * bits, so only times are compared.
  *
  * The record: times are kept in memory and on disk under a hash of the kernels that were compared
- * and of the target, so another program with the same contraction measures nothing. A clash of
- * hashes would cost time, never a result. Invariants: the model's choice stays where a kernel of
- * the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
+ * and of the target, so another program with the same contraction measures nothing. A hash
+ * collision can only cost time; results stay correct. Invariants: the model's choice stays where a
+ * kernel of the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
 #include <string.h>
 
 #include "../debug/log.h"

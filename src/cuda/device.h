@@ -97,4 +97,7 @@ TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, in
 TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes);
 TCI_FN const tc_backend_queues *tci_cuda_queues(void);
 
+/* ---- cuda/backend.c ---- */
+TCI_FN const tc_backend *tci_cuda_backend(void);
+
 #endif

@@ -2,9 +2,9 @@
  * closed form.
  *
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
- * in closed form: products, and solutions by the triangles that are there already. A solution's
- * own gradient is one more solution, so nothing is factored again.
- * Design: with L' dL or the like between two inverses, only its triangle counts. */
+ * in closed form: products, and triangular solves with the existing factors. The gradient of a
+ * solve is one more solve, so nothing is factored again. Key identity: between the inverse factors
+ * stands a product such as L^T dL, of which only one triangle is kept. */
 #include "grad.h"
 
 #include "../ops/composite.h"

@@ -1,7 +1,7 @@
 /* loop/kernel_facts.c - computes the properties of a kernel on a machine that schedule selection
  * uses: flops, memory traffic, access patterns, and the roofline model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model is a roofline: the slower of
+ * In: a kernel, a machine description. Out: a tci_query. The model is a roofline: the slower of
  * computing at the machine's rate and of moving the kernel's bytes. */
 #include "../kernel/match_attention.h"
 #include "stage_op_count.h"

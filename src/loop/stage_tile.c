@@ -1,7 +1,7 @@
 /* loop/stage_tile.c - emits the loops, index bindings, stores and prefetches of one register tile
  * of a stage (rows x vectors of its non-reduced axes).
  *
- * In: a tci_tile, a stage. Out: the statements that all ways to run a stage share. */
+ * In: a tci_tile, a stage. Out: the statements that all schedules of a stage have in common. */
 #include "stage_tile.h"
 
 enum { TCI_STAGE_LINE_BYTES = 64 };
