@@ -6043,13 +6043,13 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
 /* plan/scatter_sort.c - rewrites scatter-add on GPUs as a sort of its indices and a segmented
  * reduction.
  *
- * In: a SCATTER whose index is the same for all lines. Out: a SEGMENT that gives each element of x
- * the result of its segment of src in sorted order, in the order of SCATTER (kernel/ir.h): the
- * same bits. A SCATTER walks src sequentially; here the elements of x are parallel, and src is
- * read once, wherever the index points.
+ * In: a SCATTER with one index per row (constant along the other axes). Out: a SEGMENT that gives
+ * each element of x the result of its segment of src in sorted order, in the order of SCATTER
+ * (kernel/ir.h): the same bits. A SCATTER iterates over src sequentially; here the elements of x
+ * are parallel, and src is read once, wherever the index points.
  *
- * The order is a stable sort of the index: words (index, place), all different, i32 if that holds
- * them. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
+ * The order is a stable sort of the index: unique sort keys (index, position) packed into one
+ * integer, i32 if they fit. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
  *
  *   ranks    all words are compared with all, n * n comparisons, in three kernels:
  *     words    are made
@@ -6062,11 +6062,12 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
  *     ranks    the number of equal digits before it in the chunk, by comparing again
  *     words    move to their positions, begin + rank
  *
- * The model takes 2 us for a small kernel, and TCI_ORDER_COMPARED i32 comparisons for as long, as
- * an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to some 5000
- * indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither comparisons nor
- * prefix sums take long. The start of an element's segment is found by binary search in the sorted
- * words. Equal nodes are one, so several SCATTERs over one index share its order.
+ * The cost model assumes 2 us per small kernel, and the same time for TCI_ORDER_COMPARED i32
+ * comparisons: an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to
+ * some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither
+ * comparisons nor prefix sums take long. The start of an element's segment is found by binary
+ * search in the sorted words. Nodes are hash-consed, so SCATTERs with the same index share its
+ * sort.
  *
  * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
  * MB; 4 small kernels precede it. */
@@ -6350,15 +6351,17 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 /* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
  * layout that TMA boxes read.
  *
- * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of
- * an image, on a machine whose matrix unit reads boxes. Out: the same CONTRACT over copies with
+ * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of an
+ * image, on a GPU whose tensor cores load TMA boxes. Out: the same CONTRACT over copies with
  * one axis contiguous: the longest summed axis that both operands have (the channels, in a
- * convolution and its gradient to the image), else for each operand its longest axis that the
- * other lacks (the gradient to the filter). Windows, padding and other views stay above the
- * copies, so nothing else is stored. NULL: it is no such contraction, or too small for the unit.
+ * convolution and its data gradient), else for each operand its longest axis that the other lacks
+ * (the weight gradient). Windows, padding and other views stay above the
+ * copies, so nothing else is stored. NULL: not such a contraction, or too small for the matrix
+ * unit.
  *
- * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
- * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
+ * Design: TMA loads need 16 contiguous bytes and aligned rows. A copy serves every window.
+ * Tensor cores cannot transpose f32 operands on load, so for f32 the contiguous axis is a summed
+ * one. */
 
 enum {
     TCI_CONV_LAYOUT_LEAST = 32, /* elements of the axis that is contiguous, */
@@ -6592,13 +6595,13 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 /* plan/layout_propagation.c - decides which values are stored channels-last: layout propagation
  * (NCHW to NHWC).
  *
- * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
- * that a contraction reads through windows (a convolution its image, a gradient that of a result)
- * are stored with channels last, and the values that they are computed from or that are computed
- * from them, transitively, have that order too. Each is a node with permuted axes, and a
- * PERMUTE(back) of it replaces the old node. All readers use index maps, so only the new form is
- * in memory, no kernel transposes, and sums over positions, as in norms, become column sums.
- * Layout ops stay as they are.
+ * In: the graph, on a machine whose tensor cores load image tiles by TMA (implicit GEMM). Out: the
+ * same values; those that a contraction reads through windows (the input of a convolution; the
+ * output gradient, of an input gradient) are stored with channels last, and the values that they
+ * are computed from or that are computed from them, transitively, have that order too. Each is a
+ * node with permuted axes, and a PERMUTE(back) of it replaces the old node. All readers use index
+ * maps, so only the new form is in memory, no kernel transposes, and sums over positions, as in
+ * norms, become column sums. Layout ops stay as they are.
  *
  * Design: the request for a layout goes from users to operands, then from values to users, and
  * back once more; the first request for a value wins, and a value without one stays as written. A
@@ -6989,9 +6992,9 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
 /* plan/hoist_factors.c - hoists factors that are constant along the summed axes out of split
  * reductions: sum(x * s) = s * sum(x).
  *
- * In: a SUM that is cut in chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) = s *
- * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and is
- * no number.
+ * In: a SUM that is split into chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) =
+ * s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and
+ * is not a scalar constant.
  *
  * Design: the sums in a norm's gradient are linear in values that are sums themselves (of squares,
  * of gradient times x), so the second sum would wait for the first and read everything again. With
@@ -7707,12 +7710,12 @@ TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 /* plan/kmajor.c - copies GEMM operands to K-major order, which TF32 and int8 tensor cores need.
  *
  * In: a CONTRACT of f32 values, not both widened from half precision, under TC_MATH_FAST, or of
- * bytes in i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands that are
- * contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design: the unit
- * transposes only 16-bit operands, so others are copied, bytes as bytes, if each element of a copy
- * is used often enough. Batched products are left to plan/bf16x3.c: those of attention would merge
- * into SIMT kernels, which take longer. No value changes here: plan/reduction_order.c gives the
- * class to kernels that kernel/match_matrix_unit.c accepts. */
+ * int8 operands converted to i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands
+ * that are contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design:
+ * tensor cores transpose only 16-bit operands, so others are copied (int8 operands stay int8) if
+ * each element of a copy is used often enough. Batched products are left to plan/bf16x3.c: those of
+ * attention would merge into SIMT kernels, which take longer. No value changes here:
+ * plan/reduction_order.c gives the class to kernels that kernel/match_matrix_unit.c accepts. */
 
 typedef struct tci_kmajor {
     const tci_algo *a;
@@ -7993,16 +7996,17 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
  * TMA box describes, as a GEMM over a copy of the windows.
  *
  * In: a CONTRACT of bf16 or f16 values, whose one operand is windows of an image, and no batch
- * axis, on a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps:
- * channels and window elements), the other operand as a matrix, a CONTRACT of two axes each, which
- * takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the
- * old one.
+ * axis, on a GPU. Out: the copy [positions, taps] (positions: images and positions of windows;
+ * taps: channels and window elements), the other operand as a matrix, a CONTRACT of two axes each,
+ * which takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes
+ * of the old one.
  *
- * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but a
- * tile walks all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps for 132 SMs.
- * The copy is small then, and its K may be cut. Patches of few channels have no boxes at all. The
- * route fits where the model of such kernels is faster than the kernel that it replaces; the model
- * has the constants of a kind of machine, so the choice is the same on every GPU. */
+ * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but
+ * each tile iterates over all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps
+ * for 132 SMs. The copy is small then, and its K may be cut. Windows of few channels have no TMA
+ * box at all. The route fits where the model of such kernels is faster than the kernel that it
+ * replaces; the model has the constants of a kind of machine, so the choice is the same on every
+ * GPU. */
 
 enum {
     TCI_IM2COL_STEP = 320, /* cycles of a step of implicit GEMM on few tiles (measured, H200) */

@@ -1,7 +1,7 @@
 /* plan/plan.c - runs the planning pass: algorithms, fusion, one kernel per group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel, launched several times.
+ * with identical text are stored once and launched several times.
  *
  * A program may be planned several times: until no group materializes another value, with
  * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
