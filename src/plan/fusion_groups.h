@@ -35,8 +35,8 @@
  *    roots alone; values read by another group, and results of a SCAN, have buffers
  *  - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
  *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
- *    outer axis of its group, of the same size, or inner; each outer axis is iterated over once, in
- *  order
+ *    outer axis of its group, of the same size, or inner; each outer axis is iterated over once,
+ *    in order
  *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
  *    memory and in another group
  *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)

@@ -178,7 +178,7 @@ static bool *tci_init_find_steps(tci_scratch *s, const tci_plan *p, tci_node *co
     return once;
 }
 
-/* Temporaries that a run reads and the init list wrote. */
+/* Temporaries that a run reads and the init section wrote. */
 static void tci_init_keep(tci_plan *p)
 {
     for (int t = p->n_init; t < p->n_steps; t++) {

@@ -32,7 +32,7 @@ typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
     TCI_BUF_TEMP,   /* offset: bytes from the arena's start */
-    TCI_BUF_KEPT    /* written by the init list, read by runs; offset: from the program's memory */
+    TCI_BUF_KEPT    /* written by the init section, read by runs; offset: in the program memory */
 } tci_buffer_kind;
 typedef struct tci_buffer {
     uint8_t kind;
@@ -41,7 +41,7 @@ typedef struct tci_buffer {
     tci_dim n, bytes; /* elements; their bytes */
     int64_t offset;
     int32_t first, last;  /* steps between which it lives (derived) */
-    bool once;            /* the init list writes it */
+    bool once;            /* the init section writes it */
     const tci_node *node; /* whose value it holds; only valid during the compile */
 } tci_buffer;
 
@@ -135,7 +135,7 @@ typedef struct tci_plan {
     int n_kernels, cap_kernels;
     tci_step *steps;
     int n_steps, cap_steps;
-    int n_init; /* the first so many are the init list: once for a program */
+    int n_init; /* the first so many are the init section: once for a program */
     tci_buffer *buffers;
     int n_buffers, cap_buffers;
     tci_alias *aliases;

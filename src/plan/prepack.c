@@ -24,8 +24,8 @@
  * where columns are strided and must be transposed. The cost is a second copy of the weights. So
  * the route is limited to GEMMs of few rows. Two rows are enough: they are memory-bound, whereas
  * dot products along k (plan/split_k.c) are compute-bound. Where columns are contiguous and rows
- * are few, the GEMM is memory-bound, and long contiguous rows are read at least as fast as panels.
- * */
+ * are few, the GEMM is memory-bound, and long contiguous rows are read at least as fast as
+ * panels. */
 #include "contraction_route.h"
 
 enum {

@@ -16,7 +16,7 @@
  *    another one, rows were transposed (plan/fusion_groups.c), and every axis of the members was
  *    outer
  *  - a node's placement fields (home, n_homes, group, operand_of) are changed only after their old
- *  values were logged
+ *    values were logged
  *  - visit stamps increase monotonically, so no traversal sees a stale one
  *  - materialized values stay so, and an undone root keeps what its probe found
  *    (plan/materialize.c). So the state undone to a point is that of a first round with the same

@@ -296,7 +296,7 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
     }
 }
 
-/* Verifies values that no run gives or changes, and memory that only the init list writes. */
+/* Verifies values that no run gives or changes, and memory that only the init section writes. */
 static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
 {
     const tci_step *step = &p->steps[t];
