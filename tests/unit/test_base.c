@@ -470,8 +470,8 @@ TEST(files_of_other_users)
     tct_remove_dir();
 }
 
-/* Nobody else can reach what is in a directory of mode 0700: the modes of its files, which are the
- * umask's, say nothing. Elsewhere they count. */
+/* No other user can reach what is in a directory of mode 0700: the modes of its files, which are
+ * the umask's, say nothing. Elsewhere they count. */
 TEST(modes_count_only_where_others_can_come)
 {
     tci_dir d, in;
@@ -621,7 +621,7 @@ TEST(private_directories)
     tct_remove_dir();
 }
 
-TEST(a_group_is_private_if_nobody_else_is_in_it)
+TEST(a_group_is_private_if_no_other_user_is_in_it)
 {
     static const struct {
         const char *passwd, *group;
@@ -1067,7 +1067,7 @@ TEST(spawn_is_not_held_by_a_grandchild)
 }
 
 /* Also where the host reaps children: the pipe tells that some of the group live. */
-TEST(spawn_leaves_nobody_behind)
+TEST(spawn_leaves_no_process_behind)
 {
     tci_str log = {0};
     int code;
@@ -1096,7 +1096,7 @@ TEST(spawn_in_a_host_that_ignores_children)
     tci_str log = {0};
     int code;
     void (*old)(int) = signal(SIGCHLD, SIG_IGN);
-    /* nobody can know the code */
+    /* the code cannot be known */
     CHECK_EQ_INT(tct_sh("echo a; exit 3", 10000, 1000, &log, &code), TCI_SPAWN_OK);
     CHECK_STR(tci_str_text(&log), "a\n");
     CHECK_EQ_INT(tct_sh("sleep 60", 200, 1000, &log, &code), TCI_SPAWN_TIMEOUT);
@@ -1267,7 +1267,7 @@ TEST(objects_cut_short_are_not_loaded)
 #undef tci_object_load
 #undef tci_object_is_whole
 
-/* What is loaded is the bytes, whatever lies under their name; and each is an object of its own. */
+/* The bytes are loaded, whatever file has their name; and each is an object of its own. */
 TEST(objects_are_loaded_from_their_bytes)
 {
     enum { MANY = 40 };
