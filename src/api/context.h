@@ -547,7 +547,7 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 #define TCI_WITH_2(f, a, b) f(TC_ARG(a), TC_ARG(b), TC_HERE)
 #define TCI_WITH_3(f, a, b, c) f(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
 
-/* Lists that lie in memory: n items from an address, borrowed for the call. */
+/* Lists in memory: n items from an address, borrowed for the call. */
 static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)
 {
     tc_tensors r = {items, n};
@@ -609,7 +609,7 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 }
 #define TC_BUF_ND(pointer, ...)                                                                    \
     (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
-/* Elements that do not lie side by side: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the
+/* Elements that are not contiguous: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the
  * address is that of element 0 ... 0 and strides count elements, of any sign. Sizes and strides are
  * read during the call. Such memory is the host's; tc_run and tc_run_call copy it to dense memory
  * of the call, or back, so an output may share elements with an input, though not with another

@@ -494,7 +494,7 @@ static tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
 
 /* ---- repetitions ---- */
 
-/* The operands of a repetition lie where they do in the next round; */
+/* The operands of a repetition are where they are in the next round; */
 TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
     void **slots = c->slots;
@@ -1105,7 +1105,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
-/* A row of the init list; of its launches those of units that nobody computed yet. */
+/* A row of the init list; of its launches those of units that are not computed yet. */
 static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
 {
     const tci_code *code = c->program->code;
@@ -1179,7 +1179,7 @@ TCI_FN tc_status tci_walk_once(tc_call *c)
     return status;
 }
 
-/* The operands that lie in memory of the user. */
+/* The operands in memory of the user. */
 TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 {
     const tci_run_bind *bind = c->program->binds, *end = bind + c->program->n_binds;
