@@ -1137,7 +1137,7 @@ static void tci_shm_abort(void *state, const char *why)
         s->status = TC_ERR_COMM;
         snprintf(s->failed, sizeof(s->failed), "%s", s->why);
     }
-    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    pthread_cond_broadcast(&s->changed); /* a job that no thread began is waited for no longer */
     while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }
@@ -2727,7 +2727,7 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
-/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for none. */
 static void tci_nccl_end(tci_nccl *s)
 {
     const tc_comm_engine *base = s->base->engine;

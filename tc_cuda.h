@@ -407,7 +407,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
-    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    int64_t step = d->coef[axis], low = d->base, others = 0;
     *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
@@ -416,13 +416,13 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
         }
         if (a >= k->n_outer && d->coef[a] != 0) {
             low += TCI_MIN(most, 0);
-            beside += most < 0 ? -most : most;
+            others += most < 0 ? -most : most;
             *pure = false;
         }
     }
     int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
     return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
-           high >= -corner && high < corner && beside < 2 * corner;
+           high >= -corner && high < corner && others < 2 * corner;
 }
 
 /* True if the rows are all positions of images whose channels are contiguous. */
@@ -676,8 +676,8 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     x->dtype = t;
     x->is_boxes = true;
     return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
-           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
+           tci_matrix_is_readable(x, &x->side[1]) && tci_boxes_axes(k, x) &&
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/match_attention.c ---- */
@@ -933,13 +933,13 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
     r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
                                     : tci_dim_known(k->axes[axes[2]].size);
-    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+    bool fits[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
                     tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
                     tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
     s->side[0] = side[0];
     s->side[1] = side[1];
     r->side[1] = side[2];
-    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && fits[0] && fits[1] && fits[2] &&
                  side[0].along_k && side[1].along_k && !side[2].along_k;
     return coef[0][axes[1]] == 0;
 }
@@ -2675,7 +2675,7 @@ enum {
     TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
     TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
 
@@ -5278,8 +5278,8 @@ static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t row
     for (int i = 0; i < a->k->n_outer; i++) {
         points = tci_dim_mul(points, a->k->axes[i].size);
     }
-    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
-    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
+    int64_t of_warp = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % of_warp == 0 && (of_warp == 1 || tci_dim_divides(of_warp, points));
 }
 
 static bool tci_row_fits(const tci_query *a, const int64_t *n)
@@ -5340,7 +5340,7 @@ static void tci_row_emit_units(const tci_query *a, const int64_t *n, tci_build *
     tci_nest nest = tci_nest_make(a, b);
     b->l->threads = (int)n[TCI_ROW_THREADS];
     b->l->lanes = b->l->threads * (a->lanes / a->threads);
-    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
+    b->l->rows = nest.rows = (int)n[TCI_ROW_ROWS];
     b->l->together = true;
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
@@ -5482,7 +5482,7 @@ enum {
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
     TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
-    TCI_MMA_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
@@ -5658,7 +5658,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
     tci_mma_set_tile(a, n, &w);
     double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_MMA_SLAB);
     double ns = tci_mma_cycles(a, &w) * slabs / a->machine.facts.ghz;
-    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_BESIDE : 1;
+    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_SHARED : 1;
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 
@@ -6740,7 +6740,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
 }
 
 /* The axis of x that will be contiguous in memory, as far as this pass says. */
-static int tci_layout_lies(const tci_layout *l, const tci_node *x)
+static int tci_layout_axis(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
     return want.stored ? want.axis : want.set ? -1 : x->rank - 1;
@@ -6757,7 +6757,7 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
             const int at = tci_contract_place(n, 2, a, i);
             const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
             if (axis >= 0 && tci_contract_place(n, 2, a, 1 - i) >= 0 &&
-                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_lies(l, source)) {
+                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_axis(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -6900,10 +6900,10 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
         over = tci_layout_back(l, tci_layout_pointwise(l, over, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_algo_permute(l->a, over, perm);
-        tci_algo_force(l->a, lies);
-        tci_table_add(l->a->images, lies);
-        over = tci_layout_back(l, lies, perm);
+        tci_node *stored = tci_algo_permute(l->a, over, perm);
+        tci_algo_force(l->a, stored);
+        tci_table_add(l->a->images, stored);
+        over = tci_layout_back(l, stored, perm);
     }
     return over;
 }
@@ -6912,14 +6912,14 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
  * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+        fits = fits && axis >= 0 && tci_layout_of(l, image).stored &&
                tci_layout_of(l, image).axis == axis;
     }
-    return lies;
+    return fits;
 }
 
 /* True if contraction n is another weight gradient of a depthwise convolution: it has the
@@ -7445,15 +7445,15 @@ TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, 
     return tci_dwgrad_look(&p) ? tci_dwgrad_axis(&p, which, image) : -1;
 }
 
-static bool tci_dwgrad_lies(const tci_dwgrad *p)
+static bool tci_dwgrad_has_lines(const tci_dwgrad *p)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_dwgrad_axis(p, i, &image);
-        lies = lies && axis >= 0 && axis == image->rank - 1;
+        fits = fits && axis >= 0 && axis == image->rank - 1;
     }
-    return lies;
+    return fits;
 }
 
 /* ---- parts ---- */
@@ -7517,7 +7517,7 @@ static bool tci_dwgrad_route_fits(tci_offer *o)
     tci_dwgrad *p = TCI_NEW(o->a->s, tci_dwgrad);
     *p = (tci_dwgrad){.a = o->a, .n = o->n};
     o->found = p;
-    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_lies(p);
+    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_has_lines(p);
 }
 
 static double tci_dwgrad_cost(const tci_offer *o)
@@ -7724,7 +7724,7 @@ typedef struct tci_kmajor {
     const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
-    bool lies[2];
+    bool along_k[2];
 } tci_kmajor;
 
 static bool tci_kmajor_widens(const tci_node *n)
@@ -7766,8 +7766,8 @@ static bool tci_kmajor_choose(tci_kmajor *m)
         int64_t size = tci_dim_known(axis->size), held = 0;
         for (int which = 0; which < 2; which++) {
             const tci_node *x = m->in[which];
-            bool lies = tci_fastest_axis(x) == axis->at[which];
-            held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
+            bool along_k = tci_fastest_axis(x) == axis->at[which];
+            held = along_k ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
         }
         if (held > most || (held == most && size > longest)) {
             m->along = axis;
@@ -7779,7 +7779,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
 }
 
 /* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
-static bool tci_kmajor_lies(const tci_kmajor *m, int which)
+static bool tci_kmajor_is_along(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
     return tci_fastest_axis(x) == m->along->at[which] &&
@@ -7800,7 +7800,7 @@ static bool tci_kmajor_pays(const tci_kmajor *m)
         most[axis->at[1] >= 0] = TCI_MAX(most[axis->at[1] >= 0], size);
     }
     for (int i = 0; i < 2; i++) {
-        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
+        copied += m->along_k[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
     bool bytes = m->n->dtype == TC_I32;
     bool large = products >= (bytes ? TCI_KMAJOR_BYTES_LEAST : TCI_KMAJOR_LEAST) &&
@@ -7821,8 +7821,8 @@ static bool tci_kmajor_fits(tci_offer *o)
     if (!unit || !tci_kmajor_look(m) || !tci_kmajor_choose(m)) {
         return false;
     }
-    m->lies[0] = tci_kmajor_lies(m, 0);
-    m->lies[1] = tci_kmajor_lies(m, 1);
+    m->along_k[0] = tci_kmajor_is_along(m, 0);
+    m->along_k[1] = tci_kmajor_is_along(m, 1);
     return tci_kmajor_pays(m);
 }
 
@@ -7832,8 +7832,8 @@ static double tci_kmajor_cost(const tci_offer *o)
     tci_route_work work = tci_route_work_of(o,
                                             o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
-        work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
-        work.launches += !m->lies[i];
+        work.bytes += m->along_k[i] ? 0 : 2 * o->c->in[i].bytes;
+        work.launches += !m->along_k[i];
     }
     return tci_route_ns(o, work);
 }
@@ -7844,7 +7844,7 @@ static double tci_kmajor_cost(const tci_offer *o)
 static void tci_kmajor_operand(const tci_kmajor *m, int which, tci_contract_form *f)
 {
     tci_node *x = m->in[which];
-    if (m->lies[which]) {
+    if (m->along_k[which]) {
         tci_algo_force(m->a, m->source[which]);
         return;
     }
@@ -9026,7 +9026,7 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
-    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
+    const int across = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     band += (below - band % below) % below;
@@ -9038,8 +9038,8 @@ TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
                    "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
                    "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
-                   beside, beside, beside, x->own_columns);
+                   (long long)x->tiles_n * band, across, x->rows, (long long)x->tiles_n * band,
+                   across, across, across, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];
@@ -11386,8 +11386,8 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
-    int group;  /* threads of a warp and a vector of the kernel in print that meet; 1: none */
-    int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
+    int group;       /* threads of a warp and a vector of the kernel in print that meet; 1: none */
+    int row_threads; /* threads of a vector of the kernel in print; 0: all of the block */
 } tci_cuda_dialect;
 
 /* The C dialect's own functions, for scalars. */
@@ -11710,15 +11710,16 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'L': return scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1);
     case 'W': return scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1);
     case 'H':
-        return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
-                             : "TC_THREAD";
+        return scalar.row_threads
+                   ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.row_threads - 1)
+                   : "TC_THREAD";
     case 'D': return tci_dtype_get(storage)->name;
     case 'U': return storage == TC_F32 ? "tc_tf32" : "";
     case 'X':
         return storage == TC_F32 ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))"
                                  : "x";
     case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
-    case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
+    case 'R': return scalar.row_threads ? tci_scratch_printf(d->s, ", %d", scalar.row_threads) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
 }
@@ -11777,8 +11778,8 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     const tci_cuda_row *row = tci_cuda_row_of(cd, m);
     TCI_ASSERT(d->s, row);
     bool is_new;
-    int beside = tci_cuda_scalar(d).beside;
-    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    const char *of = row_threads ? tci_scratch_printf(d->s, "_of%d", row_threads) : "";
     bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
                                           tci_c_dialect_suffix(cd, compute, lanes),
@@ -11830,7 +11831,7 @@ static const char tci_cuda_halves_text[] =
  * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
- * first one stores what lies before its first block, the last one what lies behind the last. Halves
+ * first one stores what is before its first block, the last one what is after the last. Halves
  * cost more to move than that saves. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
@@ -12008,12 +12009,12 @@ static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
 }
 
 /* Where a vector is among those of its block. */
-static void tci_cuda_beside(tci_dialect *d, tci_str *out, const char *word)
+static void tci_cuda_row_threads(tci_dialect *d, tci_str *out, const char *word)
 {
-    int beside = tci_cuda_scalar(d).beside;
-    if (beside) {
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    if (row_threads) {
         tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
-                       beside, beside - 1);
+                       row_threads, row_threads - 1);
     }
 }
 
@@ -12024,7 +12025,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
-    own->beside = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
+    own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
@@ -12050,7 +12051,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
                        "const %s task_begin, const %s task_end)\n{\n",
                        symbol, word, word, word, word);
-        tci_cuda_beside(d, out, word);
+        tci_cuda_row_threads(d, out, word);
         return;
     }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
@@ -12066,7 +12067,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
                    TCI_MAX(n_words, 1), word, l->threads * l->rows, resident, symbol, indexed,
                    symbol, word, word, word);
-    tci_cuda_beside(d, out, word);
+    tci_cuda_row_threads(d, out, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -12407,7 +12408,7 @@ typedef struct tci_nvrtc_task {
     tc_status status;
     char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;  /* thread compiles it */
+    bool spawned; /* thread compiles it */
     bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
@@ -12487,15 +12488,15 @@ static void tci_nvrtc_keep(const tc_build *build, int i)
 static void tci_nvrtc_run_all(tci_nvrtc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
+        tasks[i].spawned = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
-        if (!tasks[i].beside) {
+        if (!tasks[i].spawned) {
             tci_nvrtc_run(&tasks[i]);
         }
     }
     for (int i = 0; i < n; i++) {
-        if (tasks[i].beside) {
+        if (tasks[i].spawned) {
             pthread_join(tasks[i].thread, NULL);
         }
     }

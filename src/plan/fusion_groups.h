@@ -657,6 +657,6 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
  * neighbours, and else as they are. Units must not wait for each other in a circle. */
 TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
 /* plan/horizontal_fusion.c: small kernels as one launch. peak: what tci_plan_sequence said. */
-TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
+TCI_FN void tci_plan_join(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif

@@ -499,13 +499,13 @@ static void tci_scores_find(tci_scores *p)
  * of axes. */
 static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_node *made)
 {
-    tci_node *lies = made;
+    tci_node *stored = made;
     made->site = made->site.file ? made->site : n->site;
-    while (lies->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
-        lies = lies->in[0];
+    while (stored->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
+        stored = stored->in[0];
     }
     if (tci_table_has(p->a->forced, n)) {
-        tci_algo_force(p->a, lies);
+        tci_algo_force(p->a, stored);
     }
     return made;
 }
