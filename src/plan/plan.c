@@ -526,6 +526,9 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
         tci_algo of = *a; /* what pairs force is this trial's too */
         of.forced = j->forced;
         tci_plan_pairs(&of, j->outputs, j->n_outputs, &refused, j->pairs);
+        if (j->units) { /* with what was rebuilt over pairs */
+            j->units->stored = tci_plan_copy_set(s, j->forced);
+        }
         tci_plan_fill(j, &q);
         whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
@@ -758,7 +761,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
     tci_scores_kernels pairs = {.n = 0};
     tci_unit_facts *units = TCI_NEW(s, tci_unit_facts); /* which the plan's groups keep */
-    *units = (tci_unit_facts){tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t)),
+    *units = (tci_unit_facts){NULL, tci_table_in(s, sizeof(int32_t)),
                               tci_table_in(s, sizeof(bool))};
     job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? units : NULL;
     job.forced = &forced;
