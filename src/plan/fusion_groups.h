@@ -197,8 +197,10 @@ typedef struct tci_association {
 
 /* Facts that decide the reduction order which a matrix unit gives a contraction. */
 typedef struct tci_unit_facts {
-    const tci_table *stored; /* set of what has memory before anything is grouped */
-    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table *stored; /* set of what has memory before anything is grouped */
+    tci_table of;      /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table through; /* set of layout ops that get no memory, though a reader would divide less:
+                        * a unit reads its operand through them */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
