@@ -271,10 +271,12 @@ TEST(sums_of_a_transpose_depend_on_no_other_reader)
     tc_ctx_free(ctx);
 }
 
-/* Programs in which kernels of attention's gradients once followed from other gradients. */
+/* Programs in which kernels of attention's gradients once followed from other gradients, or from
+ * other readers of the scores. */
 TEST(gradients_of_attention_depend_on_no_other_gradient)
 {
-    static const uint64_t seeds[] = {7000120, 14000012, 14000169, 14000191, 14000323};
+    static const uint64_t seeds[] = {7000120,  14000012, 14000169,  14000191,
+                                     14000323, 91000233, 105000084, 112000185};
     register_machines();
     for (size_t at = 0; at < sizeof(seeds) / sizeof(seeds[0]); at++) {
         check_units(seeds[at]);
