@@ -606,9 +606,10 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
     const tci_custom_call *call = p->kernels[p->steps[step].kernel]->call;
     return call && call->comm.phase ? &call->comm : NULL;
 }
-/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
+/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet; on
+ * a GPU (blocks) only what it must know before contractions are replaced. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots);
+                                 int n_roots, bool blocks);
 /* Association of n, which is in the table or was made later. */
 TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
 /* Fold n has class `as`, unless it has one. */
