@@ -1,5 +1,5 @@
-/* tests/grad_numeric_cases.h - gradient cases of statistics, matrix functions, transforms, segmented
- * reductions and special functions. After grad_case.h. */
+/* tests/grad_numeric_cases.h - gradient cases of statistics, matrix functions, transforms,
+ * segmented reductions and special functions. After grad_case.h. */
 #ifndef TC_TEST_GRAD_NUMERIC_CASES_H
 #define TC_TEST_GRAD_NUMERIC_CASES_H
 

@@ -4,9 +4,9 @@
  * In: the expansion being built. Out: its instructions, the last one the result (ops/math.c states
  * the conventions). Design: range reduction, a polynomial in explicit FMAs, and exact scaling
  * through the exponent field, without branches; rare cases (a huge argument) call a LANE1 helper
- * under a mask. Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev nodes,
- * coefficients rounded to f32 one after the other, the rest refitted each time); each list states
- * interval and error. */
+ * under a mask. Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev
+ * nodes, coefficients rounded to f32 one after the other, the rest refitted each time); each list
+ * states interval and error. */
 #include <math.h>
 
 #include "math_constants.h"

@@ -2,8 +2,8 @@
  * primitives, and expansions that serve f32 and f64.
  *
  * In: the expansion being built. Out: its instructions, the last one the result (ops/math.c states
- * the conventions). Design: expansions of both widths take longer polynomials for f64; the other f64
- * functions compute in double-double arithmetic. Each list of coefficients states interval and
+ * the conventions). Design: expansions of both widths take longer polynomials for f64; the other
+ * f64 functions compute in double-double arithmetic. Each list of coefficients states interval and
  * error. */
 #include <math.h>
 

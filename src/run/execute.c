@@ -4,11 +4,11 @@
  * first that failed.
  *
  * Launches go to the host (functions or the interpreter, on threads of the pool) or to a backend
- * (run/launch_steps.c), with the loops among them (run/launch_loops.c). A backend with graph capture
- * (CUDA graphs) records the launches of a run once and replays them as long as operand addresses do
- * not change (run/bind_operands.c). With loops of known trip counts this begins with the second run
- * with operands at the same addresses, since capturing takes longer than launching once. A run with
- * user functions is not captured.
+ * (run/launch_steps.c), with the loops among them (run/launch_loops.c). A backend with graph
+ * capture (CUDA graphs) records the launches of a run once and replays them as long as operand
+ * addresses do not change (run/bind_operands.c). With loops of known trip counts this begins with
+ * the second run with operands at the same addresses, since capturing takes longer than launching
+ * once. A run with user functions is not captured.
  *
  * Queues: a synchronous run submits everything to the device's own queue, in order. An asynchronous
  * run (r->splits) has a queue for each role in the list, so that uploads, kernels and downloads
