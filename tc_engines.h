@@ -1,14 +1,14 @@
 /* tc_engines.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_engines.h ---- */
-/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO, XLA and TVM as backends by
- * name.
- * Includes tc_onnx.h, which writes the models that they are given; tc.h does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION. */
+/* src/tc_engines.h - amalgamation root of the optional header tc_engines.h: ONNX Runtime, OpenVINO,
+ * XLA and TVM as backends that are selected by name. Includes tc_onnx.h, which writes the models
+ * that they are given; tc.h does not depend on it. The implementation is compiled where
+ * TC_IMPLEMENTATION is defined. */
 #include "tc_onnx.h"
 
 /* ---- src/engines/api.h ---- */
-/* engines/api.h - external inference engines as backends by name: the public half of tc_engines.h.
- */
+/* engines/api.h - declares external inference engines as backends that are selected by name: the
+ * public API of tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -70,8 +70,8 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 #define TC_ENGINES_IMPLEMENTED
 
 /* ---- src/base/impl_begin.h ---- */
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -87,9 +87,9 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push

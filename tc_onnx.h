@@ -1,13 +1,13 @@
 /* tc_onnx.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_onnx.h ---- */
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION, together with that of
- * tc.h. */
+/* src/tc_onnx.h - amalgamation root of the optional header tc_onnx.h: import and export of ONNX
+ * models, and export of StableHLO. Includes tc.h, which does not depend on it. The implementation
+ * is compiled where TC_IMPLEMENTATION is defined, together with that of tc.h. */
 #include "tc.h"
 
 /* ---- src/onnx/onnx.h ---- */
-/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
- * tc_onnx.h. */
+/* onnx/onnx.h - public API of tc_onnx.h: import and export of ONNX models, and export of StableHLO
+ * text. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
@@ -165,8 +165,8 @@ TC_API const char *tc_onnx_op_how(int i);
 #define TC_ONNX_IMPLEMENTED
 
 /* ---- src/base/impl_begin.h ---- */
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -182,9 +182,9 @@ TC_API const char *tc_onnx_op_how(int i);
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -1000,7 +1000,7 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
  * operator.
  *
  * Failures longjmp (tci_ox_fail, which names node and op); the functions own nothing outside the
- * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/user_call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -1176,9 +1176,10 @@ TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user);
 TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
 
 #endif
-/* ---- src/onnx/call_site.h ---- */
-/* onnx/call_site.h - call site of public calls made in onnx/: that of the user's call. Included
- * only by .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
+/* ---- src/onnx/user_call_site.h ---- */
+/* onnx/user_call_site.h - redefines TC_HERE in onnx/, so that the tensors and errors that an import
+ * makes carry the source location of the user's call (tc_onnx_load). Included only by .c files of
+ * onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h restores TC_HERE. */
 #undef TC_HERE
 #define TC_HERE (o->here)
 
@@ -3162,8 +3163,8 @@ TCI_OX_MAKE(gemm)
     tci_ox_out(o, 0, tc_cast(y, d));
 }
 /* ---- src/onnx/import_shape.c ---- */
-/* onnx/import_shape.c - imports ONNX operators that compute sizes, move elements or concatenate
- * tensors. */
+/* onnx/import_shape.c - imports ONNX shape, constant and movement operators (Shape, Range, Reshape,
+ * Transpose, Slice, Pad, Concat). */
 
 #include <string.h>
 
@@ -3900,8 +3901,8 @@ TCI_OX_MAKE(cross_entropy)
     tci_ox_out(o, 1, logs);
 }
 /* ---- src/onnx/import_indexing.c ---- */
-/* onnx/import_indexing.c - imports ONNX operators that read and write at indices, and those whose
- * output size depends on values. */
+/* onnx/import_indexing.c - imports ONNX gather and scatter operators, and those whose output size
+ * depends on values. */
 
 #include <string.h>
 
@@ -4130,7 +4131,8 @@ TCI_OX_MAKE(unique)
     tci_ox_out_counted(o, 3, counts, count, 0);
 }
 /* ---- src/onnx/import_conv_pool.c ---- */
-/* onnx/import_conv_pool.c - imports ONNX operators of image windows: convolution, pooling, patches.
+/* onnx/import_conv_pool.c - imports ONNX sliding-window operators: convolution, pooling, unpooling,
+ * col2im.
  *
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
@@ -4605,9 +4607,9 @@ TCI_OX_MAKE(col2im)
     }
     tci_ox_out(o, 0, y);
 }
-/* ---- src/onnx/import_resize.c ---- */
-/* onnx/import_resize.c - imports ONNX operators that sample images between their elements: Resize,
- * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
+/* ---- src/onnx/import_resample.c ---- */
+/* onnx/import_resample.c - imports ONNX operators that interpolate images: Resize, Upsample,
+ * GridSample, AffineGrid, RoiAlign, DeformConv.
  *
  * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
  * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear
@@ -5544,7 +5546,8 @@ TCI_OX_MAKE(linear_attention)
     tci_ox_out(o, 1, tc_cast(last, kept));
 }
 /* ---- src/onnx/import_recurrent.c ---- */
-/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* onnx/import_recurrent.c - imports the ONNX operators RNN, GRU and LSTM as a tc_scan for each
+ * direction.
  *
  * Input projections of all steps are computed up front; each step adds the recurrent projection.
  * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
@@ -6269,8 +6272,8 @@ TCI_OX_MAKE(loop)
     tci_ox_loop_while(o, &l);
 }
 /* ---- src/onnx/import_counted_axis.c ---- */
-/* onnx/import_counted_axis.c - operators on values whose count of valid elements a run tells
- * (results of NonZero, Compress, Unique).
+/* onnx/import_counted_axis.c - imports ONNX operators whose operands have a data-dependent size
+ * (results of NonZero, Compress, Unique): padded tensors with a run-time count of valid elements.
  *
  * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
  * on the padded tensor and pass the count on: movement ops that keep the axis, elementwise ops,
@@ -7026,9 +7029,9 @@ TC_API const char *tc_onnx_op_how(int i)
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
 /* ---- src/onnx/export_walk.c ---- */
-/* onnx/export_walk.c - traversal of an exported graph (onnx/export_walk.h). */
+/* onnx/export_walk.c - traversal of an exported graph in topological order (onnx/export_walk.h). */
 /* ---- src/onnx/export_walk.h ---- */
-/* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
+/* onnx/export_walk.h - declares the traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: for each node
  * its value name in the exported file. A composite that the function does not write is replaced by
@@ -7346,7 +7349,8 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
  * kernel, stride, dilation and padding per spatial axis; false if there is none. */
 /* ---- src/onnx/find_conv.h ---- */
 /* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
- * reduction of a WINDOW, described as other formats describe them. */
+ * reduction of a WINDOW, described by kernel, stride, dilation and padding, as in ONNX and
+ * StableHLO. */
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 
@@ -7791,9 +7795,10 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 #define TCI_ONNX_EXPORT_STATE_H
 
 /* ---- src/onnx/export.h ---- */
-/* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
- * graph-level backends. The traversal w defines which nodes are inputs (also DATA and LITERAL
- * nodes). All memory comes from w's scratch arena. Errors longjmp out. */
+/* onnx/export.h - declares the exporters: a graph serialized in memory as an ONNX model (protobuf
+ * bytes) or as a StableHLO module (text), for the public calls and for graph-level backends. The
+ * traversal w defines which nodes are inputs (also DATA and LITERAL nodes). All memory comes from
+ * w's scratch arena. Errors longjmp out. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 
@@ -8471,7 +8476,7 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
 }
 /* ---- src/onnx/export_loop.c ---- */
-/* onnx/export_loop.c - exports repetitions as ONNX Loop.
+/* onnx/export_loop.c - exports loops (REPEAT nodes) as ONNX Loop.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
  * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the
@@ -8912,7 +8917,7 @@ TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, cons
     return row->out(g, row->op, n, in);
 }
 /* ---- src/onnx/export_contract.c ---- */
-/* onnx/export_contract.c - contractions as Conv, MatMul or Einsum of ONNX.
+/* onnx/export_contract.c - exports contractions as ONNX Conv, MatMul or Einsum.
  *
  * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
@@ -9896,9 +9901,9 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                              tci_ox_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/export_stablehlo_text.c ---- */
-/* onnx/export_stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that
- * several files write (onnx/export_stablehlo.h). */
+/* ---- src/onnx/stablehlo_builder.c ---- */
+/* onnx/stablehlo_builder.c - helpers that emit StableHLO text: types, constants, and one statement
+ * for each common op, shared by the export_stablehlo_* files. */
 /* ---- src/onnx/export_stablehlo.h ---- */
 /* onnx/export_stablehlo.h - state of a StableHLO export, shared by its source files.
  *
@@ -10016,7 +10021,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
 
 #endif
 
-/* ---- src/onnx/export_stablehlo_text.c, continued ---- */
+/* ---- src/onnx/stablehlo_builder.c, continued ---- */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -10817,8 +10822,8 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
     return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
 }
 /* ---- src/onnx/export_stablehlo_index.c ---- */
-/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and running reductions as
- * StableHLO.
+/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and scans (running reductions)
+ * as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
  * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
@@ -12072,8 +12077,9 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                              (void *)path,          tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/formats.c ---- */
-/* onnx/formats.c - model formats for graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+/* ---- src/onnx/backend_formats.c ---- */
+/* onnx/backend_formats.c - serializes the graph of a compile request for graph-level backends
+ * (api/graph_backend.h), as an ONNX or a StableHLO model in memory.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "../base/env.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 enum { TCI_ENGINE_SECONDS = 20 }; /* that a child may take to load a library */
 

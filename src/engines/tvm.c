@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../base/temp_dir.h"
 #include "../onnx/onnx.h"
 

@@ -15,7 +15,7 @@
  * weights then uses the results in place. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "rewrite.h"
 
 typedef struct tci_pushdown {
