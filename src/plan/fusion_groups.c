@@ -4,11 +4,11 @@
  * A round visits the nodes in topological order. It probes each root (plan/materialize.c), puts it
  * into the group that saves most bytes, among the groups that it reads from and recent siblings,
  * or into a new one, and records what it evaluates (plan/recompute_or_store.c), which may
- * materialize values. If a round materialized any, the next one undoes everything placed from the
- * first of them on (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one round
- * counts recomputation per root instead of per group, so that nothing expensive is recomputed, and
- * the round after it is the last: both start at the first node. Every refusal is kept with its
- * reason.
+ * materialize values. If a round materialized any, the next one rolls back all placements starting
+ * with the first of them (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one
+ * round counts recomputation per root instead of per group, so that nothing expensive is
+ * recomputed, and the round after it is the last: both start at the first node. Every refusal is
+ * kept with its reason.
  *
  * Undoing at each materialized value instead of once per round would be quadratic: the gradient of
  * a long chain materializes values of its beginning at its end, one after the other. */

@@ -1,7 +1,7 @@
 /* plan/plan.c - runs the planning pass: algorithms, fusion, one kernel per group, buffers, memory.
  *
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
- * with equal text are one kernel, launched several times.
+ * with identical text are stored once and launched several times.
  *
  * A program may be planned several times: until no group materializes another value, with
  * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
@@ -846,8 +846,8 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
 }
 
 /* On a processor the association classes are decided here, before anything else; on machines of
- * blocks where they are first asked for, of the graph that groups are made of. A body of a
- * repetition finds those of the plan around it. */
+ * blocks where they are first asked for, of the graph that groups are made of, except how
+ * transposes of contractions count. A body of a repetition finds those of the plan around it. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -856,8 +856,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     if (!machine.reproducible) {
         g->facts = before ? before : &found;
     }
-    if (!machine.reproducible && machine.block_threads == 0) {
-        tci_association_find(s, g->facts, roots, n_roots);
+    if (!machine.reproducible) {
+        tci_association_find(s, g->facts, roots, n_roots, machine.block_threads > 0);
     }
     tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
                                       machine);

@@ -7,9 +7,9 @@
  * Design: later steps need certain values that were computed before the peak. The kept values must
  * separate these from the expensive ones that must not be recomputed (contractions, sums). The set
  * with the fewest bytes that does so is a minimum cut (plan/mincut.h), in which recomputation has
- * a cost too. A value after the cut is recomputed where it is read. A value whose copy would be
- * made from another copy that waits long for consumers of its own is kept (TCI_REMAT_FAR):
- * otherwise the copies of a long chain would wait as the values did.
+ * a cost too. A value after the cut is recomputed where it is read. A value whose recomputation
+ * needs another recomputed value that stays live long is kept (TCI_REMAT_FAR): otherwise the copies
+ * of a long chain would stay live as long as the values did.
  *
  * A copy must differ from its original: it reads kept values through a RESHAPE to the same shape,
  * which no builder makes, and groups keep nodes before the peak apart from nodes after it, so that
