@@ -199,8 +199,8 @@ typedef struct tci_association {
 typedef struct tci_unit_facts {
     tci_table *stored; /* set of what has memory before anything is grouped */
     tci_table of;      /* int32_t: of contractions that were asked for 1 + tci_korder */
-    tci_table through; /* set of layout ops that get no memory, though a reader would divide less:
-                        * a unit reads its operand through them */
+    tci_table through; /* set of layout ops that get no memory, though a reader would divide less
+                        * or they are outputs: a unit reads its operand through them */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
