@@ -18,6 +18,7 @@ enum {
     PROGRAMS_SOAK = 1000,
     UNITS = 40,
     UNITS_SOAK = 1000,
+    ATTENTIONS = 8,
     UNIT_PART = 16,
     REPRODUCIBLE = 12
 };
@@ -222,13 +223,13 @@ TEST(bits_depend_on_no_kernel_of_blocks_of_threads)
     }
 }
 
-static void check_units(uint64_t seed)
+static void check_drawn(uint64_t seed, void (*draw_one)(program *, tc_ctx *, uint64_t))
 {
     static program p;
     tc_ctx *ctx;
     REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
     tci_interp_unit_part = UNIT_PART;
-    draw_units(&p, ctx, seed);
+    draw_one(&p, ctx, seed);
     for (int m = 0; m < MACHINES; m++) {
         check_on(&p, machines[m].name);
     }
@@ -244,7 +245,18 @@ TEST(bits_of_matrix_units_depend_on_no_kernel)
     uint64_t first = one ? strtoull(one, NULL, 0) : tct_seed * 7000003;
     register_machines();
     for (int at = 0; at < n; at++) {
-        check_units(first + (uint64_t)at);
+        check_drawn(first + (uint64_t)at, draw_units);
+    }
+}
+
+TEST(bits_of_attention_depend_on_no_reader_of_its_scores)
+{
+    const char *one = getenv("TC_TEST_SEED");
+    int n = one ? 1 : tct_soak ? UNITS_SOAK : ATTENTIONS;
+    uint64_t first = one ? strtoull(one, NULL, 0) : tct_seed * 3000017;
+    register_machines();
+    for (int at = 0; at < n; at++) {
+        check_drawn(first + (uint64_t)at, draw_attention);
     }
 }
 
@@ -279,7 +291,7 @@ TEST(gradients_of_attention_depend_on_no_other_gradient)
                                      14000323, 91000233, 105000084, 112000185};
     register_machines();
     for (size_t at = 0; at < sizeof(seeds) / sizeof(seeds[0]); at++) {
-        check_units(seeds[at]);
+        check_drawn(seeds[at], draw_units);
     }
 }
 
