@@ -1121,8 +1121,9 @@ static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *s
         const tci_node *n = needs >> i & 1 ? set->pairs[i] : NULL;
         powers = powers || (n && n->op == TCI_OP_EXP);
         if (n && n->op == TCI_OP_CONTRACT) {
+            const tci_node *of = tci_scores_copy_of(p, n).of;
             other = other || first;
-            first = first ? first : n;
+            first = first ? first : of ? of : n;
         }
     }
     other = other || (first && with != first->in[0] && with != first->in[1]);
