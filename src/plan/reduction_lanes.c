@@ -2,7 +2,7 @@
  * (LANES, BLOCK_SCAN) or sequential (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
- * (kernel/ir.h), the axes along which lanes are counted, and the number of lanes.
+ * (kernel/ir.h), the axes over which elements are assigned to lanes, and the number of lanes.
  *
  * Design: the class decides the bits of a sum, so it follows from the graph alone, and later
  * decisions (which ops share a kernel, where vectors run, which instructions exist) must keep it.
@@ -18,20 +18,21 @@
  * along it, through views and elementwise ops down to memory, contractions and other reductions,
  * whose results are row-major.
  *
- *   CHAIN  if more is contiguous along the last kept axis than along the last reduced one, or rows
- *          are short, or are made of two short rows, and there are enough adjacent results for a
- *          vector of them
- *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
- *          it while everything walks them as one and they do not fill the lanes: until their size
- *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
- *          if it changes no lane (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a
- *          block hold the row in a few vectors; those of one thread are combined first.
+ *   CHAIN  if more loads are contiguous along the last kept axis than along the last reduced one,
+ *          or rows are short, or are made of two short rows, and there are enough adjacent results
+ *          for a vector of them
+ *   LANES  otherwise: the reduction runs along contiguous rows. Lanes are assigned along the last
+ *          reduced axis, merged with the preceding axes as long as all accesses are linear in the
+ *          merged axis and they do not fill the lanes: until their size is a multiple of the lanes,
+ *          or TCI_ASSOC_FILLED. Kernels may split and merge that axis if it changes no lane
+ *          (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
+ *          few vectors; those of one thread are combined first.
  *
  * A matrix that a contraction computes is computed transposed if only its transpose is read
  * (rewrite/slice_pushdown.c). So that other readers of the matrix decide no class, its transpose
  * counts as row-major in either case; on GPUs it is looked at before contractions are replaced.
  *
- * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
+ * A reduction that plan/decompose.c makes from another keeps its class if it reduces the same rows,
  * on a CPU; others are decided by the same rule when first requested. */
 #include "fusion_groups.h"
 

@@ -4,10 +4,11 @@
  * In: the graph after plan/decompose.c. Out: the graph with copies, and the sets of nodes that are
  * to be one kernel each.
  *
- *     s = contract(q, k)      a pair: a contraction, or pointwise over pairs of the same shape
- *     m, l of s               folds: reductions of pairs, all along the same axes
+ *     s = contract(q, k)      a pair: a score-shaped value ([queries, keys]), which is a
+ *                             contraction, or pointwise over such values
+ *     m, l of s               folds: row reductions of pairs (max, sum), all along the same axes
  *     p = exp(s - m) / l      a pair
- *     contract(p, v)          a taker: a contraction that sums axes of a pair
+ *     contract(p, v)          a taker: a consumer, a contraction that reduces axes of a pair
  *
  * Attention and its gradients consist of these. Pairs have many more elements than their operands,
  * so storing them costs more than recomputing them, and a kernel that has a strip of rows or
@@ -19,9 +20,9 @@
  * same bits.
  *
  * On a GPU fused attention has a class of its own (STEPS), so it must not depend on who else reads
- * the scores. A taker of exponentials whose set does not fit, because a pair is an output or has
- * other users, gets copies of everything that its weights are made of, if these are a set that
- * fits.
+ * the scores. A taker of exponentials whose set is not eligible, because a pair is an output or has
+ * other users, gets copies of everything that its weights are computed from, if these form an
+ * eligible set.
  *
  * On a matrix unit of a GPU, registers hold the sums of all takers of a kernel. If they do not
  * fit, as for keys and values in wide heads, each taker is a kernel of its own.
@@ -504,13 +505,13 @@ static void tci_scores_find(tci_scores *p)
  * of axes. */
 static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_node *made)
 {
-    tci_node *lies = made;
+    tci_node *stored = made;
     made->site = made->site.file ? made->site : n->site;
-    while (lies->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
-        lies = lies->in[0];
+    while (stored->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
+        stored = stored->in[0];
     }
     if (tci_table_has(p->a->forced, n)) {
-        tci_algo_force(p->a, lies);
+        tci_algo_force(p->a, stored);
     }
     return made;
 }

@@ -67,9 +67,9 @@ typedef struct tci_scores {
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     tci_table *parted;       /* of a taker how often copies of scores were refused (int32_t) */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
-    tci_table *copies; /* per set: of a node the copy that all takers share (tci_node *) */
-    int32_t *n_copies; /* made of one contraction, in whatever sets the graph has */
-    tci_table *own;    /* of a contraction that is a copy: tci_scores_copied; or NULL */
+    tci_table *copies;       /* per set: of a node the copy that all takers share (tci_node *) */
+    int32_t *n_copies;       /* made of one contraction, in whatever sets the graph has */
+    tci_table *own;          /* of a contraction that is a copy: tci_scores_copied; or NULL */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)

@@ -295,6 +295,38 @@ TEST(gradients_of_attention_depend_on_no_other_gradient)
     }
 }
 
+/* Programs whose contractions lost their matrix unit: a widening of halves, or a permutation that
+ * another kernel divides less by, had memory; or padded rows were looked for in padding that was
+ * rebuilt over a copy of scores. */
+TEST(matrix_units_read_through_what_others_store)
+{
+    static const uint64_t seeds[] = {84000144, 14000387, 21000108, 21000028};
+    register_machines();
+    for (size_t at = 0; at < sizeof(seeds) / sizeof(seeds[0]); at++) {
+        check_drawn(seeds[at], draw_units);
+    }
+}
+
+/* Compiled only, as a product is large where BF16x3 pays. */
+TEST(bf16x3_keeps_its_matrix_unit_with_fusion_off)
+{
+    const tc_options o = {.backend = "H200",
+                          .fallback = TC_FALLBACK_ALLOW,
+                          .no_disk_cache = true,
+                          .verify = true,
+                          .math = TC_MATH_FAST,
+                          .fusion = -1};
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    register_machines();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 4, 640, 100);
+    tc_tensor b = tc_input(ctx, "b", TC_F32, 4, 100, 640);
+    CHECK_MSG(tc_compile(tc_matmul(a, b), &f) == TC_OK, "%s", tc_error(ctx));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* Layouts of images follow from the other convolutions of a program, orders from the machine: not
  * where sums are to be reproducible. */
 TEST(reproducible_bits_depend_on_no_layout_and_no_machine)
