@@ -280,7 +280,7 @@ static tc_tensor source(program *p, const char **name)
 {
     static const char *const names[] = {"leaf", "leaf",    "conv",    "conv",
                                         "conv", "qmatmul", "qmatmul", "attention"};
-    int kind = below(p, p->large ? 7 : 8); /* GPUs: fused attention has a class of its own */
+    int kind = below(p, 8);
     *name = names[kind];
     return kind < 2   ? leaf(p)
            : kind < 5 ? convolved(p)
