@@ -5,6 +5,8 @@
  * In: CONTRACT nodes. Out: descriptors in scratch memory (contraction_descriptor.h), new nodes. */
 #include "contraction_descriptor.h"
 
+enum { TCI_WEIGHTS_DEPTH = 8 }; /* operations between a score and its weight, or a weight and n */
+
 /* ---- values below movement ---- */
 
 TCI_FN bool tci_is_zero(const tci_node *n)
@@ -58,6 +60,49 @@ TCI_FN int tci_fastest_axis(const tci_node *n)
         }
     }
     return axis;
+}
+
+/* ---- weights of attention ---- */
+
+/* True if n is made, element by element, of a contraction. */
+static bool tci_is_scores(const tci_node *n, int depth)
+{
+    bool found = n->op == TCI_OP_CONTRACT;
+    bool goes = depth < TCI_WEIGHTS_DEPTH && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_is_scores(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+/* True if n is the weights of attention: normalized exponentials of scores. */
+static bool tci_is_weights(const tci_node *n)
+{
+    while (n->op == TCI_OP_CAST) {
+        n = n->in[0];
+    }
+    for (int i = 0; i < 2 && (n->op == TCI_OP_MUL || n->op == TCI_OP_DIV); i++) {
+        const tci_node *e = n->in[i];
+        if (e->op == TCI_OP_EXP && e->in[0]->op == TCI_OP_SUB) {
+            return tci_is_scores(e->in[0]->in[0], 0);
+        }
+    }
+    return false;
+}
+
+static bool tci_is_made_of_weights(const tci_node *n, int depth)
+{
+    bool found = tci_is_weights(n);
+    bool goes = depth < TCI_WEIGHTS_DEPTH && tci_op_is(n->op, TCI_IS_POINTWISE);
+    for (int i = 0; i < n->n_in && goes && !found; i++) {
+        found = tci_is_made_of_weights(n->in[i], depth + 1);
+    }
+    return found;
+}
+
+TCI_FN bool tci_is_of_weights(const tci_node *n)
+{
+    return tci_is_made_of_weights(n, 0);
 }
 
 /* ---- nodes ---- */

@@ -112,6 +112,9 @@ TCI_FN bool tci_is_zero(const tci_node *n);
 TCI_FN bool tci_is_known(const tci_node *n);
 /* The axis of n that is contiguous in memory, seen through permutations. */
 TCI_FN int tci_fastest_axis(const tci_node *n);
+/* True if n is the weights of attention, which one kernel makes of its scores
+ * (plan/fusion_patterns.c), or is made of them element by element, as the changes of scores are. */
+TCI_FN bool tci_is_of_weights(const tci_node *n);
 
 /* ---- the descriptor ---- */
 

@@ -52,6 +52,7 @@ enum {
     TCI_SCORES_ROW = 8,    /* operations between a fold and what pairs read of it */
     TCI_SCORES_BUSY = 16,  /* rows for each processor: fewer have time for an array of pairs */
     TCI_SCORES_SHORT = 64, /* numbers of a short head */
+    TCI_SCORES_REFUSALS = 2, /* of a taker, until it has no copies of scores */
     TCI_SCORES_MORE = 1    /* times as many elements as what their contraction reads */
 };
 
@@ -399,23 +400,28 @@ static void tci_scores_find_kernels(const tci_scores *p, tci_scores_set *set)
     }
 }
 
-/* Finds the needs of each kernel: the scores of its ends, and those from which they are computed.
- */
+/* The pairs that an end needs: its own, and those from which that is computed. */
+static uint64_t tci_scores_needs_of(const tci_scores *p, const tci_scores_set *set,
+                                    const tci_scores_end *end)
+{
+    uint64_t needs = (uint64_t)1 << end->pair;
+    for (int i = end->pair; i >= 0; i--) {
+        const tci_node *n = set->pairs[i];
+        bool through = (needs >> i & 1) && n->op != TCI_OP_CONTRACT;
+        for (int j = 0; j < n->n_in && through; j++) {
+            const tci_scores_fact *in = tci_scores_of(p, n->in[j]);
+            needs |= in->set == set->number ? (uint64_t)1 << in->index : 0;
+        }
+    }
+    return needs;
+}
+
 static void tci_scores_find_needs(const tci_scores *p, tci_scores_set *set)
 {
     for (int e = 0; e < set->n_ends; e++) {
-        set->kernels[set->ends[e].kernel].needs |= (uint64_t)1 << set->ends[e].pair;
+        set->kernels[set->ends[e].kernel].needs |= tci_scores_needs_of(p, set, &set->ends[e]);
     }
     for (int k = 0; k < set->n_kernels; k++) {
-        for (int i = set->n_pairs - 1; i >= 0; i--) {
-            const tci_node *n = set->pairs[i];
-            bool needs = set->kernels[k].needs >> i & 1;
-            for (int j = 0; j < n->n_in && needs && n->op != TCI_OP_CONTRACT; j++) {
-                const tci_scores_fact *in = tci_scores_of(p, n->in[j]);
-                bool pair = in->set == set->number;
-                set->kernels[k].needs |= pair ? (uint64_t)1 << in->index : 0;
-            }
-        }
         set->kernels[k].own = TCI_NEW_ARRAY(p->a->s, tci_node *, set->n_pairs);
     }
 }
@@ -513,7 +519,7 @@ static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_nod
 /* Number and origin of a copy of a contraction; number 0: it is none. */
 static tci_scores_copied tci_scores_copy_of(const tci_scores *p, const tci_node *n)
 {
-    const tci_scores_copied none = {NULL, 0}, *found = p->own ? tci_table_find(p->own, n) : NULL;
+    const tci_scores_copied none = {NULL, NULL, 0}, *found = p->own ? tci_table_find(p->own, n) : NULL;
     return found ? *found : none;
 }
 
@@ -760,6 +766,7 @@ static tci_node *tci_scores_own_product(tci_scores_own *o, tci_node *n)
                                1, &in[1], 0, NULL);
     }
     tci_node *made = tci_contract_of(g, n, (tc_dtype)n->dtype, in);
+    o->copied.of = n;
     *(tci_scores_copied *)tci_table_at(o->p->own, made) = o->copied;
     return made;
 }
@@ -806,12 +813,12 @@ static bool tci_scores_is_refused(const tci_scores *p, const tci_node *x)
 /* The copies of the scores x that a taker is to have: those of all takers of a set, or, where these
  * have no form together, of this taker alone. */
 static tci_scores_own tci_scores_own_for(const tci_scores *p, const tci_node *x,
-                                         const tci_table *now)
+                                         const tci_table *now, bool alone)
 {
     const int number = tci_scores_of(p, x)->set;
     const tci_node *set = p->sets[number - 1].pairs[0];
-    tci_scores_own own = {p, x, now, &p->copies[number], {set, 1}};
-    if (tci_table_has(&p->refused->shared, set)) {
+    tci_scores_own own = {p, x, now, &p->copies[number], {set, NULL, 1}};
+    if (alone || tci_table_has(&p->refused->shared, set)) {
         own.copied.n = ++*p->n_copies;
         own.made = TCI_NEW(p->a->s, tci_table);
         *own.made = tci_table_in(p->a->s, sizeof(tci_node *));
@@ -822,14 +829,15 @@ static tci_scores_own tci_scores_own_for(const tci_scores *p, const tci_node *x,
 /* A taker of powers over copies of what they are made of. NULL: it keeps those that it has. */
 static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
-    bool may = n->op == TCI_OP_CONTRACT && !tci_table_has(&p->refused->takers, n) &&
-               (!p->given || tci_table_has(p->given, n));
+    const int refusals = *(int32_t *)tci_table_at(p->parted, n);
+    bool may = n->op == TCI_OP_CONTRACT && refusals < TCI_SCORES_REFUSALS &&
+               !tci_table_has(&p->refused->takers, n);
     for (int i = 0; i < 2 && may; i++) {
         if (n->in[i]->op == TCI_OP_CONTRACT || !tci_scores_is_refused(p, n->in[i]) ||
             !tci_scores_of(p, n->in[i])->has_powers) {
             continue;
         }
-        tci_scores_own own = tci_scores_own_for(p, n->in[i], now);
+        tci_scores_own own = tci_scores_own_for(p, n->in[i], now, refusals > 0);
         tci_node *in[2] = {tci_table_get(now, n->in[0]), tci_table_get(now, n->in[1])};
         in[i] = tci_scores_own_of(&own, n->in[i], 0);
         tci_node *taker = tci_contract_of(p->a->g, n, (tc_dtype)n->dtype, in);
@@ -840,45 +848,53 @@ static tci_node *tci_scores_of_taker(const tci_scores *p, const tci_node *n, con
     return NULL;
 }
 
-/* Gives the takers of attention scores of their own where others read them too. */
+/* Counts a refusal of each taker in `list` whose copies are no set that fits. True: there is none.
+ */
+static bool tci_scores_part_fits(const tci_scores *p, tci_node_list list)
+{
+    const tci_scores_set *set;
+    bool all = true;
+    for (int i = 0; i < list.n; i++) {
+        tci_node *const *found = tci_table_find(p->copied, list.items[i]);
+        const tci_node *made = found ? *found : NULL;
+        const tci_scores_fact *fact = made ? tci_table_find(&p->facts, made) : NULL;
+        bool there = fact && p->list.items[fact->at] == made;
+        bool fits = !made || (there && tci_scores_end_of(p, made, &set));
+        *(int32_t *)tci_table_at(p->parted, list.items[i]) += !fits;
+        all = all && fits;
+    }
+    return all;
+}
+
+/* Gives the takers of attention scores of their own where others read them too: the same copies to
+ * all of a set, to each its own where these do not fit, none where its own do not. */
 static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
 {
     tci_scratch *s = p->a->s;
     const tci_node_list list = p->list;
     tci_node **before = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
-    tci_table given = tci_table_in(s, sizeof(bool));
-    for (int pass = 0; pass < 2; pass++) {
+    tci_table parted = tci_table_in(s, sizeof(int32_t));
+    p->parted = &parted;
+    for (bool all = false; !all;) {
         tci_table copied = tci_table_in(s, sizeof(tci_node *));
+        p->copied = &copied;
         p->n_copies = TCI_NEW(s, int32_t);
         *p->n_copies = 1; /* the first is that which takers share */
         p->copies = TCI_NEW_ARRAY(s, tci_table, p->n_sets + 1);
         for (int i = 0; i <= p->n_sets; i++) {
             p->copies[i] = tci_table_in(s, sizeof(tci_node *));
         }
-        const tci_scores_set *set;
-        bool all = true;
-        p->given = pass > 0 ? &given : NULL;
-        p->copied = &copied;
         if (!tci_scores_rewrite(p, tci_scores_of_taker, roots, n_roots)) {
             return;
         }
         tci_scores_look(p, roots, n_roots);
-        for (int i = 0; i < list.n; i++) {
-            tci_node *const *found = tci_table_find(&copied, list.items[i]);
-            const tci_node *made = found ? *found : NULL;
-            const tci_scores_fact *fact = made ? tci_table_find(&p->facts, made) : NULL;
-            bool there = fact && p->list.items[fact->at] == made;
-            bool fits = there && tci_scores_end_of(p, made, &set);
-            all = all && (!made || fits);
-            fits = fits && tci_table_add(&given, list.items[i]);
-        }
-        if (all) {
-            return;
-        }
-        for (int i = 0; i < n_roots; i++) {
+        all = tci_scores_part_fits(p, list);
+        for (int i = 0; i < n_roots && !all; i++) {
             roots[i] = before[i];
         }
-        tci_scores_look(p, roots, n_roots);
+        if (!all) {
+            tci_scores_look(p, roots, n_roots);
+        }
     }
 }
 
@@ -1061,15 +1077,17 @@ static double tci_scores_rows(const tci_node *pair, uint64_t summed)
     return tci_scores_count(pair) / (double)longest;
 }
 
-/* True if scores are normalized by their own folds, as the weights of a softmax are. A hidden
- * layer behind gelu or silu has exponentials and sums (its bias's gradient), but reads none of the
- * sums. */
-static bool tci_scores_are_normalized(const tci_scores *p, const tci_scores_set *set)
+/* True if pairs that a taker needs are normalized by folds, as the weights of a softmax are. A
+ * hidden layer behind gelu or silu has exponentials and sums (its bias's gradient), but reads none
+ * of the sums. */
+static bool tci_scores_are_normalized(const tci_scores *p, const tci_scores_set *set,
+                                      uint64_t needs)
 {
     bool reads = false;
     for (int i = 0; i < set->n_pairs; i++) {
         const tci_node *pair = set->pairs[i];
-        for (int j = 0; j < pair->n_in && pair->op != TCI_OP_CONTRACT && !reads; j++) {
+        bool has = (needs >> i & 1) && pair->op != TCI_OP_CONTRACT;
+        for (int j = 0; j < pair->n_in && has && !reads; j++) {
             bool own = tci_scores_of(p, pair->in[j])->set == set->number;
             reads = !own && tci_scores_is_row(p, pair->in[j], 0);
         }
@@ -1077,47 +1095,70 @@ static bool tci_scores_are_normalized(const tci_scores *p, const tci_scores_set 
     return reads;
 }
 
-/* True if the set is attention or part of its gradient: exponentials of scores, which are
- * normalized, and a taker of them with an operand other than those of the first scores. There must
- * also be enough rows to keep a GPU busy. */
-static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *set,
-                                    tci_machine machine)
+/* True if a GPU has rows enough for a taker and for the folds of its set. */
+static bool tci_scores_are_busy(const tci_scores_set *set, const tci_scores_end *taker,
+                                tci_machine machine)
 {
-    const tci_node *first = set->pairs[0];
-    bool powers = false, other = false, busy = first->op == TCI_OP_CONTRACT;
+    bool busy = true;
+    for (int e = 0; e < set->n_ends; e++) {
+        const tci_scores_end *end = &set->ends[e];
+        bool counts = end == taker || end->folds;
+        busy = busy && (!counts || tci_scores_rows(set->pairs[end->pair], end->summed) >=
+                                       (double)TCI_SCORES_BUSY * machine.facts.processors);
+    }
+    return busy;
+}
+
+/* True if a taker is attention or part of its gradient: exponentials of scores, which are
+ * normalized, and contracted with an operand other than those of the scores, unless they hold
+ * another product, as changes of scores do. */
+static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *set,
+                                    const tci_scores_end *end, uint64_t needs)
+{
+    const tci_node *first = NULL, *pair = set->pairs[end->pair];
+    const tci_node *with = end->node->in[end->node->in[0] == pair];
+    bool powers = false, other = false;
     for (int i = 0; i < set->n_pairs; i++) {
-        powers = powers || set->pairs[i]->op == TCI_OP_EXP;
+        const tci_node *n = needs >> i & 1 ? set->pairs[i] : NULL;
+        powers = powers || (n && n->op == TCI_OP_EXP);
+        if (n && n->op == TCI_OP_CONTRACT) {
+            const tci_node *of = tci_scores_copy_of(p, n).of;
+            other = other || first;
+            first = first ? first : of ? of : n;
+        }
     }
-    for (int e = 0; e < set->n_ends && busy; e++) {
-        const tci_node *n = set->ends[e].node, *pair = set->pairs[set->ends[e].pair];
-        const tci_node *with = n->in[n->in[0] == pair && n->n_in > 1];
-        bool taken = !set->ends[e].folds;
-        other = other || (taken && with != first->in[0] && with != first->in[1]);
-        busy = tci_scores_rows(pair, set->ends[e].summed) >=
-               (double)TCI_SCORES_BUSY * machine.facts.processors;
-    }
-    return powers && other && busy && tci_scores_are_normalized(p, set);
+    other = other || (first && with != first->in[0] && with != first->in[1]);
+    return powers && other && tci_scores_are_normalized(p, set, needs);
 }
 
 /* Attention alone in short heads: by threads it takes no longer than products of halves do, which
  * leave an array of pairs. */
-static bool tci_scores_is_short(const tci_scores_set *set)
+static bool tci_scores_is_short(const tci_scores_set *set, const tci_scores_end *end,
+                                uint64_t needs)
 {
     int products = 0;
-    bool fits = true;
+    double rows = tci_scores_rows(set->pairs[end->pair], end->summed);
+    bool fits = tci_scores_is_known(end->node) &&
+                tci_scores_count(end->node) <= TCI_SCORES_SHORT * rows;
     for (int i = 0; i < set->n_pairs; i++) {
-        bool is_product = set->pairs[i]->op == TCI_OP_CONTRACT;
+        bool is_product = (needs >> i & 1) && set->pairs[i]->op == TCI_OP_CONTRACT;
         products += is_product;
         fits = fits && (!is_product || tci_scores_depth(set->pairs[i]) <= TCI_SCORES_SHORT);
     }
-    for (int e = 0; e < set->n_ends; e++) {
-        const tci_scores_end *end = &set->ends[e];
-        double rows = tci_scores_rows(set->pairs[end->pair], end->summed);
-        bool known = tci_scores_is_known(end->node);
-        fits = fits &&
-               (end->folds || (known && tci_scores_count(end->node) <= TCI_SCORES_SHORT * rows));
-    }
     return fits && products == 1;
+}
+
+/* Marks a taker, and the products that it needs, as contractions that no route cuts. */
+static void tci_scores_mark_whole(const tci_scores *p, const tci_scores_set *set,
+                                  const tci_scores_end *end, uint64_t needs)
+{
+    tci_table_add(p->a->whole, tci_scores_origin(p, end->node));
+    for (int i = 0; i < set->n_pairs; i++) {
+        if ((needs >> i & 1) && set->pairs[i]->op == TCI_OP_CONTRACT) {
+            const tci_node *of = tci_scores_copy_of(p, set->pairs[i]).of;
+            tci_table_add(p->a->whole, of ? of : set->pairs[i]);
+        }
+    }
 }
 
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots)
@@ -1127,21 +1168,21 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
         return;
     }
     const tci_machine machine = tci_machine_complete(a->machine);
-    tci_scores p = {.a = a, .refused = &none};
+    const bool by_halves = machine.is_fast && machine.matrix_units > 0;
+    tci_table origins = tci_table_in(a->s, sizeof(const tci_node *));
+    tci_table own = tci_table_in(a->s, sizeof(tci_scores_copied));
+    tci_scores p = {.a = a, .refused = &none, .origins = &origins, .own = &own};
     tci_scores_look(&p, roots, n_roots);
+    tci_scores_part(&p, tci_scratch_copy(a->s, roots, sizeof(*roots) * (size_t)n_roots), n_roots);
     for (int i = 0; i < p.n_sets; i++) {
         const tci_scores_set *set = &p.sets[i];
-        bool by_halves = machine.is_fast && machine.matrix_units > 0;
-        bool whole = set->fits && tci_scores_is_attention(&p, set, machine) &&
-                     (!by_halves || tci_scores_is_short(set));
-        for (int e = 0; e < set->n_ends && whole; e++) {
-            if (!set->ends[e].folds) {
-                tci_table_add(a->whole, set->ends[e].node);
-            }
-        }
-        for (int n = 0; n < set->n_pairs && whole; n++) {
-            if (set->pairs[n]->op == TCI_OP_CONTRACT) {
-                tci_table_add(a->whole, set->pairs[n]);
+        for (int e = 0; e < set->n_ends && set->fits; e++) {
+            const tci_scores_end *end = &set->ends[e];
+            const uint64_t needs = tci_scores_needs_of(&p, set, end);
+            if (!end->folds && tci_scores_are_busy(set, end, machine) &&
+                tci_scores_is_attention(&p, set, end, needs) &&
+                (!by_halves || tci_scores_is_short(set, end, needs))) {
+                tci_scores_mark_whole(&p, set, end, needs);
             }
         }
     }

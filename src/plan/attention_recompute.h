@@ -47,9 +47,10 @@ typedef struct tci_scores_set {
     int32_t first_kernel; /* number of the first one in the program */
 } tci_scores_set;
 
-/* A copy of scores: the first pair of the set that they are of, and the number of the copy. */
+/* A copy of a contraction: the first pair of the set that it is of, the contraction, and the number
+ * of the copy. */
 typedef struct tci_scores_copied {
-    const tci_node *set;
+    const tci_node *set, *of;
     int32_t n;
 } tci_scores_copied;
 
@@ -63,8 +64,13 @@ typedef struct tci_scores {
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
     tci_table *origins;      /* of a node the one that it was before (const tci_node *), or NULL */
+<<<<<<< HEAD:src/plan/attention_recompute.h
     bool bands;              /* no form of a kernel is asked for (plan/chunked_attention.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
+=======
+    bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
+    tci_table *parted;       /* of a taker how often copies of scores were refused (int32_t) */
+>>>>>>> h27b:src/plan/score_recompute.h
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
     tci_table *copies;       /* per set: of a node the copy that all takers share (tci_node *) */
     int32_t *n_copies;       /* made of one contraction, in whatever sets the graph has */
