@@ -2,8 +2,8 @@
  * tc_grad, tc_vjp, tc_jvp.
  *
  * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
- * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory,
- * and an escape from there is a failed call like any other. */
+ * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory;
+ * an error raised there (longjmp) fails the call as any other error does. */
 #include "call_frame.h"
 
 #include <stdio.h>

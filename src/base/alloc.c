@@ -1,7 +1,7 @@
 /* base/alloc.c - memory allocation: the heap, the user's allocator, and the scratch arena of a
  * compile.
  *
- * In: sizes. Out: memory; on failure NULL (heap) or an escape by longjmp (scratch).
+ * In: sizes. Out: memory; on failure NULL (heap) or a longjmp (scratch).
  *
  * Design: all memory comes through tci_heap_resize (or the user's resize function), so TC_MALLOC
  * replaces libc in one place, and a test can make the n-th request fail.

@@ -1,5 +1,5 @@
 /* base/os.h - operating system services: files, processes, shared objects, clock, locks, threads.
- * Nothing here knows tensors. Every function reports failure by its result; none prints. */
+ * Nothing here depends on tensors. Every function reports failure by its result; none prints. */
 #ifndef TCI_BASE_OS_H
 #define TCI_BASE_OS_H
 

@@ -9,9 +9,9 @@
  *   graph -> rewrite -> plan (with its kernels) -> loop -> source -> compiler -> module -> code
  *
  * After each stage the driver verifies its IR (options.verify), dumps it (options.dump) and adds
- * its time. A stage escapes by tci_scratch_fail when memory runs out or an invariant fails; the one
- * setjmp is tci_compile_guard. Stages own nothing outside the scratch arena of the batch, so after
- * an escape the whole batch is dropped.
+ * its time. A stage longjmps by tci_scratch_fail when memory runs out or an invariant fails; the
+ * one setjmp is tci_compile_guard. Stages own nothing outside the scratch arena of the batch, so
+ * after a longjmp the whole batch is dropped.
  *
  * If native code is unavailable (no compiler, a failed build, an unsupported machine), the plan's
  * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
@@ -377,7 +377,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* Of the kernels of the init list, so that programs share what they compute. */
+/* Of the kernels of the init section, so that programs share what they compute. */
 static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
                                         tci_code *c)
 {

@@ -5,9 +5,9 @@
  * captured leaves and literals only, so its results can serve every program that has the same unit
  * over the same memory (run/init_cache.c), such as two programs that pack the same weights.
  *
- * Invariants: each launch of the init list and each KEPT buffer is in one unit; launches of a unit
- * are ascending, so temporaries that share memory in the list may also share it in a unit executed
- * alone. */
+ * Invariants: each launch of the init section and each KEPT buffer is in one unit; launches of a
+ * unit are ascending, so temporaries that share memory in the section may also share it in a unit
+ * executed alone. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -21,7 +21,7 @@ static int32_t tci_units_root(const int32_t *parent, int32_t i)
     return i;
 }
 
-/* One item per launch of the init list, then one per buffer. Those that hang together get the
+/* One item per launch of the init section, then one per buffer. Those that hang together get the
  * same root, the smallest. */
 static void tci_units_join(const tci_code *c, int32_t *parent)
 {

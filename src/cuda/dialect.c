@@ -13,8 +13,8 @@
  * Lanes communicate in four operations: LANE (one lane to all), HIGH_HALF and its like (lane i
  * reads lane i + h), BELOW (h lanes read the last of the h before) and BARRIER (local arrays may
  * be read by other threads than wrote them). Blocks communicate by AWAIT, which waits for the
- * signal of an earlier block (TELL). GPUs start blocks in the order of their numbers, which no
- * manual promises, and run them to completion, so none waits for one that is not scheduled; words
+ * signal of an earlier block (TELL). GPUs dispatch blocks in the order of their indices, which no
+ * manual guarantees, and run them to completion, so none waits for one that is not scheduled; words
  * bypass the L1 cache (volatile).
  *
  * A block may also hold several vectors, each in the threads of a warp or of a part of one; those

@@ -2,9 +2,10 @@
  *
  * In: a build request of the backend interface. Out: one cubin file per source. Sources are
  * compiled concurrently, each in a thread of its own, which NVRTC allows (in older versions its
- * back ends are serialized); messages are passed on when all have ended. Options: the real
- * architecture, so that loading never compiles; no contraction of a * b + c, which would change
- * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
+ * back ends are serialized); messages are passed on when all have ended. Options: a real
+ * architecture (sm_XX), so that loading never JIT-compiles PTX; no FMA contraction (--fmad=false),
+ * which would change bits; functions without a qualifier are the device's, so that texts shared
+ * with C compile. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

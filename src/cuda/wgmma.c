@@ -7,10 +7,10 @@
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
  *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
- * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
- * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
- * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for accumulators,
+ * mbarriers (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A
+ * box is rows of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a
+ * row for each m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
  * consecutive.
  *
  * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
@@ -20,9 +20,10 @@
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
  * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
- * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
- * fence of the whole device per step takes longer than its products. A block's producer stays
- * until its last stages were freed, so that nothing arrives at a block that has exited.
+ * at once. The mbarrier arrive has no cluster-scope release semantics: no thread wrote the data
+ * that it would order, and a device-wide fence per step takes longer than its products. A block's
+ * producer stays until its last stages were freed, so that nothing arrives at a block that has
+ * exited.
  *
  * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
  * share, one of each consumer of both; a buffer is written only after its previous contents were

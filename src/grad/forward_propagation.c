@@ -1,12 +1,14 @@
 /* grad/forward_propagation.c - forward propagation through a graph (grad/forward_propagation.h),
  * and through the bodies of repetitions.
  *
- * In: companions (tangents or batched values) of some nodes. Out: companions of the roots.
+ * In: the mapped values (tangents, or batched values: `companions`) of some nodes. Out: those of
+ * the roots.
  *
- * The companion of a REPEAT is another REPEAT. For each carry, input and held value it has the
- * original (unless the companion replaces it) followed by the companion. Its outputs are the
- * companions of the original outputs; if companions replace originals, every output has one. The
- * batch axis comes after the axis of steps, so that within a step it is the first axis. */
+ * The mapped value of a loop (REPEAT node) is another REPEAT. For each carry, input and
+ * loop-invariant operand it has the original (unless the mapped value replaces it) followed by the
+ * mapped value. Its outputs are the mapped original outputs; if mapped values replace originals,
+ * every output has one. The batch axis comes after the iteration axis, so that within an iteration
+ * it is the first axis. */
 #include "forward_propagation.h"
 
 TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_forward_rules *rules,

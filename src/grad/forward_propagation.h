@@ -2,10 +2,10 @@
  * first, and builds a companion of each node that has an operand with a companion: its tangent, or
  * its values for a batch of examples.
  *
- * Repetitions are visited through their bodies: a BOUND node gets a companion BOUND node if the
- * operand that it stands for has a companion. A carry has a companion if its initial value has one,
- * or if its next value in the body has one. The body is visited until no further carry gets a
- * companion. */
+ * Loops (REPEAT nodes) are visited through their bodies: a BOUND node gets a mapped BOUND node if
+ * the operand that it represents is mapped. A carry is mapped if its initial value is, or if its
+ * next value in the body is. The body is visited until no further carry becomes mapped (a fixed
+ * point). */
 #ifndef TCI_GRAD_FORWARD_PROPAGATION_H
 #define TCI_GRAD_FORWARD_PROPAGATION_H
 

@@ -6,7 +6,7 @@
  *
  * Design: nothing is implicit in the graph. No later pass knows about broadcasting or promotion.
  *
- * This file has the checks, the dtype rules, elementwise ops and reductions. Movement is in
+ * This file has the checks, the dtype rules, elementwise ops and reductions. Movement ops are in
  * graph/movement.c, contractions (matmul, einsum) in graph/einsum.c, composites in ops/composite.c.
  * Identities that are free to detect (a reshape to the same shape) return their input; all others
  * are left to rewrite/. */

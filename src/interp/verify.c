@@ -1,7 +1,7 @@
 /* interp/verify.c - checks the invariants of interp/linear_ir.h; a broken one escapes as an
  * internal error.
  *
- * One walk over the sections in the order in which they run. A value can be read after the step
+ * One pass over the sections in the order in which they run. A value can be read after the step
  * that makes it, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
  * after. */
 #include "linear_ir.h"

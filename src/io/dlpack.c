@@ -3,7 +3,7 @@
  * In: DLPack's managed tensors, or tensors. Out: leaf tensors over their memory, or managed
  * tensors.
  *
- * Design: memory has one owner, whose deleter is called once when nobody uses the memory any more.
+ * Design: memory has one owner, whose deleter is called once, when the last reference is dropped.
  * Imported memory is owned by its own deleter, which the storage of the leaf calls at the end.
  * Exported memory holds a reference to the storage, or is a copy, and is released in its deleter.
  * Both may happen on any thread and after the context is freed. */

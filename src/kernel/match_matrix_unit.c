@@ -1,9 +1,10 @@
 /* kernel/match_matrix_unit.c - matches GEMM kernels for matrix units: tensor cores (WGMMA) and
  * AMX.
  *
- * In: a kernel, the machine. Out: whether the unit can compute its sums, and the product as it
- * takes it. The answer depends on shape, layout, dtype and kind of machine alone: it gives
- * plan/reduction_order.c the numeric class, and loop/ can schedule every kernel that matches. */
+ * In: a kernel, the machine. Out: whether the matrix unit can compute its contraction, and the
+ * operands as the unit takes them. The answer depends on shape, layout, dtype and kind of machine
+ * alone: it gives plan/reduction_order.c the numeric class, and loop/ can schedule every kernel
+ * that matches. */
 #include "match_matrix_unit.h"
 
 #include <string.h>

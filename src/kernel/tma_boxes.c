@@ -9,11 +9,11 @@
  * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
  * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
- * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
- * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
- * that no missing element is multiplied by an existing one; where no such block is large enough it
- * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
- * image: a tile then has whole rows of it. */
+ * is contiguous, if that is contracted (the other contracted axes are iterated over one by one);
+ * else of a block of the contracted axes. Where a block extends outside, both operands are zeros
+ * there, so that no missing element is multiplied by an existing one; where no such block is large
+ * enough it is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the spatial
+ * output positions: a tile then covers whole image rows. */
 #include "match_matrix_unit.h"
 
 #include <string.h>

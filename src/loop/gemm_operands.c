@@ -3,9 +3,9 @@
  *
  * In: a kernel, the lanes of a vector. Out: the sides, axes and operands of a tci_gemm.
  *
- * Rows and columns are sides: all outer axes that only one operand has and that are adjacent in
- * the results, counted as one. The columns of a convolution are the positions of an image; in its
- * gradient to the filter they are filters, and the rows everything else. So tiles are full for any
+ * M and N are each a side: all outer axes that only one operand has and that are adjacent in the
+ * output, flattened into one. The columns of a convolution are the positions of an image; in its
+ * weight gradient they are filters, and the rows everything else. So tiles are full for any
  * image or window. Vectors run along either side: packing and storing across memory rows are
  * expensive, and a short side wastes lanes. */
 #include <string.h>

@@ -1,8 +1,8 @@
 /* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
- *   spread     one thread per output point (loop/thread_per_point.c)
+ *   window     short reductions or rows, a vector of outputs per thread
+ *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
  *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
  *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)

@@ -1,7 +1,7 @@
 /* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
  *
- * The files of src/tc_blocks.h are joined only where a GPU needs them. Without them plan/no_gpu.c
- * answers that no such schedule exists. */
+ * The files of src/tc_blocks.h are included only in builds with a GPU backend. Without them
+ * plan/no_gpu.c answers that no such schedule exists. */
 #ifndef TCI_LOOP_GPU_SCHEDULES_H
 #define TCI_LOOP_GPU_SCHEDULES_H
 

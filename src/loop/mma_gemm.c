@@ -1,24 +1,24 @@
 /* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
  * of warps.
  *
- * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or has int8 operands, on a
+ * GPU whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
  * tile of the result.
  *
- * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions slab by slab
- * of K into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
- * than the index of an element, and the next slab is loaded while one is multiplied. The inner
+ * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions K block by K
+ * block into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
+ * than the index of an element, and the next K block is loaded while one is multiplied. The inner
  * step differs: each warp has a part of the tile, takes 16 rows of 32 bytes (64 of f64) from a
- * panel as one operand of mma.sync, and adds products of 16 x 16 to sums in registers. Panels hold
- * the dtype of the instruction.
+ * panel as one operand of mma.sync, and adds products of 16 x 16 to accumulators in registers.
+ * Panels hold the dtype of the instruction.
  *
  * A panel has the order of its operand's memory: [own][depth] if that is contiguous along K, else
- * [depth][own], which the loads (ldmatrix) transpose; of bytes and f64 they make neighbours from
- * rows of the two halves of an operand, and the rows and columns of the sums follow. Runs of 16
- * contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards that do not
- * separate them, are copied whole; everything else is copied element by element. Elements past the
- * end of K are zeros; positions past the end of a side are computed from the last ones inside, and
- * not stored.
+ * [depth][own], which the loads (ldmatrix) transpose; for 8-bit and f64 operands they pair rows of
+ * the operand's two halves, and the rows and columns of the accumulators are permuted accordingly.
+ * Runs of 16 contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards
+ * that do not separate them, are copied whole; everything else is copied element by element.
+ * Elements past the end of K are zeros; positions past the end of a side are computed from the last
+ * ones inside, and not stored.
  *
  * Bank conflicts: a read takes 8 rows of 16 bytes at once, which is conflict-free if a row is an
  * odd number of 16 bytes long: 64 bytes of a slab and 16, or 64 to 256 of a side and 16. A 16-byte

@@ -1,7 +1,7 @@
 /* loop/schedule_facts.c - computes a kernel's properties on a machine for schedules, and the
  * roofline model.
  *
- * In: a kernel, the record of a machine. Out: a tci_query. The model is a roofline: the slower of
+ * In: a kernel, a machine description. Out: a tci_query. The model is a roofline: the slower of
  * computing at the machine's rate and of moving the kernel's bytes. */
 #include "../kernel/match_attention.h"
 #include "stage_cost.h"

@@ -2,13 +2,13 @@
  * reductions, contractions, scans.
  *
  *   tile     rows x vectors of accumulators in registers, loads shared along both sides
- *   panel    a few rows of far memory at a time, over a long range of columns
+ *   panel    a few rows at a time from DRAM, over a long range of columns
  *            (loop/column_reduction.c)
  *   packed   a contraction over packed panels (loop/gemm.c)
  *   unit     the same on a CPU's matrix unit, AMX (loop/amx.c)
  *
- * In the model the inner step of a tile takes as long as its accumulators occupy the ports, or its
- * loads do, or the latency of one chain; columns of far memory take twice as long as rows; a
+ * In the cost model the inner step of a tile takes as long as its accumulators occupy the ports, or
+ * its loads do, or the latency of one chain; columns read from DRAM take twice as long as rows; a
  * contraction in place is a little slower than packed where packing is profitable. */
 #include <string.h>
 

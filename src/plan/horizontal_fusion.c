@@ -14,8 +14,8 @@
  * are worth several threads. On CPUs they may be GEMMs: products of one operand, such as q, k and
  * v, are one parallel region, each with its own epilogue. (Concatenated weights would cost a copy
  * and break the epilogues.) A merged kernel holds the memory of all members at once: if the
- * workspace grows by more than a fraction of it plus the most bytes that one member may move, only
- * smaller kernels are merged, or none. */
+ * workspace grows by more than a fraction of its size plus the largest traffic allowed for one
+ * member, only smaller kernels are merged, or none. */
 #include "fusion_groups.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* plan/int8_dot.c - prepares int8 and int16 dot products (VNNI): operand layout, sign correction,
  * and zero points as separate sums.
  *
- * In: an i32 CONTRACT of operands that widen bytes or 16-bit integers. Out: how many products a
- * lane takes at once, and the same sums with one unsigned and one signed byte operand, as VPDPBUSD
- * takes them in fours. A matrix unit takes the operands as they are.
+ * In: an i32 CONTRACT of operands converted from 8- or 16-bit integers. Out: the number of products
+ * per lane and instruction, and the same sums with one unsigned and one signed 8-bit operand, as
+ * VPDPBUSD needs them (four products per lane). A matrix unit takes the operands as they are.
  *
  * Design: all sums are exact modulo 2^32. If both operands are signed,
  *
@@ -11,8 +11,9 @@
  *
  * where a + 128 is an unsigned byte, a with its highest bit flipped (loop/dot_packing.c); if both
  * are unsigned, a - 128 is a signed byte and the last sum is added. The separate sum is over the
- * cheaper operand: one that no run changes is summed once, else the one with fewer elements. The
- * same serves zero points, numbers of any size that are constant along the summed axes:
+ * cheaper operand: one that is constant across runs is summed once, else the one with fewer
+ * elements. The same serves zero points, values of any size that are constant along the summed
+ * axes:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "contraction_route.h"

@@ -1,12 +1,12 @@
 /* plan/kmajor.c - copies GEMM operands to K-major order, which TF32 and int8 tensor cores need.
  *
  * In: a CONTRACT of f32 values, not both widened from half precision, under TC_MATH_FAST, or of
- * bytes in i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands that are
- * contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design: the unit
- * transposes only 16-bit operands, so others are copied, bytes as bytes, if each element of a copy
- * is used often enough. Batched products are left to plan/bf16x3.c: those of attention would merge
- * into SIMT kernels, which take longer. No value changes here: plan/reduction_order.c gives the
- * class to kernels that kernel/match_matrix_unit.c accepts. */
+ * int8 operands converted to i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands
+ * that are contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design:
+ * tensor cores transpose only 16-bit operands, so others are copied (int8 operands stay int8) if
+ * each element of a copy is used often enough. Batched products are left to plan/bf16x3.c: those of
+ * attention would merge into SIMT kernels, which take longer. No value changes here:
+ * plan/reduction_order.c gives the class to kernels that kernel/match_matrix_unit.c accepts. */
 #include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 

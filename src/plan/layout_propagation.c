@@ -1,13 +1,13 @@
 /* plan/layout_propagation.c - decides which values are stored channels-last: layout propagation
  * (NCHW to NHWC).
  *
- * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
- * that a contraction reads through windows (a convolution its image, a gradient that of a result)
- * are stored with channels last, and the values that they are computed from or that are computed
- * from them, transitively, have that order too. Each is a node with permuted axes, and a
- * PERMUTE(back) of it replaces the old node. All readers use index maps, so only the new form is
- * in memory, no kernel transposes, and sums over positions, as in norms, become column sums.
- * Layout ops stay as they are.
+ * In: the graph, on a machine whose tensor cores load image tiles by TMA (implicit GEMM). Out: the
+ * same values; those that a contraction reads through windows (the input of a convolution; the
+ * output gradient, of an input gradient) are stored with channels last, and the values that they
+ * are computed from or that are computed from them, transitively, have that order too. Each is a
+ * node with permuted axes, and a PERMUTE(back) of it replaces the old node. All readers use index
+ * maps, so only the new form is in memory, no kernel transposes, and sums over positions, as in
+ * norms, become column sums. Layout ops stay as they are.
  *
  * Design: the request for a layout goes from users to operands, then from values to users, and
  * back once more; the first request for a value wins, and a value without one stays as written. A

@@ -1,17 +1,17 @@
 /* run/async_compile.c - asynchronous compile: one background thread and its queue of jobs.
  *
- * In: a program that is interpreted, and the request of its native form. Out: a second program with
- * the same captured memory and literals, which later runs use.
+ * In: a program that is interpreted, and the request to compile it to native code. Out: a second
+ * program with the same captured memory and literals, which later runs use.
  *
  * Design: the background thread compiles as any caller does (compile/compile.c), from a copy of the
  * user's nodes, since their context may change or end meanwhile. The code goes to the caches. The
  * new program is made from it and from the interpreted one, and published by one store, so a run
- * has either the one or the other. Programs with equal keys share a job. A large program has two
+ * uses either the one or the other. Programs with equal keys share a job. A large program has two
  * tiers: code from a quick build is published first, then the optimized build
  * (options.quick_build). With options.background a job is a work item for the host's threads
  * instead.
  *
- * Rule for bits: all forms have the bits of the same program compiled synchronously, and those
+ * Bit-exactness: every variant gives the same bits as the program compiled synchronously, and those
  * agree except for the cases that tci_later_may_differ lists (a matrix unit, Winograd, TF32, a
  * GPU). */
 #include "async_compile.h"

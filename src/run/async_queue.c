@@ -16,7 +16,7 @@
  * A queue works for one device at a time: device queues for upload, compute and download, created
  * at its first run for that device, and drained and dropped when it gets a run for another.
  *
- * Locks: `gate` orders submitters; `lock` guards the list and is held briefly. A task holds a
+ * Locks: `gate` serializes submitters; `lock` guards the list and is held briefly. A task holds a
  * reference to its program, and to its event. An event has its own lock and outlives the queue. A
  * child made by fork has no thread; every call reports that. */
 #include "async_compile.h"

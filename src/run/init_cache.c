@@ -1,13 +1,14 @@
 /* run/init_cache.c - results of a program's init section, cached across runs and shared between
  * programs.
  *
- * In: a call whose program has an init list, and the current versions of the captured memory that
- * the list reads. Out: memory with the results of each unit of the list (compile/compiled_code.h).
+ * In: a call whose program has an init section, and the current versions of the captured memory
+ * that the section reads. Out: memory with the results of each unit of the section
+ * (compile/compiled_code.h).
  *
  * Design: results never change once computed; when captured memory changes, new results replace
  * them. Runs in flight keep the results that they started with, and a call that finds the versions
- * it knows takes no lock. Memory of outdated results is reused if nobody else holds it. Callers
- * that meet at a missing result each compute it, and all but the first drop theirs.
+ * it knows takes no lock. Memory of outdated results is reused if it has no other reference.
+ * Concurrent callers that need a missing result each compute it, and all but the first drop theirs.
  *
  * A unit is found by its key: the kernels and their operands, the captured storages and their
  * versions, the values of literals. Programs over the same weights (two sequence lengths of one

@@ -1,17 +1,20 @@
 /* run/param.c - parameters: versioned memory that runs read while others write it.
  *
- * In: runs that read or change parameters, and reads of the user. Out: each finds a consistent
- * snapshot of all parameters, and a run that fails leaves them as they were.
+ * In: runs that read or change parameters, and reads by the user. Out: each sees a consistent
+ * snapshot of all parameters, and a run that fails leaves them as they were (multi-version
+ * concurrency).
  *
- * Design: a value does not change while somebody holds it. A run holds the newest value of each
+ * Design: a value does not change while it is held. A run holds the newest value of each
  * parameter that it reads. It writes changes to spare memory, which becomes the newest value when
- * the run succeeds. Runs therefore do not wait for each other, and the runs of one thread keep two
- * values. They keep one if the new value may overwrite the old one (tci_run_effect.over_old): until
- * two runs have met at a parameter, a run overwrites and holds the parameter exclusively. A run
- * that meets it waits for that one run, and from then on (is_shared) nothing is overwritten.
+ * the run succeeds. Runs therefore do not wait for each other, and the runs of one thread need two
+ * versions (double buffering), or one if the update may be done in place (tci_run_effect.over_old):
+ * until two runs have accessed a parameter concurrently, a run overwrites and holds the parameter
+ * exclusively. A concurrent run waits for that one run, and from then on (is_shared) nothing is
+ * overwritten.
  *
  * One run at a time may change a parameter (writer). A run on a device holds its parameters
- * exclusively while it binds and launches (run/execute.c); the order of the device covers the rest.
+ * exclusively while it binds and launches (run/execute.c); the order of the device's queue covers
+ * the rest.
  *
  * All of it changes under a lock shared by the parameters of a context, so a run acquires and
  * changes all of its own at once. A run without parameters never takes it. */

@@ -6,9 +6,9 @@
  * Design: everything that a run needs is precomputed here. The literal words of every kernel are
  * laid out as the kernel reads them, each launch knows whether threads pay off, and the operand
  * pointers of a call are split into those that never change (temporaries, captured leaves) and
- * those in `binds`, which each run updates. Results of the init list are kept with the program
- * (run/init_cache.c). A program is one heap block, so the lazy form makes and drops one for the
- * price of a malloc.
+ * those in `binds`, which each run updates. Results of the init section are kept with the program
+ * (run/init_cache.c). A program is one heap block, so lazy evaluation (tc_eval) creates and frees
+ * one at the cost of a malloc.
  *
  * Lifetime: reference-counted. tc_program_free drops the user's reference, a tc_call holds another.
  */

@@ -105,12 +105,12 @@ typedef struct tci_run_effect {
 
 typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
-/* Results of a program's init list; reference-counted (run/init_cache.c). */
+/* Results of a program's init section; reference-counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
 /* slots[slot] of a call is so many bytes into the memory of a unit. */
 typedef struct tci_kept_bind {
     int64_t offset;
-    int32_t slot, unit; /* of the init list (tci_code.units) */
+    int32_t slot, unit; /* of the init section (tci_code.units) */
 } tci_kept_bind;
 
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
@@ -184,10 +184,10 @@ struct tc_program {
     tci_run_bind *param_binds;
     int n_param_binds;
     int32_t *once;
-    int n_once; /* captured leaves that the init list reads */
+    int n_once; /* captured leaves that the init section reads */
     tci_kept_bind *kept_binds;
     int n_kept_binds;
-    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
+    struct tc_program *keeper; /* has what the init section computed: itself, or its family */
     struct tci_dynamic
         *dynamic; /* sizes are symbols: runs are of instances (run/symbolic_shapes.c) */
     struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
@@ -419,7 +419,7 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
 /* ---- run/init_cache.c ---- */
-/* Notes the versions of what the init list reads. Those of parameters do not change while the
+/* Notes the versions of what the init section reads. Those of parameters do not change while the
  * caller has them (run/param.c). */
 TCI_FN void tci_kept_note(tc_call *c);
 /* Whether c->kept was computed from what was noted. */
@@ -430,16 +430,16 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
 /* Publishes computed results: other calls use them from now on. c->kept may be another, equal one
  * afterwards. */
 TCI_FN void tci_kept_publish(tc_call *c);
-/* The memory of a unit of the init list, and whether this call is to compute it: not before that is
- * published. */
+/* The memory of a unit of the init section, and whether this call is to compute it: not before that
+ * is published. */
 TCI_FN void *tci_kept_memory(const tc_call *c, int unit);
 TCI_FN bool tci_kept_wants(const tc_call *c, int unit);
 /* Copies all that is kept, as the code's buffers are placed: kept_bytes. */
 TCI_FN void tci_kept_copy(const tc_call *c, void *bytes);
 /* Bytes of what programs keep, in the process: what several share is counted once. */
 TCI_FN int64_t tci_kept_total(void);
-/* f, which runs on the host and has not run yet, keeps these bytes: what its init list makes of the
- * captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
+/* f, which runs on the host and has not run yet, keeps these bytes: what its init section makes of
+ * the captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
  * TC_ERR_MEMORY. */
 TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n);
 TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */

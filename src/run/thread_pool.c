@@ -3,25 +3,25 @@
  *
  * In: a body and a range of tasks. Out: every task executed once. The range is cut into equal parts
  * by arithmetic alone; the caller starts with part 0 and worker i with part i. A thread without
- * work continues with the parts of others, so late, slow or missing threads do not matter. Each
- * takes a fraction of what a part has left, so chunks are long at first and short at the end, where
- * threads wait for each other.
+ * work continues with the parts of others, so late, slow or missing threads do not matter. Chunks
+ * shrink as in guided self-scheduling: each is a fraction of what remains of a part, so chunks are
+ * long at first and short at the end, where threads wait for each other.
  *
  * Design: a run is announced by one 64-bit ticket (generation, number of threads), and entered
  * through a gate (generation, threads inside). A worker whose index is not below that number reads
- * nothing else; a late one finds the gate shut. The caller shuts it when no task is left and waits
- * for the threads inside, so the job's plain fields never change under a reader. `busy` gives one
- * caller ownership at a time; a caller that finds the pool busy (another caller, or a nested call)
- * executes all tasks alone, with the same results.
+ * nothing else; a late one finds the gate closed. The caller closes it when no task is left and
+ * waits for the threads inside, so the job's plain fields never change under a reader. `busy` gives
+ * one caller ownership at a time; a caller that finds the pool busy (another caller, or a nested
+ * call) executes all tasks alone, with the same results.
  *
  * Sleeping: a worker sets `asleep` under its lock, then reads the ticket again; the owner writes
  * the ticket, then reads `asleep` (both sequentially consistent), so no wake-up is lost. The
  * owner's wait for the last worker works in the same way. Waking is expensive, so awake threads
- * wake some of the others (a tree). If other threads of the host program keep processors busy, such
- * as those of an OpenMP library that spin for milliseconds after their last loop, the system often
- * wakes a worker on the owner's processor, where it competes with the owner; a sleeping worker is
- * therefore kept off that processor before it is woken. Nobody spins if threads outnumber
- * processors. Workers block all signals. In a child made by fork no worker exists (nor an OpenMP
+ * wake some of the others (a tree). If other threads of the host program keep CPUs busy, such as
+ * those of an OpenMP library that spin for milliseconds after their last loop, the system often
+ * wakes a worker on the owner's CPU, where it competes with the owner; a sleeping worker is
+ * therefore kept off that CPU before it is woken. No thread spins if threads outnumber CPUs.
+ * Workers block all signals. In a child made by fork no worker exists (nor an OpenMP
  * team), and the child works alone. */
 #include <pthread.h>
 #include <sched.h>

@@ -609,7 +609,7 @@ TEST(plans)
     end();
 }
 
-TEST(plans_with_an_init_list)
+TEST(plans_with_an_init_section)
 {
     static float data[64];
     begin();
@@ -953,7 +953,7 @@ TEST(code)
 
 static tci_list_step *find_row(tci_code *c, tci_list_kind kind, int which)
 {
-    for (int i = c->n_init_list; i < c->n_list; i++) {
+    for (int i = c->n_init_section; i < c->n_list; i++) {
         if (c->list[i].kind == kind && which-- == 0) {
             return &c->list[i];
         }
@@ -1007,8 +1007,8 @@ TEST(lists)
     BREAK(code_verifier, c, signals[1]->begin, 2);
     BREAK(code_verifier, c, launch->begin, 2);
     BREAK(code_verifier, c, launch->end, launch->end - 1);
-    BREAK(code_verifier, c, c->list[1].end, 2); /* the init list computes what reads an input */
-    BREAK(code_verifier, c, c->n_init_list, 0);
+    BREAK(code_verifier, c, c->list[1].end, 2); /* the init section computes what reads an input */
+    BREAK(code_verifier, c, c->n_init_section, 0);
     BREAK(code_verifier, c, c->n_init, 0);
     BREAK(code_verifier, c, down->queue, TCI_QUEUE_UP);
     BREAK(code_verifier, c, down->end, 0);
