@@ -1,7 +1,7 @@
 /* api/reflectors_rotations.c - Householder reflectors, QR and one-sided Jacobi rotations.
  *
  * In: matrices [..., m, n]. Out: what qr_svd_eig.c and eig_divide_conquer.c build factorizations
- * of. All steps for all matrices are one repetition (tc_scan), so a program does not grow with n.
+ * of. All steps for all matrices are one loop (tc_scan), so a program does not grow with n.
  *
  * Design: QR uses Householder reflectors in panels of columns. Rotations make pairs of rows
  * orthogonal; in a round each row is paired with another, and between rounds rows change places as
