@@ -215,6 +215,41 @@ TEST(layers_leave_by_their_names)
     end();
 }
 
+/* Rows of a table by indices of two axes, slices by a list of negative ones, one slice, elements by
+ * an index of the result's shape; means of images. */
+static void selections(const tc_tensor *x, tc_tensor *y)
+{
+    tc_tensor table = tc_randn(ctx, 1, TC_F32, 6, 7), at;
+    REQUIRE(tc_eval(table) == TC_OK);
+    at = tc_cast(tc_remainder(tc_mul(x[0], 9), 6), TC_I32);
+    y[0] = tc_embedding(at, table);
+    y[1] = tc_index_select(x[1], -1, tc_sub(tc_remainder(tc_reshape(at, -1), 3), 3));
+    y[2] = tc_index_select(x[1], 1, tc_max(at, TC_ALL, false));
+    y[3] = tc_gather(tc_add(x[0], 1), 1, tc_cast(tc_remainder(at, 4), TC_I16));
+    y[4] = tc_mean(x[1], TC_AXES(2, 3), true);
+    y[5] = tc_mean(x[1], TC_AXES(-1, -2), false);
+}
+
+TEST(rows_and_means_of_images_leave_by_their_names)
+{
+    static const int64_t sizes[][6] = {{2, 2, 4}, {4, 2, 6, 5, 3}};
+    static const char *const names[] = {"GatherElements", "GlobalAveragePool"};
+    compare(selections, 2, sizes, 6, false);
+    compare(selections, 2, sizes, 6, true);
+    begin();
+    tc_tensor x[2] = {tc_input(ctx, "x", TC_F32, 2, 4), tc_input(ctx, "y", TC_F32, 2, 6, 5, 3)};
+    tc_tensor y[6];
+    selections(x, y);
+    for (int i = 0; i < 6; i++) {
+        CHECK(!tc_export_onnx(TC_TENSORS(x[0], x[1]), TC_TENSORS(y[i]), NULL, io_path("t.onnx")));
+        io_bytes net = io_slurp(io_path("t.onnx"));
+        CHECK(holds(&net, "Gather") == (i < 4) && !holds(&net, "Expand"));
+        CHECK(holds(&net, names[0]) == (i == 3) && holds(&net, names[1]) == (i >= 4));
+        free(net.at);
+    }
+    end();
+}
+
 /* Causal, scaled, masked by numbers and by truth (one row sees no key), heads that share
  * keys, and values of another width. */
 static void attentions(const tc_tensor *x, tc_tensor *y)
