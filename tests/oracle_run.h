@@ -33,7 +33,7 @@ struct orc_run {
     bool grad;                /* then replay the gradients too */
     bool differentiate;       /* that is under way */
     int every;                /* each so many cases of a list; 0: all */
-    bool first_of_op;         /* of each op the first case; cases of an op follow each other */
+    bool first_of_op;         /* of each op the first case with elements; they follow each other */
     bool may_refuse;          /* the backend is an engine: what it refuses is skipped */
     bool symbolic;            /* under TC_DYNAMIC_SHAPES: inputs have symbolic sizes */
     orc_tally tallies[1024];
@@ -562,12 +562,21 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
     return true;
 }
 
-/* False: the case is not among those that r asks for. nth: how many came before. */
+/* True if the first output has elements. */
+static bool orc_has_elements(const json *spec)
+{
+    int64_t sizes[ORC_MAX_RANK + 1];
+    const json *outs = json_get(spec, "outs");
+    return !outs || !outs->first || orc_spec_sizes(outs->first, sizes) > 0;
+}
+
+/* False: the case is not among those that r asks for. nth: how many came before; last_op: the op of
+ * the last one that was asked for. */
 static bool orc_is_asked(const orc_run *r, const json *spec, const char *last_op, int nth)
 {
     const char *op = json_string(spec, "op");
     return (!r->differentiate || orc_has_gradients(spec)) && !(r->every && nth % r->every) &&
-           !(r->first_of_op && !strcmp(op, last_op)) &&
+           !(r->first_of_op && (!strcmp(op, last_op) || !orc_has_elements(spec))) &&
            (!r->filter || !regexec(r->filter, op, 0, NULL, 0));
 }
 
@@ -594,8 +603,8 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
         for (; spec && n < ORC_BATCH; spec = spec->next) {
             bool asked = orc_is_asked(r, spec, last_op, nth);
             nth += !r->differentiate || orc_has_gradients(spec);
-            last_op = json_string(spec, "op");
             if (asked) {
+                last_op = json_string(spec, "op");
                 memset(&pending[n], 0, sizeof(pending[n]));
                 pending[n].must_fail = must_fail;
                 n += orc_prepare(r, ctx, spec, &pending[n]);

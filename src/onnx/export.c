@@ -371,7 +371,8 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             top -= tci_formula_value_operands(*word);
             type = types[top + (*word == TCI_P_SELECT)];
             made = tci_ox_word(g, type, *word, stack + top);
-            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
+            bool asks = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE;
+            type = asks || *word == TCI_W_MINUS ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
