@@ -86,6 +86,8 @@
 #include "ops/custom_op.c"
 #include "ops/communicator.c"
 #include "ops/math_helpers.c"
+#include "ops/math_f32.c"
+#include "ops/math_f64.c"
 #include "ops/math.c"
 #include "ops/inverse_trig.c"
 #include "ops/special_functions.c"
@@ -287,6 +289,8 @@
 #include "run/launch_deps.c"
 #include "run/collective_steps.c"
 #include "run/comm_model.c"
+#include "run/launch_steps.c"
+#include "run/launch_loops.c"
 #include "run/execute.c"
 #include "run/call.c"
 #include "run/infer_sizes.c"
@@ -397,6 +401,7 @@
 #include "io/program_load.c"
 #include "io/dlpack.c"
 #include "export/reserved_names.c"
+#include "export/c_functions.c"
 #include "export/c.c"
 #endif
 

@@ -1,5 +1,5 @@
 /* src/tc_blocks.h - GPU-only files: pattern matchers, schedules and passes for machines of thread
- * blocks. Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
+ * blocks. Included by tc_cuda.h; plan/no_gpu.c replaces it in builds without that. */
 #include "kernel/match_mma_sync.c"
 #include "kernel/tma_boxes.c"
 #include "kernel/match_attention.c"

@@ -1,5 +1,6 @@
 /* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
- * training. An optional header: it brings tc.h, and joins the implementation where that is. */
+ * training. An optional header: it includes tc.h; its implementation is compiled where
+ * TC_IMPLEMENTATION is defined. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 

@@ -1,6 +1,6 @@
-/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Brought in
- * by tc.h, with or without tc_cpu.h: under TC_BLOCKS schedules and passes for a device of the
- * user's, under TC_CUDA the CUDA backend too, CUDA source by NVRTC. */
+/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Included
+ * by tc.h, with or without tc_cpu.h: under TC_BLOCKS the schedules and passes for a user-defined
+ * device, under TC_CUDA the CUDA backend too, which compiles CUDA source with NVRTC. */
 #include "tc_blocks.h"
 
 #ifdef TCI_HAS_CUDA
@@ -18,4 +18,5 @@
 #include "cuda/queue.c"
 #include "cuda/graph_while.c"
 #include "cuda/backend.c"
+#include "cuda/public_calls.c"
 #endif

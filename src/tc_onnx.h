@@ -1,5 +1,6 @@
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not know it. Its code
- * is where TC_IMPLEMENTATION is defined, together with that of tc.h. */
+/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not depend on it. Its
+ * implementation is compiled in the file that defines TC_IMPLEMENTATION, together with that of
+ * tc.h. */
 #include "tc.h"
 
 #include "onnx/onnx.h"

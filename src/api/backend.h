@@ -156,7 +156,7 @@ typedef struct tc_backend_loop {
     void *done;        /* device memory, 8 bytes: how many there were */
 } tc_backend_loop;
 
-/* Queues besides the one that `launch`, `sync` and the other members of tc_backend use, which is
+/* Queues other than the one that `launch`, `sync` and the other members of tc_backend use, which is
  * queue NULL here. What is given to a queue is done in order, and side by side with what others
  * have. Only queue_sync and event_sync block. A queue, an event and host memory belong to the
  * caller until they are freed; nothing uses them any more then. */
@@ -199,8 +199,8 @@ typedef struct tc_backend {
     /* Required. Compiles every source to its object file. May block until the compiler is done. */
     tc_status (*compile)(void *user, tc_build *build);
     /* Required. Loads an object file, given as its n bytes (a NUL follows), which were checked:
-     * what runs must be made of them. path: where they also lie, for debuggers. *module belongs to
-     * the caller until module_free. */
+     * what runs must be made of them. path: a file that has them too, for debuggers. *module
+     * belongs to the caller until module_free. */
     tc_status (*module_load)(void *user, const void *bytes, size_t n, const char *path,
                              void **module);
     /* Required. The kernel of that name, owned by the module; NULL: not in it. */

@@ -11,7 +11,7 @@
  *                                    kind) and TCI_FIELD(name, kind, default)
  *   TCI_ON                           the context
  *   TCI_STORED(name, at)             address of result number `at`
- * A user of the rows defines all ten macros. */
+ * Code that expands the rows defines all ten macros. */
 #ifndef TCI_API_CALLS_H
 #define TCI_API_CALLS_H
 

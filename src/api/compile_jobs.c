@@ -7,7 +7,8 @@
  * detects errors), compile all of them at once, make a program of each.
  *
  * Requests are in the scratch memory of the batch. Every function that takes scratch memory is
- * called through tci_batch_armed, which sets the escape target; nothing is allocated outside. */
+ * called through tci_batch_armed, which sets the target of the longjmp; nothing is allocated
+ * outside. */
 #include "compile_jobs.h"
 
 #include <setjmp.h>

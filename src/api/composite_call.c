@@ -1,11 +1,11 @@
 /* api/composite_call.c - composite ops: public calls that are defined by other public calls (clamp,
  * norms over axes, distances, random draws).
  *
- * In: what the user gives. Out: the result of the calls in their definition.
- * The one idea: a call here is written as its user would write it. The calls within it bear its
- * name and the caller's place (tci_made_begin), so that errors and nodes tell of it alone; what is
- * not finite or of a half precision is no affair of theirs: floats are widened before and rounded
- * once at the end. Formulas over elements alone are built rows of ops/table.h. */
+ * In: the operands of a public call. Out: a handle to the composition of public ops that defines
+ * the op. Design: the body of an op is written as a user would write it. The calls within it are
+ * attributed to the outer op and to the caller's source location (tci_made_begin), so that errors
+ * and node origins name only the outer op. Bodies need not handle half precision: floats are upcast
+ * before and rounded once at the end. Purely elementwise formulas are built rows of ops/table.h. */
 #include "composite_call.h"
 
 #include <math.h>

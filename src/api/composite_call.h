@@ -1,9 +1,9 @@
 /* api/composite_call.h - helpers that implement a public op by calls of other public ops, so that
  * errors and source locations name the outer op.
  *
- * In: tci_made_begin, with the operand that tells the context. Between it and the end all calls
- * bear this one's name and the caller's place. Out: tci_made_end, tci_made_round or tci_made_fail,
- * one of which gives the result. */
+ * In: tci_made_begin, with the operand that determines the context. Calls between begin and end are
+ * attributed to the outer op and to the caller's source location. Out: tci_made_end, tci_made_round
+ * or tci_made_fail, one of which gives the result. */
 #ifndef TCI_API_COMPOSITE_CALL_H
 #define TCI_API_COMPOSITE_CALL_H
 

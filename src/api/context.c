@@ -1,6 +1,6 @@
 /* api/context.c - contexts: creation with options, release, reference counts.
  *
- * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
+ * In: the caller's tc_options, zero = default. Out: a tc_ctx whose options have the environment
  * applied (a field that is set overrides its variable) and which owns their strings.
  *
  * Design: a tc_ctx * is not an address but a number: the slot of the context, and above it a serial

@@ -17,7 +17,7 @@ extern "C" {
 /* bytes >= 0, aligned to 256. TC_ERR_ARGUMENT: less, or memory is NULL; TC_ERR_BACKEND: no GPU
  * works here; TC_ERR_MEMORY. The caller frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);
-/* On the GPU of that number (tc_options.device); elsewhere programs copy what lies there. */
+/* On the GPU of that number (tc_options.device); elsewhere programs copy what is stored there. */
 TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory);
 TC_API void tc_cuda_free(void *memory); /* NULL is fine */
 /* Either side may be memory of the host or of the device. Returns when the bytes are there.

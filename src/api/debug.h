@@ -2,8 +2,8 @@
  * ops that print or assert values at run time.
  *
  * All of it is off by default and then costs nothing. With TC_NO_DEBUG defined where
- * TC_IMPLEMENTATION is, the code is left out: regions and marks do nothing, and the other calls
- * return TC_ERR_UNSUPPORTED. */
+ * TC_IMPLEMENTATION is, the implementation is left out: regions and marks do nothing, and the other
+ * calls return TC_ERR_UNSUPPORTED. */
 #ifndef TC_API_DEBUG_H
 #define TC_API_DEBUG_H
 

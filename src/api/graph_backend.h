@@ -3,9 +3,9 @@
  *
  * A tc_backend (api/backend.h) runs kernels that tc generates. A tc_graph_backend gets the graph
  * itself, as a model in a format that it reads, and executes it with its own kernels. Its programs
- * are ordinary tc_programs: tc_run, strided buffers, parameters, symbolic sizes. Values have the
- * engine's bits, not tc's. tc_engines.h has backends for onnxruntime, OpenVINO and XLA;
- * tests/engines/test_seam.c is the smallest example. */
+ * are ordinary tc_programs: tc_run, strided buffers, parameters, symbolic sizes. Results are those
+ * of the engine, not bit-identical to tc's. tc_engines.h has backends for onnxruntime, OpenVINO and
+ * XLA; tests/engines/test_seam.c is the smallest example. */
 #ifndef TC_API_GRAPH_BACKEND_H
 #define TC_API_GRAPH_BACKEND_H
 

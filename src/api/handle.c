@@ -9,8 +9,8 @@
  * reason in their id (api/call_frame.h).
  *
  * A record lives as long as the scope of its call. An equal error in the same scope shares its
- * record, so a loop that keeps failing does not grow. A call that returns a status and no handle
- * leaves no record, only the text in ctx->last. */
+ * record, so a loop that fails repeatedly does not use more and more memory. A call that returns a
+ * status and no handle leaves no record, only the text in ctx->last. */
 #include "../debug/dump.h"
 #include "call_frame.h"
 

@@ -1,9 +1,9 @@
 /* api/linalg.c - linear algebra on top of factorizations: least squares, pseudo-inverse, matrix
  * exponential, log-determinant; block-diagonal matrices.
  *
- * In: matrices [..., m, n] of floats. Out: the result of the calls in each definition. Values come
- * from the most stable factorization (SVD), gradients from closed forms, which do not go through
- * its iterations. */
+ * In: matrices [..., m, n] of floats. Out: a handle to the composition of public ops that defines
+ * the op. Values come from the most stable factorization (SVD), gradients from closed forms, which
+ * do not go through its iterations. */
 #include "control_flow.h"
 #include "composite_call.h"
 

@@ -3,7 +3,8 @@
  *
  * In: handles, C numbers, attributes, the user's call site. Out: a handle to the node, or a
  * poisoned one. Every call is a frame (api/call_frame.h) around one function of graph/build.h,
- * whose operands are resolved by api/operand.h; calls that differ in names only are rows. */
+ * whose operands are resolved by api/operand.h; calls that differ only in their names are table
+ * rows. */
 #include "calls.h"
 
 #include "operand.h"

@@ -4,15 +4,16 @@
  *
  * Nothing is computed here: shapes and dtypes are checked, a mistake makes a poisoned handle whose
  * tc_error() says what was given, what was expected and where. Operands come first, attributes
- * after; negative axes count from the end. Where a call takes an operand, a C number will do as
- * well; it is weak (it takes the tensors' dtype where its kind allows). Each macro tc_xxx(...) is
- * the function tc_xxx_at(..., tc_site here) with the caller's file and line.
+ * after; negative axes count from the end. Where a call takes an operand, a C scalar is accepted
+ * too; it is weakly typed (it takes the tensors' dtype where its kind allows). Each macro
+ * tc_xxx(...) is the function tc_xxx_at(..., tc_site here) with the caller's file and line.
  *
  * Any call can fail with TC_ERR_HANDLE (an operand is dead, null or of another context) and
  * TC_ERR_MEMORY; a poisoned operand is returned as it is. TC_ERR_SHAPE, TC_ERR_DTYPE and
- * TC_ERR_AXIS tell of operands and axes that do not fit what stands at the call, TC_ERR_ARGUMENT of
- * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
- * not parse), TC_ERR_LIMIT of a result with more elements than memory can address.
+ * TC_ERR_AXIS report operands and axes that do not match the other operands; TC_ERR_ARGUMENT
+ * reports attributes that are never valid (a step of 0, groups that do not divide the channels, a
+ * spec that does not parse); TC_ERR_LIMIT reports a result with more elements than memory can
+ * address.
  *
  * Unless a comment says otherwise, the result has the shape and dtype of the first operand; dtypes
  * are promoted as in PyTorch (u16, u32 and u64 with other integers as in NumPy), or all as in NumPy

@@ -1,6 +1,7 @@
 /* api/optim.c - optimizers.
  *
- * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
+ * In: parameters and their gradients. Out: effects (assignments), and parameters for the
+ * optimizer's state.
  *
  * An optimizer is a rule for one parameter, written in public calls. The common part (arithmetic in
  * f32, f32 copies of narrower parameters, names, lists) is implemented once around it. */

@@ -1,8 +1,8 @@
 /* api/segment.c - segmented reductions along an axis, and multi-dimensional indices.
  *
- * In: handles, the user's call site. Out: the result of the calls in each definition. The segment
- * of an element is the number of segments that end at or before it (a search in the cumulative sum
- * of lengths), so a segmented reduction is a scatter by segment numbers. */
+ * In: handles, the user's call site. Out: a handle to the composition of public ops that defines
+ * the op. The segment of an element is the number of segments that end at or before it (a search in
+ * the cumulative sum of lengths), so a segmented reduction is a scatter by segment numbers. */
 #include "composite_call.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* api/statistics.c - quantiles, reductions that skip NaN, covariance, comparison within tolerances.
  *
- * In: handles, axes, the user's call site. Out: the result of the calls in each definition. A
- * quantile interpolates linearly between two elements of the sorted row; its rank is computed in
- * f64, so it is exact for every row that fits in memory. */
+ * In: handles, axes, the user's call site. Out: a handle to the composition of public ops that
+ * defines the op. A quantile interpolates linearly between two elements of the sorted row; its rank
+ * is computed in f64, so it is exact for every row that fits in memory. */
 #include "composite_call.h"
 
 #include "operand.h"

@@ -1,7 +1,7 @@
 /* base/str.c - growing text buffer.
  *
- * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch memory (escapes when
- * memory runs out) or on the heap (`failed` sticks). Capacity doubles; the NUL is always within
+ * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch memory (longjmps when
+ * memory runs out) or on the heap (`failed` is sticky). Capacity doubles; the NUL is always within
  * cap. */
 #include "posix.h"
 #include "str.h"

@@ -4,9 +4,9 @@
  * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
  * links.
  *
- * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
- * one with one: launches, and the host's work in a run, cancel. The slowdown of kernels is the
- * extra time of a chain of matrix products with one long all_reduce next to it. */
+ * The time of an all_reduce is the difference between programs with CHAIN dependent all_reduces and
+ * with a single one, over CHAIN - 1, so that launch overhead and host time cancel. The slowdown of
+ * kernels is the extra time of a chain of matrix products with one long all_reduce next to it. */
 #include <math.h>
 
 #include "../base/alloc.h"

@@ -4,19 +4,19 @@
  * cache stores it (compile/disk_cache.c) and tc_program runs it (run/program.c). It has no literal
  * values and no user memory; those belong to the program that captured them.
  *
- * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/symbolic_shapes.c instantiates it for the sizes of a run.
+ * Code with symbolic sizes is a template (family): its tci_dims are expressions over the symbols
+ * (base/dim.h). It does not run; run/symbolic_shapes.c instantiates it for the sizes of a run.
  *
- * A program is a list of steps (tci_list_step), rows of the kinds below: first the init list,
+ * A program is a list of steps (tci_list_step), rows of the kinds below: first the init section,
  * executed once per program and again when its operands changed; then the steps of each run. A step
- * is submitted to a queue. Steps of one queue execute in order (launches of a repetition once per
+ * is submitted to a queue. Steps of one queue execute in order (launches of a loop body once per
  * iteration); steps of different queues execute concurrently, except for SIGNAL and WAIT.
  *
  * Invariants (compile/verify.c): each launch is in the list once, in the order of their numbers; a
- * reader of a buffer comes after all writers, in its own queue or behind a WAIT for a SIGNAL behind
- * them; a run uploads each input and downloads each output of the user if the code runs on a device
- * with its own memory, and otherwise none; steps that may fault are checked before an output is
- * downloaded, and all of them before a parameter is set. */
+ * reader of a buffer comes after all writers, in its own queue or after a WAIT for a SIGNAL that
+ * follows them; a run uploads each input and downloads each output of the user if the code runs on
+ * a device with its own memory, and otherwise none; steps that may fault are checked before an
+ * output is downloaded, and all of them before a parameter is set. */
 #ifndef TCI_COMPILE_COMPILED_CODE_H
 #define TCI_COMPILE_COMPILED_CODE_H
 
@@ -39,7 +39,7 @@ typedef struct tci_code_port { /* a program input or output */
 #define TCI_LIST_ROWS(X)                                                                           \
     X(LAUNCH, "launch", "steps")       /* of tci_code.steps, in order */                           \
     X(CHECK, "check", NULL)            /* the host waits, and looks for an index outside */        \
-    X(UPLOAD, "upload", "inputs")      /* where the device cannot take the memory as it lies */    \
+    X(UPLOAD, "upload", "inputs")      /* where the device cannot read the memory in place */      \
     X(DOWNLOAD, "download", "outputs") /* of the user, likewise */                                 \
     X(SET, "set", "effects")           /* parameters to the values that were computed for them */  \
     X(SIGNAL, "signal", "event")       /* when all before it on its queue is done */               \
@@ -84,7 +84,7 @@ typedef struct tci_code_kernel {
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
     struct tci_checker_info *check; /* of a checked program (debug/kernel_check.h), or NULL */
-    /* Identity of a kernel of the init list: its text and target; 0 bytes: not known */
+    /* Identity of a kernel of the init section: its text and target; 0 bytes: not known */
     char *identity;
     int32_t n_identity;
     /* of a family */
@@ -126,7 +126,7 @@ typedef struct tci_code_buffer {
     tci_dim *shape;
 } tci_code_buffer;
 
-/* Launches of the init list that hang together by the buffers they share
+/* Launches of the init section that hang together by the buffers they share
  * (compile/init_components.c). Their results follow from the identity, the memory of the leaves and
  * the numbers. */
 typedef struct tci_code_unit {
@@ -165,22 +165,22 @@ typedef struct tci_code {
     int32_t n_kernels;
     tci_code_step *steps;
     int32_t n_steps; /* launches; */
-    int32_t n_init;  /* the first so many are of the init list */
+    int32_t n_init;  /* the first so many are of the init section */
     tci_code_repeat *repeats;
     int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list;
     int32_t n_list;                        /* what the program does; */
-    int32_t n_init_list;                   /* the first so many rows are the init list */
+    int32_t n_init_section;                /* the first so many rows are the init section */
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;
-    tci_code_unit *units; /* of the init list */
+    tci_code_unit *units; /* of the init section */
     int32_t n_units;
-    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init list */
+    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init section */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
-    int64_t kept_bytes;                /* of a program: what its init list computes */
+    int64_t kept_bytes;                /* of a program: what its init section computes */
     char *explain;                     /* text made at compile time */
     char *source;                      /* generated source or NULL: ask tci_code_source */
     char *source_path;                 /* where tci_code_source finds it when source is NULL */

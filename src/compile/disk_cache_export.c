@@ -2,7 +2,7 @@
  *
  * In: a disk cache. Out: a directory with its entries of this build and a tc-t-HASH.bin for each
  * target that has programs. On a machine with such a directory: code for a target that this machine
- * can run, in the place of its own.
+ * can run, used instead of code for its native target.
  *
  * Design: a key is the target's texts followed by a graph, so the key of another machine's code
  * follows from that target's texts and the request. Nothing in the directory is searched except its

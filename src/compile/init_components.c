@@ -5,9 +5,9 @@
  * captured leaves and literals only, so its results can serve every program that has the same unit
  * over the same memory (run/init_cache.c), such as two programs that pack the same weights.
  *
- * Invariants: each launch of the init list and each KEPT buffer is in one unit; launches of a unit
- * are ascending, so temporaries that share memory in the list may also share it in a unit executed
- * alone. */
+ * Invariants: each launch of the init section and each KEPT buffer is in one unit; launches of a
+ * unit are ascending, so temporaries that share memory in the section may also share it in a unit
+ * executed alone. */
 #include <string.h>
 
 #include "../base/alloc.h"
@@ -21,7 +21,7 @@ static int32_t tci_units_root(const int32_t *parent, int32_t i)
     return i;
 }
 
-/* One item per launch of the init list, then one per buffer. Those that hang together get the
+/* One item per launch of the init section, then one per buffer. Those that hang together get the
  * same root, the smallest. */
 static void tci_units_join(const tci_code *c, int32_t *parent)
 {
@@ -132,7 +132,7 @@ static void tci_units_identify(tci_code *c, tci_code_unit *u)
     }
     u->n_identity = u->is_shared && !text.failed ? (int32_t)text.n : 0;
     u->identity = u->n_identity ? tci_code_get(c, text.n) : NULL;
-    u->is_shared = u->identity != NULL; /* without memory for it nobody else has the unit */
+    u->is_shared = u->identity != NULL; /* without memory for it no other program has the unit */
     if (u->identity) {
         memcpy(u->identity, text.text, text.n);
     }

@@ -7,10 +7,10 @@
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
  *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
- * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
- * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
- * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for accumulators,
+ * mbarriers (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A
+ * box is rows of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a
+ * row for each m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
  * consecutive.
  *
  * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
@@ -20,9 +20,10 @@
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
  * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
- * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
- * fence of the whole device per step takes longer than its products. A block's producer stays
- * until its last stages were freed, so that nothing arrives at a block that has exited.
+ * at once. The mbarrier arrive has no cluster-scope release semantics: no thread wrote the data
+ * that it would order, and a device-wide fence per step takes longer than its products. A block's
+ * producer stays until its last stages were freed, so that nothing arrives at a block that has
+ * exited.
  *
  * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
  * share, one of each consumer of both; a buffer is written only after its previous contents were
@@ -638,7 +639,7 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
-    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
+    const int across = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     band += (below - band % below) % below;
@@ -650,8 +651,8 @@ TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
                    "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
                    "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
-                   beside, beside, beside, x->own_columns);
+                   (long long)x->tiles_n * band, across, x->rows, (long long)x->tiles_n * band,
+                   across, across, across, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];

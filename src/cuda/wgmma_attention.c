@@ -2,29 +2,30 @@
  * the layers of cuda/wgmma.c, whose small functions it shares.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
- * one, a ring of steps of keys, one of values, the final sums, barriers. Slots: first the
- * queries', then the rings of keys and of values, each slot with a barrier for full and one for
- * empty. Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
+ * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the
+ * queries', then the rings of keys and of values, each slot with a full and an empty mbarrier.
+ * Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
  * parts of 64 keys, each of slabs of 64 columns, a row for each key.
  *
  * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key 8 * (i /
  * 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are already the
  * registers of the second product's first operand.
  *
- * If keys are cut off for a tile's queries, the steps beyond the cut are skipped when the score of
- * cut-off keys is so far below the maximum of each row that its exponential is 0: each warp stores
- * its distance after the first step, and the producer and all consumers read all of these after
- * the last step before the cut. Only steps that the cut crosses test each score. Tiles are
- * assigned longest first: to the blocks in order, then in reverse, for balance.
+ * If keys are masked out (causal or banded mask) for a tile's queries, the fully masked steps are
+ * skipped when the score of masked keys is so far below the maximum of each row that its
+ * exponential is 0: each warp stores its distance after the first step, and the producer and all
+ * consumers read all of these after the last step before the masked ones. Only steps that the mask
+ * boundary crosses test each score. Tiles are assigned longest first: to the blocks in order, then
+ * in reverse, for balance.
  *
  * Each group of four warps issues the products of a step when the other group has issued its own,
  * so that one computes exponentials while the other's products run.
  *
- * Invariants: the sums of a step are awaited after the exponentials of the next one: a branch,
- * whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and no
- * register of a running product is touched: tc_registers_here, after each wait, keeps the compiler
- * from reading them before it. Each warp stores and reads rows of its own, so a warp barrier is
- * enough there. */
+ * Invariants: the accumulators of a step are awaited after the exponentials of the next one: a
+ * branch, whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and
+ * no register of a running product is touched: tc_registers_here, after each wait, keeps the
+ * compiler from reading them before it. Each warp stores and reads rows of its own, so a warp
+ * barrier is enough there. */
 #include "wgmma_attention.h"
 
 #include <string.h>

@@ -2,11 +2,11 @@
  * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
  *
  * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
- * the next one's, a ring of both operands of steps, values of their queries, the final sums,
- * barriers: for each slot one for full and one for empty, the rows' first, and one for the turn of
- * each consumer if they store sums in turns. All operands are in slabs of 64 elements, a row for
- * each row or step: the layout of the first products and, transposed, of the steps in the last
- * ones, whose leading offset is a slab.
+ * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,
+ * mbarriers: a full and an empty one per slot (the row tiles' first), and one per consumer that
+ * orders the stores if consumers store their accumulators in turn. All operands are in slabs of 64
+ * elements, a row for each row or step: the layout of the first products and, transposed, of the
+ * steps in the last ones, whose leading offset is a slab.
  *
  * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
  * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
@@ -15,13 +15,13 @@
  * A step: both first products are issued; weights are computed from the first while the second
  * runs, the product that takes them is issued, score gradients are computed while that one runs,
  * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
- * tensor cores busy: while one computes scores the other multiplies. Sums o0 are those of score
- * gradients and the steps of the first product, o1 those of weights and the steps of the second
- * one. `changes` and `weighs` say which of them exist; without `changes` the second product is
- * omitted and has no rows.
+ * tensor cores busy: while one computes scores the other multiplies. Accumulators o0 are the
+ * products of score gradients and the steps of the first product, o1 those of weights and the steps
+ * of the second one. `changes` and `weighs` say which of them exist; without `changes` the second
+ * product is omitted and has no rows.
  *
- * If keys are cut off with the score -inf, so that their weights are 0 in any row, the steps that
- * no row of a tile sees are skipped. Tiles are assigned longest first.
+ * If keys are masked out with the score -inf, so that their weights are 0 in any row, the steps
+ * that no row of a tile sees are skipped. Tiles are assigned longest first.
  *
  * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
  * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */

@@ -1,7 +1,7 @@
 /* debug/bisect.c - bisects a wrong result: finds the stage or option at which the result of a
  * program changes.
  *
- * In: a program and its inputs. Out: a line for each configuration, from the plainest to the
+ * In: a program and its inputs. Out: a line for each configuration, from the least optimized to the
  * program's own, and the first one whose result differs.
  *
  * Design: all configurations compute the same bits, except for sums in another order, so the first

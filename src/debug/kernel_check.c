@@ -1,9 +1,9 @@
 /* debug/kernel_check.c - options.check: finds the first kernel that differs from the interpreter,
  * makes a NaN of finite numbers, or crashes.
  *
- * In: the launches of a run. Out: as without a check, or TC_ERR_CHECK with the kernel, its line and
- * region, the element and both values; and a file with a small program that fails in the same way
- * (debug/minify.c).
+ * In: the launches of a run. Out: the results of an unchecked run, or TC_ERR_CHECK with the kernel,
+ * its line and region, the element and both values; and a file with a small program that fails in
+ * the same way (debug/minify.c).
  *
  * Design: executors agree in every bit, so the first kernel whose output differs from the
  * interpreter's on the same operands is the faulty one. The operands are copied before the launch,

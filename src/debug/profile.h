@@ -11,7 +11,7 @@ struct tci_run_step;
 
 /* X(id, category): kinds of records. */
 #define TCI_RECORD_ROWS(X)                                                                         \
-    X(RUN, "run")         /* item: 1 of the init list */                                           \
+    X(RUN, "run")         /* item: 1 of the init section */                                        \
     X(KERNEL, "kernel")   /* item: the step; of the host */                                        \
     X(PART, "part")       /* of a kernel, by another thread of the pool */                         \
     X(LAUNCH, "launch")   /* the host gives a kernel to a device */                                \

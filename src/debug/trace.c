@@ -5,8 +5,8 @@
  *
  * Design: a signal handler may call almost nothing, so a thread that is created at the start waits
  * on a pipe and writes the file when a handler wakes it; the handler waits for that, and then the
- * signal ends the process as it would have. Handlers are installed only for signals that no code
- * else handles, and only if a trace is requested. If the writer cannot continue (the thread that
+ * signal ends the process as it would have. Handlers are installed only for signals that no other
+ * code handles, and only if a trace is requested. If the writer cannot continue (the thread that
  * crashed holds a lock), the handler waits TCI_TRACE_WAIT_MS. SIGKILL and _exit leave the empty
  * list. */
 #include "profile.h"

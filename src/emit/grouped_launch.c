@@ -7,10 +7,11 @@
  * a further row. The text is C in every dialect, except for what precedes a function
  * (tci_dialect.head).
  *
- * In: a fused loop's loop IR (loop/grouped_launch.c). Out: a function for each distinct member,
- * inlined into the one that calls it, and the function with the loop. Its arrays are the local
- * scalars (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic numbers);
- * none of their addresses escapes, so the compiler keeps them in registers where it can.
+ * In: the loop IR of an in-kernel loop (loop/grouped_launch.c). Out: a function for each distinct
+ * member, inlined into the one that calls it, and the function with the loop. Its arrays are the
+ * local scalars (c0, c1, ...) and each member's words (l0, l1, ...: literals, then symbolic
+ * numbers); their addresses are not passed on, so the compiler keeps them in registers where it
+ * can.
  *
  * On GPUs local scalars are in shared memory, thread 0 moves carries, and a barrier follows each
  * member and each such move. */

@@ -3,7 +3,7 @@
  *
  * In: x. Out: the derivative at x, as elementwise nodes.
  *
- * Where the closed form cancels or has a pole, a series or a recurrence takes its place. It is
+ * Where the closed form cancels or has a pole, a series or a recurrence is used instead. It is
  * accurate there, and so are the derivatives of its nodes. */
 #include "grad.h"
 

@@ -3,7 +3,7 @@
  *
  * A NULL operand gives NULL. On invalid arguments g->error and g->message are set (given, expected;
  * the caller adds the name of the op, file and line) and the result is NULL. For a 0-d tensor axis
- * 0 or -1 is its one element, in movement and in reductions, as in PyTorch. */
+ * 0 or -1 is its one element, in movement ops and reductions, as in PyTorch. */
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 

@@ -1,17 +1,19 @@
 /* graph/contraction.h - the descriptor of a contraction: axis groups and operands of a GEMM,
  * batched GEMM, convolution or einsum, decoded from a CONTRACT node once.
  *
- * In: a CONTRACT node. Out: a tci_contraction, which passes ask instead of the node's words:
+ * In: a CONTRACT node. Out: a tci_contraction, which passes query instead of decoding the node's
+ * attributes:
  *
  *     axes       of the result, in order, then the summed ones in the order of their first use;
  *                each has its place in operand 0, in operand 1 and in the result
  *     groups     batch: both operands and the result have the axis; M: operand 0 and the result;
- *                N: operand 1 and the result; K: both operands, summed; alone: one operand, summed
+ *                N: operand 1 and the result; K: both operands, summed; alone: a free reduction,
+ *                in one operand only, summed
  *     operands   the value below views and casts, the window over it, the contiguous axis, bytes
  *                in memory, reads of each element
  *
  * Passes that need one label only ask tci_contract_axis, and those that look for a value below
- * movement call tci_below, the one such walk, with the ops that it may pass.
+ * movement ops call tci_below, the one such traversal, with the ops that it may pass.
  *
  * Invariants: an operand has each label once (graph/einsum.c takes diagonals first), so every
  * axis has at most one place in each; a descriptor is of one node and never changes; `products` and

@@ -1,8 +1,9 @@
 /* interp/fused_loop.c - interprets a kernel that contains a whole program loop: runs the kernels
  * of the loop body (its members) in order, once an iteration.
  *
- * In: a loop whose members are prepared. Out: the bits that the members give one by one. Memory is
- * as in emit/grouped_launch.c: rows, and local scalars, here in the workspace. */
+ * In: a loop whose members are prepared. Out: the same bits as running the members one after
+ * another. Memory is as in emit/grouped_launch.c: rows, and local scalars, here in the
+ * workspace. */
 #include <string.h>
 
 #include "linear_ir.h"

@@ -6,10 +6,11 @@
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
  * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes run along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
- * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
- * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
- * block. bool values are lane masks, 0 or all ones, as wide as the values they were compared from.
+ * Lanes run along the section's vector axis: the innermost outer axis in iteration order
+ * (TCI_VEC_OUTER), or in the innermost sections of TCI_VEC_INNER kernels the stage's last axis. A
+ * value that does not vary along it is uniform: one 64-byte group of equal elements. A varying
+ * value is an array of one block. bool values are lane masks, 0 or all ones, as wide as the values
+ * they were compared from.
  *
  * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
  * used outside their own section have memory of their own, others share it by liveness; accesses

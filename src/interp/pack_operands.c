@@ -4,8 +4,8 @@
  * In: a prepared kernel. Out: panels for loads of an innermost section whose lanes are in different
  * cache lines and which depend on the lanes and the stage's axes alone, such as the filters of a
  * convolution whose lanes are output channels. The thread that evaluates a chunk of lanes gathers
- * each panel when it enters the chunk (interp/execute.c), and all outer points of the chunk then
- * read it as contiguous memory. Values and their order stay as they are. */
+ * each panel when it enters the chunk (interp/execute.c), and all outer iterations of the chunk
+ * then read it as contiguous memory. Values and their order stay as they are. */
 #include "prepare.h"
 
 enum {

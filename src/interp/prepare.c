@@ -2,7 +2,7 @@
  * grouped by loop level, and a workspace layout.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
- * layout. Three walks: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the
+ * layout. Three passes: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the
  * dependencies of each node determine the section (or sections) that evaluates it
  * (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values get memory
  * by liveness (interp/value_memory.c); strided operands that many points share get panels

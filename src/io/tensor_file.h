@@ -3,7 +3,7 @@
  *
  * A format is a row of TCI_IO_READERS, which lists arrays, and of TCI_IO_WRITERS. Readers access
  * the file through tci_io_read alone, which refuses offsets outside of the file. They own nothing
- * outside the scratch memory of the file: on invalid input they escape by tci_scratch_fail. */
+ * outside the scratch memory of the file: on invalid input they longjmp (tci_scratch_fail). */
 #ifndef TCI_IO_TENSOR_FILE_H
 #define TCI_IO_TENSOR_FILE_H
 

@@ -1,6 +1,6 @@
 /* io/write.c - writes named tensors, or all parameters of a context, to a file.
  *
- * In: tensors and names. Out: a file that appears complete or not at all.
+ * In: tensors and names. Out: a file that is written atomically.
  *
  * Design: all values are computed and held first, so the file is a consistent snapshot and every
  * error is found before it exists. Then the format's writer emits its bytes in order. */

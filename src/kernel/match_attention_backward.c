@@ -3,10 +3,10 @@
  * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *
  *     s   = DOT of rows and steps over d, keeping the steps
- *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
+ *     w   = exp(x - m) / l, x a value made of s, m and l per-query values; rounded or not,
  *           kept
  *     g   = DOT of other rows and steps over dv, keeping the steps
- *     c   = a value made of w, g and values of a query alone, kept
+ *     c   = a value made of w, g and per-query values, kept
  *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p

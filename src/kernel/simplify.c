@@ -4,8 +4,8 @@
  *   tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine
  *   tci_kernel_crop        crops an operand to the range that is read
  *   tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
- *                          operands first), merging neighbours that every index walks as one axis;
- *                          EXP of values that are never positive becomes EXPN
+ *                          operands first), merging adjacent axes that every access traverses as
+ *                          one; EXP of values that are never positive becomes EXPN
  * The copy makes the text of a kernel independent of how its lowering numbered things. */
 #include "simplify.h"
 #include "value_range.h"

@@ -1,5 +1,6 @@
-/* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL.
- * Conditions on symbolic sizes that cannot be decided for all of them are not checked. */
+/* kernel/verify.c - checks the invariants written in kernel/ir.h; a violation aborts the compile
+ * with TC_ERR_INTERNAL. Conditions on symbolic sizes that cannot be decided for all of them are not
+ * checked. */
 #include "ir.h"
 
 static bool tci_kernel_is_empty(const tci_kernel *k)

@@ -2,8 +2,8 @@
  * accumulators in memory.
  *
  * In: a tci_panel. Out: statements. Design: the accumulators of the whole range are in local
- * arrays and a few rows are added at a time, so that memory is read in long runs; each point still
- * has one chain, over the rows in their order. */
+ * arrays and a few rows are added at a time, so that memory is read in long contiguous streams;
+ * each output still has a single accumulation chain over the rows in order. */
 #include "column_reduction.h"
 
 typedef struct tci_stage_rows {

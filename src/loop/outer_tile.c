@@ -1,7 +1,7 @@
 /* loop/outer_tile.c - builds a register tile of outer points: bindings, loops, stores and
  * prefetches of a stage.
  *
- * In: a tci_tile, a stage. Out: the statements that all ways to run a stage share. */
+ * In: a tci_tile, a stage. Out: the statements that all schedules of a stage have in common. */
 #include "outer_tile.h"
 
 enum { TCI_STAGE_LINE_BYTES = 64 };

@@ -2,9 +2,9 @@
  * and its numbers.
  *
  * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
- * numbers (any numbers: they may come from a file), lists candidate numbers, estimates their cost
- * on the machine, and builds the loops. No schedule changes a result, so every one that fits is
- * correct, and only its cost decides (loop/schedule.c). */
+ * parameter values (arbitrary values: they may come from a file), lists candidate values, estimates
+ * their cost on the machine, and builds the loops. No schedule changes a result, so every one that
+ * fits is correct, and only its cost decides (loop/schedule.c). */
 #ifndef TCI_LOOP_SCHEDULE_KIND_H
 #define TCI_LOOP_SCHEDULE_KIND_H
 

@@ -3,10 +3,10 @@
  *
  * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
  * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
- * block of TCI_FLASH_THREADS threads has a tile of rows, and walks the other side step by step, in
- * shared memory, all as f32. Half a warp has every eighth row, each of its lanes every 16th
- * element of the step; sums are one chain. Scores pass between lanes through shared memory of
- * their own, so no rows x steps array is stored. */
+ * block of TCI_FLASH_THREADS threads has a tile of rows, and iterates over blocks of the other side
+ * (keys or queries), staged in shared memory as f32. Half a warp has every eighth row, each of its
+ * lanes every 16th element of the block; each sum is accumulated sequentially. Scores pass between
+ * lanes through shared memory of their own, so no rows x steps array is stored. */
 #ifndef TCI_LOOP_SIMT_ATTENTION_H
 #define TCI_LOOP_SIMT_ATTENTION_H
 

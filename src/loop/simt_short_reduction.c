@@ -3,11 +3,12 @@
  * few channels, norms (NHWC).
  *
  * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
- * contiguous along the last outer axis or independent of it, and every guard independent; later
- * stages are pointwise. Out: the statements for one thread. Design: a thread has a vector along
- * that axis, of 16 bytes if possible, and several neighbouring points along the axis before it.
- * The last reduced axis is unrolled, so that elements shared by neighbouring windows, and values
- * common to all, such as a filter or a norm's scale, are read once. The order of sums is kept.
+ * contiguous along the last outer axis or independent of it, and every guard independent of that
+ * axis; later stages are pointwise. Out: the statements for one thread. Design: a thread has a
+ * vector along that axis, of 16 bytes if possible, and several neighbouring points along the axis
+ * before it. The last reduced axis is unrolled, so that elements shared by neighbouring windows,
+ * and values common to all, such as a filter or a norm's scale, are read once. The order of sums is
+ * kept.
  *
  * Neighbouring threads take consecutive vectors. */
 #include "simt_short_reduction.h"

@@ -1,9 +1,9 @@
 /* loop/vec_inner_axis.c - emits stages vectorized along their last inner, usually reduced, axis
  * (VEC_INNER).
  *
- * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
- * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers, or in
- * a local array if that is too many. A lane that no element of the row reaches stays at the
+ * In: a stage; the outer indices are bound. Out: the stage's loops. A reduction has 64 virtual
+ * lanes (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
+ * or in a local array if that is too many. A lane that no element of the row reaches stays at the
  * identity, which changes nothing when combined, so registers past the row's length are omitted. */
 #include "vec_inner_axis.h"
 

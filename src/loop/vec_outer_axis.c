@@ -1,8 +1,9 @@
 /* loop/vec_outer_axis.c - emits stages vectorized along the last outer axis (VEC_OUTER).
  *
- * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
- * accumulator of its own, to which the inner points are added in order, so tiles and vectors are
- * free; in class SPLIT a second one, to which the first is added at the end of a part. */
+ * In: a stage and a tile of outer iterations. Out: the stage for all of them. Every output has one
+ * accumulator of its own, to which the inner iterations add in order, so the tile and vector sizes
+ * do not affect the result; class SPLIT has a second accumulator per output, to which each partial
+ * sum is added. */
 #include "vec_outer_axis.h"
 
 #include "interleave_stores.h"

@@ -1,6 +1,6 @@
 /* loop/verify.c - checks the invariants of loop/ir.h; a broken one escapes as an internal error.
  *
- * One walk in execution order. A name counts as defined from its statement to the end of its
+ * One traversal in execution order. A name counts as defined from its statement to the end of its
  * block: `state` is 0 before, 1 inside, 2 after. */
 #include "ir.h"
 

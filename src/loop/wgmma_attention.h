@@ -6,9 +6,9 @@
  * rings. A consumer multiplies queries and keys into registers, passes each score through the
  * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
  * row's maximum so far; rounded, these are directly the first operand of the product with the
- * values. The sums of a step are computed while the exponentials of the next one are. After the
- * last step the sums are divided and left in shared memory as in loop/wgmma_gemm.h, where the same
- * warps run the rest of the kernel on their rows. */
+ * values. The accumulators of a step are updated while the exponentials of the next one are
+ * computed. After the last step they are divided and left in shared memory as in loop/wgmma_gemm.h,
+ * where the same warps run the rest of the kernel on their rows. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_H
 #define TCI_LOOP_WGMMA_ATTENTION_H
 

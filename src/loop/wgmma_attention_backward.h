@@ -2,18 +2,18 @@
  * of the kernel template (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
- * four more warps loads both operands of a tile's rows and then, step by step, both of the steps,
- * into a ring. A consumer multiplies them into registers, two products, and computes from these
- * the weights and the gradients of scores; rounded, these are directly the first operands of the
- * products with the steps. If only weights are needed, there is one product, and only the steps
- * have the other operand. Values of a query alone are evaluated once: of rows by the consumers, of
- * steps by another of the four warps, which stores them next to the step. After the last step the
- * sums are left in shared memory, one product after the other, as in loop/wgmma_gemm.h, where the
- * same warps run the rest of the kernel on their rows; two consumers take turns if there is no
- * memory for the sums of both.
+ * four more warps loads the two operands of the block's row tile, and then for each step its two
+ * operand tiles, into a ring buffer. A consumer multiplies them into registers, two products, and
+ * computes from these the weights and the gradients of scores; rounded, these are directly the
+ * first operands of the products with the steps. If only weights are needed, there is one product,
+ * and only the steps have the other operand. Per-query values (m, l, ...) are evaluated once: of
+ * rows by the consumers, of steps by another of the four warps, which stores them next to the step.
+ * After the last step the accumulators are left in shared memory, one product after the other, as
+ * in loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; two
+ * consumers take turns if there is no shared memory for the accumulators of both.
  *
- * Blocks (tci_loop.scores): values of a query; if keys are cut off, their score; the score of any
- * key; if keys are cut off, of a visible one; unless only weights are needed, the gradient of a
+ * Blocks (tci_loop.scores): per-query values; if keys are masked out, their score; the score of any
+ * key; if keys are masked out, of a visible one; unless only weights are needed, the gradient of a
  * score; with two last products, the rows of the second. The rows of the first are the epilogue
  * slot. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H

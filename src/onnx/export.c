@@ -1,11 +1,11 @@
 /* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
  *
  * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a file of weights, each
- * complete or absent.
+ * written atomically.
  *
- * Design: every op is exported as one or a few nodes, by the list TCI_OX_WAY_..., which has all
- * ops. Composites with an ONNX operator of the same meaning become that operator, others their
- * expansion. Elementwise ops without an operator become the formula of their row. */
+ * Design: every op is exported as one or a few nodes, as given by the table TCI_OX_WAY_..., which
+ * covers every op. Composites with an ONNX operator of the same meaning become that operator,
+ * others their expansion. Elementwise ops without an operator become the formula of their row. */
 #include "../ops/formula.h"
 #include "export_direct_ops.h"
 #include "import.h"

@@ -2,7 +2,7 @@
  * (results of NonZero, Compress, Unique).
  *
  * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
- * on the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
+ * on the padded tensor and pass the count on: movement ops that keep the axis, elementwise ops,
  * gathering at counted indices, and sums over the axis. All other readers are refused by
  * tci_ox_tensor.
  *

@@ -2,7 +2,7 @@
  * triangles, repeats.
  *
  * In: nodes, axes, counts. Out: movement nodes of graph/movement.c, so nothing is copied if a
- * consumer can read in place, and gradients are movement too. */
+ * consumer can read in place, and gradients are movement ops too. */
 #include "composite.h"
 
 #include <string.h>

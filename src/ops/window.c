@@ -1,10 +1,10 @@
 /* ops/window.c - image windows: convolution, pooling, im2col and col2im.
  *
- * In: x [N, C, ...] of one to three more axes, options whose zero fields mean a default. Out: PAD
- * and WINDOW nodes, and a contraction or a reduction over the elements of each window. One builder
- * serves any number of axes; the planner decides how elements are reused. Pools whose windows
- * differ in length (adaptive pooling) read x along one axis after the other at positions that
- * follow from the sizes. */
+ * In: x [N, C, ...] with one to three spatial axes, options whose zero fields mean a default. Out:
+ * PAD and WINDOW nodes, and a contraction or a reduction over the elements of each window. One
+ * builder serves any number of axes; the planner decides how elements are reused. Pools whose
+ * windows differ in length (adaptive pooling) read x along one axis after the other at positions
+ * that follow from the sizes. */
 #include "window.h"
 
 #include <inttypes.h>

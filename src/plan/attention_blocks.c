@@ -2,7 +2,7 @@
  * rows, so that only one [block, keys] array of scores is in memory at a time.
  *
  * In: the outputs of a program and its plan. Out: the same outputs; wherever the plan stores an
- * array of scores (a pair of plan/score_recompute.c), a REPEAT that stores one block of its rows:
+ * array of attention scores (plan/score_recompute.c), a REPEAT that stores one block of its rows:
  *
  *     for each block  s = contract(q[block], k)
  *                     m, l of s;  p = exp(s - m) / l
@@ -10,10 +10,10 @@
  *
  * Each kernel of such a set sums some axes of the scores, and the rows of the other axes are
  * independent. The loop runs over the longest of these axes. Values from outside that have this
- * axis are cut into blocks (xs of the REPEAT); an output of a kernel is stacked from its blocks. A
- * mask or another array as large as the scores is read at the block's rows; an operand that every
- * block reads in another order, such as k, is copied once. The last block may reach past the end
- * of the axis: the rows beyond it are zeros and are cut off.
+ * axis are split into blocks (xs of the REPEAT); an output of a kernel is concatenated from its
+ * blocks. A mask or another array as large as the scores is read at the block's rows; an operand
+ * that every block reads in another order, such as k, is copied once. The last block may reach past
+ * the end of the axis: the rows beyond it are zeros and are cut off.
  *
  * The blocks are ordinary nodes and each row is computed as before, so this works for every size,
  * dtype, backend and numeric class that has no fused kernel. Products and rows of a block go

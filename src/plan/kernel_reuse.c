@@ -1,10 +1,10 @@
 /* plan/kernel_reuse.c - reuses the kernel of an equal group of an earlier fusion of the same graph
  * (incremental lowering).
  *
- * In: a fusion, one of its groups, and the fusion's `like` with the kernels of its groups. Out:
- * such a kernel with this plan's buffers, or nothing. Design: trial plans (plan/fission.c) store
- * one value more, so nearly all of their groups equal groups of the plan that they are compared
- * with, and nodes are the same pointers in both.
+ * In: a fusion, one of its groups, and the fusion's `like` with the kernels of its groups. Out: the
+ * kernel of an identical group with this plan's buffers, or nothing. Design: trial plans
+ * (plan/fission.c) materialize one more value, so nearly all of their groups are identical to
+ * groups of the plan that they are compared with, and nodes are the same pointers in both.
  *
  * A kernel follows from the graph, the machine and what is compared here: the roots with the nodes
  * that each evaluates and reads, which of these are in the group, and the outer and inner axes. */

@@ -1,10 +1,10 @@
 /* plan/materialize.c - finds what each materialized value (root) computes and reads, by lowering
  * it on its own (a probe).
  *
- * In: the nodes, and those that get memory (`forced`). Out: a root with its domain, its reads, its
- * leaves and the nodes that it evaluates. A probe lowers the root into a kernel that is thrown
- * away. A node materialized in this round, too late to be a root in it, is a leaf for the probes
- * that follow.
+ * In: the nodes, and those that must be materialized (`forced`). Out: a root with its domain, its
+ * reads, its leaves and the nodes that it evaluates. A probe lowers the root into a kernel that is
+ * thrown away. A node materialized in this round, too late to be a root in it, is a leaf for the
+ * probes that follow.
  *
  * The result of a probe follows from the graph and from which of the nodes that it met were
  * materialized, in its own round or earlier. So a root that is placed again is probed again only

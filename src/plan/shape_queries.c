@@ -1,6 +1,6 @@
 /* plan/shape_queries.c - answers shape queries: axes across a RESHAPE, extent of a leaf.
  *
- * In: a node. Out: numbers; nothing is changed. */
+ * In: a node. Out: numbers; the graph is not modified. */
 #include "fusion_groups.h"
 
 TCI_FN int tci_plan_image_reshaped(const tci_node *n, int a)

@@ -6,7 +6,7 @@
  *
  *   linked   one kernel: a block reduces its part, publishes the total, waits for the totals of the
  *            preceding parts, in two levels, and scans its part, which it kept in registers: x is
- *            read once. For machines whose blocks start in order.
+ *            read once. For GPUs that dispatch blocks in index order.
  *   starts   a second input: the reductions of the parts, in a kernel of their own, and the prefix
  *            totals of these; for very many parts, a scan in parts again.
  *

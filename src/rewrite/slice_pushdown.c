@@ -2,16 +2,17 @@
  * the result that is read, in the layout in which it is read.
  *
  * In: roots of a simplified graph. Out: the same values; a slice of a contraction's result (seen
- * through movement) becomes a contraction of slices of its operands. For example, the gradient of a
- * padded image is computed for the pixels of the image only, in its final layout, without a copy.
+ * through view ops: reshape, permute, pad) becomes a contraction of slices of its operands. For
+ * example, the gradient of a padded image is computed for the pixels of the image only, in its
+ * final layout, without a copy.
  *
- * Design: a slice moves down through movement, which is free, until it reaches a contraction. If
- * there is none, the graph stays as it was. A slice of positions that interleave phases (strided
- * convolutions) has a part of each phase; phases that begin in the middle of a position come first.
- * A contraction with more than one consumer stays whole, and so does one that two slices would
- * read. The sizes of the cut axes must be known. A matrix that is only read transposed, such as the
- * gradient of weights [out, in], is computed transposed: the update of the weights then uses the
- * results in place. */
+ * Design: a slice is pushed down through view ops, which costs nothing, until it reaches a
+ * contraction. If there is none, the graph stays as it was. A slice over an axis of interleaved
+ * phases (strided convolutions) takes a part of each phase; phases that start inside a stride come
+ * first. A contraction with more than one consumer stays whole, and so does one that
+ * two slices would read. The sizes of the cut axes must be known. A matrix that is only read
+ * transposed, such as the gradient of weights [out, in], is computed transposed: the update of the
+ * weights then uses the results in place. */
 #include <string.h>
 
 #include "../graph/contraction.h"

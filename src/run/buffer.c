@@ -1,6 +1,6 @@
 /* run/buffer.c - reference-counted tensor memory.
  *
- * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * In: sizes, or user memory. Out: tci_storage, shared by graph nodes and programs.
  *
  * Design: whoever keeps a storage holds one reference, and counts are atomic, because a program
  * that captured a leaf may be freed on another thread than its context's. All other fields are

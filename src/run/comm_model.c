@@ -4,10 +4,11 @@
  * In: the list of steps of a program, times of its kernels by the model, links. Out: time of a run,
  * and how much of it kernels wait for collectives.
  *
- * The one idea: two clocks. Kernels move the first; a start begins its operation when both the
- * kernels before it and the operation before it are done, and moves the second; a wait moves the
- * first up to the end of its operation, and that is exposed time. So is what kernels lose while an
- * operation is in flight: a share of their speed, which is the link's. */
+ * Design: two clocks. Kernels advance the first; a start begins its operation when both the kernels
+ * before it and the operation before it are done, and advances the second; a wait advances the
+ * first up to the end of its operation, and the difference is exposed communication time. The
+ * slowdown of kernels while an operation is in flight is exposed too: a fraction that is a
+ * parameter of the link. */
 #include "comm_model.h"
 
 #include <math.h>

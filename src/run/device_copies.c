@@ -8,10 +8,10 @@
  * needed in host memory.
  *
  * Data: tci_storage.residents, one entry per device, only ever pushed in front; tci_storage.ahead,
- * the entry that is newer than host memory, or NULL; the number of storages with such an entry, so
+ * the dirty entry (newer than host memory), or NULL; the number of storages with such an entry, so
  * that host programs check only then. All of it changes under one lock; a run that finds the newest
- * version reads it without the lock. A parameter belongs to that run alone (tci_param_claim): runs
- * change it, and only then is an entry ahead. */
+ * version reads it without the lock. A parameter is claimed exclusively by the run
+ * (tci_param_claim): runs change it, and only then can an entry be dirty. */
 #include "../base/alloc.h"
 #include "runtime_structs.h"
 #include "device_memory.h"

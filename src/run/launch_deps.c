@@ -5,7 +5,7 @@
  *
  * Design: dependencies follow from bytes alone. A launch depends on the last writer of what it
  * reads or writes, and on all readers since then of what it writes. The starts and ends of operands
- * cut memory into intervals, and each interval has its last writer and the readers since. Reused
+ * divide memory into intervals, and each interval has its last writer and the readers since. Reused
  * arena memory, outputs that alias inputs, and parameters that overwrite the old value therefore
  * need no special rules. Transitive dependencies are left out. */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* run/strided_buffers.c - runs on strided buffers of the user.
  *
- * In: a call, buffers of which some have strides. Out: the run, on dense copies.
+ * In: a call; buffers, some of them strided. Out: the run, on dense copies.
  *
  * Design: generated code expects dense memory, so the elements of an input are gathered before the
  * run, and those of an output are scattered after a run that succeeded. The user's memory is not

@@ -3,7 +3,7 @@
  *
  * In: a program whose code is a family (compile/compiled_code.h), buffers. Out: a run of an
  * *instance*: an ordinary program whose code has the family's functions and known sizes everywhere
- * else. The code that runs it (run/call.c, run/execute.c) therefore knows nothing of symbols.
+ * else. The functions that run it (run/call.c, run/execute.c) therefore handle no symbols.
  *
  * An instance is made the first time its sizes occur: every expression of the family is evaluated,
  * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
@@ -350,7 +350,7 @@ static void tci_dynamic_fill_code(tci_dynamic_build *b)
     memcpy(c->backend, from->backend, sizeof(c->backend));
     c->list = from->list;
     c->n_list = from->n_list;
-    c->n_init_list = from->n_init_list;
+    c->n_init_section = from->n_init_section;
     c->intact = from->intact;
     c->n_init = from->n_init;
     c->kept_bytes = from->kept_bytes;
