@@ -7864,6 +7864,19 @@ TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
 
+/* ---- export_gather.c ---- */
+/* A GATHER of whole slices: one list of indices, of any shape, along an axis of x. */
+typedef struct tci_ox_select {
+    tci_node *x, *list;
+    int axis;
+} tci_ox_select;
+/* True if n is one, or a RESHAPE that puts the axes of the list in the place of x's. */
+TCI_FN bool tci_ox_find_select(const tci_node *n, tci_ox_select *s);
+/* in: the names of x and of the list. */
+TCI_FN const char *tci_ox_select_out(tci_ox_out_graph *g, const tci_ox_select *s, const tci_node *n,
+                                     const char *const *in);
+TCI_FN const char *tci_ox_gather_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in);
+
 /* ---- export_contract.c ---- */
 TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
                                        const char *const *operands);
@@ -8401,6 +8414,20 @@ static const char *tci_ox_divide_out(tci_ox_out_graph *g, tc_dtype d, const char
     return TCI_OW(w, "Where", none, zero, TCI_OW(w, "Div", x[0], safe));
 }
 
+/* The sign bit, also of -0 and NaN. */
+static const char *tci_ox_minus_out(tci_ox_out_graph *g, tc_dtype d, const char *x)
+{
+    if (tci_ox_is_float(d)) {
+        tc_dtype whole = d == TC_F64 ? TC_I64 : d == TC_F32 ? TC_I32 : TC_I16;
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(whole));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        x = tci_ow_op(&g->w, "BitCast", 1, &x, 1, &to);
+        d = whole;
+    }
+    return d < TC_I8 ? TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", x, x))
+                     : TCI_OW(&g->w, "Less", x, tci_ox_float(g, d, 0));
+}
+
 TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
 {
     tci_ow *w = &g->w;
@@ -8467,6 +8494,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                        : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
                                 x[1]);
     }
+    case TCI_W_MINUS: return tci_ox_minus_out(g, d, x[0]);
+    case TCI_P_LOG_LOW: /* corrections below an engine's own error */
+    case TCI_P_LOG2_LOW: return tci_ox_float(g, d, 0);
     case TCI_P_GCD: return tci_ox_gcd_out(g, d, x);
     case TCI_P_MULHI: return tci_ox_mulhi_out(g, d, x);
     default: {
@@ -8711,6 +8741,15 @@ static bool tci_ox_fits_rms_norm(const tci_node *n)
            tci_build_same_shape(w->rank, w->shape, axes, x->shape + (x->rank - axes));
 }
 
+/* True if the mask has all rows and columns of the scores. */
+static bool tci_ox_is_whole_mask(const tci_node *n)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    const tci_node *m = tci_ox_named_operand(n, 3);
+    return m->rank >= 2 && m->shape[m->rank - 2] == q->shape[q->rank - 2] &&
+           m->shape[m->rank - 1] == k->shape[k->rank - 2];
+}
+
 /* Four axes, [batch, heads, rows, width], or five, whose key and value have one head for the group
  * of heads that the third axis has. */
 static bool tci_ox_fits_attention(const tci_node *n)
@@ -8724,7 +8763,9 @@ static bool tci_ox_fits_attention(const tci_node *n)
         bool one = grouped && i == 2;
         fits = (one ? k->shape[i] == 1 : k->shape[i] == q->shape[i]) && v->shape[i] == k->shape[i];
     }
-    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v)));
+    bool known = tci_dim_is_known(q->shape[q->rank - 2]) && tci_dim_is_known(k->shape[k->rank - 2]);
+    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v))) &&
+           (!n->attr[2] || known || tci_ox_is_whole_mask(n));
 }
 
 /* ---- operators ---- */
@@ -8838,12 +8879,24 @@ static const char *tci_ox_four_axes(tci_ox_out_graph *g, const tci_node *x, cons
     return TCI_OW(&g->w, "Reshape", name, tci_ow_ints(&g->w, 4, four));
 }
 
+/* onnxruntime asks for a mask with all rows and columns of the scores. */
+static const char *tci_ox_whole_mask(tci_ox_out_graph *g, const tci_node *n, const char *mask)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    if (tci_ox_is_whole_mask(n)) {
+        return mask;
+    }
+    const int64_t sizes[] = {tci_dim_known(q->shape[q->rank - 2]),
+                             tci_dim_known(k->shape[k->rank - 2])};
+    return TCI_OW(&g->w, "Expand", mask, tci_ow_ints(&g->w, 2, sizes));
+}
+
 static const char *tci_ox_attention_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                        const char *const *in)
 {
     const double scale = tci_ox_last_number(n);
     const tci_ow_attr attrs[] = {TCI_OW_INT("is_causal", n->attr[1]), TCI_OW_FLOAT("scale", scale)};
-    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? in[3] : NULL};
+    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? tci_ox_whole_mask(g, n, in[3]) : NULL};
     for (int i = 0; i < 3; i++) {
         with[i] = tci_ox_four_axes(g, tci_ox_named_operand(n, i), in[i]);
     }
@@ -9084,6 +9137,75 @@ TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
         return tci_ox_gemm_out(g, &gemm, n, in);
     }
     return tci_ox_einsum_out(g, n, in);
+}
+/* ---- src/onnx/export_gather.c ---- */
+/* onnx/export_gather.c - exports GATHER as Gather or GatherElements of ONNX.
+ *
+ * In: a GATHER, or the RESHAPE of one. Out: Gather, where one list of indices serves all places off
+ * the axis (tc_index_select, rows of tc_embedding); else GatherElements, whose index has the shape
+ * of the result. */
+
+/* The axes of x, whose axis is replaced by those of the list: the shape of a Gather. */
+static bool tci_ox_is_select_shape(const tci_ox_select *s, const tci_node *n)
+{
+    const int more = s->list->rank - 1;
+    bool fits = n->rank == s->x->rank + more;
+    for (int d = 0; d < n->rank && fits; d++) {
+        fits = n->shape[d] == (d < s->axis           ? s->x->shape[d]
+                               : d <= s->axis + more ? s->list->shape[d - s->axis]
+                                                     : s->x->shape[d - more]);
+    }
+    return fits;
+}
+
+/* True if the index of a GATHER is the same for all places off its axis, which are all taken. */
+static bool tci_ox_find_list(const tci_node *gather, tci_ox_select *s)
+{
+    tci_node *x = gather->in[0], *index = gather->in[1];
+    const int axis = (int)gather->attr[0];
+    index = index->op == TCI_OP_EXPAND && !tci_node_is_value(index) ? index->in[0] : index;
+    bool one = true;
+    for (int d = 0; d < gather->rank; d++) {
+        one = one && (d == axis ? index->shape[d] == gather->shape[d]
+                                : index->shape[d] == 1 && gather->shape[d] == x->shape[d]);
+    }
+    bool reshaped = index->op == TCI_OP_RESHAPE && !tci_node_is_value(index);
+    *s = (tci_ox_select){.x = x, .list = reshaped ? index->in[0] : index, .axis = axis};
+    return one;
+}
+
+TCI_FN bool tci_ox_find_select(const tci_node *n, tci_ox_select *s)
+{
+    bool reshaped = n->op == TCI_OP_RESHAPE && n->in[0]->op == TCI_OP_GATHER;
+    const tci_node *gather = reshaped ? n->in[0] : n;
+    return gather->op == TCI_OP_GATHER && !tci_node_is_value(gather) &&
+           tci_ox_find_list(gather, s) && (!reshaped || tci_ox_is_select_shape(s, n));
+}
+
+/* An index as i64; Gather takes i32 too. */
+static const char *tci_ox_index(tci_ox_out_graph *g, const tci_node *index, const char *name)
+{
+    bool fits = index->dtype == TC_I64 || index->dtype == TC_I32;
+    return fits ? name : tci_ox_to_dtype(g, name, TC_I64);
+}
+
+TCI_FN const char *tci_ox_select_out(tci_ox_out_graph *g, const tci_ox_select *s, const tci_node *n,
+                                     const char *const *in)
+{
+    static const int64_t line = -1;
+    const tci_ow_attr axis = TCI_OW_INT("axis", s->axis);
+    const char *with[] = {in[0], tci_ox_index(g, s->list, in[1])};
+    if (!tci_ox_is_select_shape(s, n)) {
+        with[1] = TCI_OW(&g->w, "Reshape", with[1], tci_ow_ints(&g->w, 1, &line));
+    }
+    return tci_ow_op(&g->w, "Gather", 2, with, 1, &axis);
+}
+
+TCI_FN const char *tci_ox_gather_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+    const char *with[] = {in[0], tci_ox_index(g, n->in[1], in[1])};
+    return tci_ow_op(&g->w, "GatherElements", 2, with, 1, &axis);
 }
 /* ---- src/onnx/export.c ---- */
 /* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
@@ -9338,6 +9460,21 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* The mean of each channel of images, [batch, channels, places], leaves as a pool, for which
+ * engines keep their own layout of images. */
+static const char *tci_ox_mean_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_node *from = n->in[0];
+    bool pools = n->dtype == TC_F32 && from->dtype == TC_F32 && from->rank >= 4 &&
+                 from->rank <= 2 + TCI_OX_SPATIAL && n->n_attr == from->rank - 2;
+    for (int i = 0; i < n->n_attr && pools; i++) {
+        pools = n->attr[i] == 2 + i;
+    }
+    return pools ? TCI_OW(&g->w, "Squeeze", TCI_OW(&g->w, "GlobalAveragePool", x),
+                          tci_ow_ints(&g->w, n->n_attr, n->attr))
+                 : tci_ox_reduce_as(g, "ReduceMean", n, x);
+}
+
 /* x, of n's dtype, in a dtype that ArgMax and TopK take. */
 static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
@@ -9440,7 +9577,8 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             top -= tci_formula_value_operands(*word);
             type = types[top + (*word == TCI_P_SELECT)];
             made = tci_ox_word(g, type, *word, stack + top);
-            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
+            bool asks = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE;
+            type = asks || *word == TCI_W_MINUS ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
@@ -9633,7 +9771,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
         return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
                          &axis);
     }
-    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_MEAN: return tci_ox_mean_out(g, n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
     case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_NAMED:
@@ -9648,6 +9786,10 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
 static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
 {
     tci_ow *w = &g->w;
+    tci_ox_select select;
+    if (tci_ox_find_select(n, &select)) {
+        return tci_ox_select_out(g, &select, n, in);
+    }
     switch ((int)n->op) {
     case TCI_OP_DATA: return tci_ox_memory(g, n);
     case TCI_OP_LITERAL:
@@ -9669,11 +9811,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
     }
     case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
-    case TCI_OP_GATHER: {
-        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
-        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
-        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
-    }
+    case TCI_OP_GATHER: return tci_ox_gather_out(g, n, in);
     case TCI_OP_BITCAST: {
         const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
         g->opset = TCI_OX_OPSET_BITCAST;
@@ -9723,6 +9861,23 @@ static bool tci_ox_is_empty(const tci_node *n)
     return known && none;
 }
 
+/* True if n adds up no elements: it is all zeros. */
+static bool tci_ox_adds_nothing(const tci_node *n)
+{
+    bool none = (n->op == TCI_OP_SUM || n->op == TCI_OP_CONTRACT) && tci_is_known(n);
+    return none && (tci_ox_is_empty(n->in[0]) || tci_ox_is_empty(n->in[n->n_in - 1]));
+}
+
+/* Engines differ in what they make of empty axes, so they get what follows from them. */
+static const char *tci_ox_zeros_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const char *zero = tci_ox_float(g, (tc_dtype)n->dtype, 0);
+    return tci_ox_is_empty(n) ? tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank,
+                                              tci_dim_words(n->shape), "")
+                              : TCI_OW(&g->w, "Expand", zero,
+                                       tci_ow_ints(&g->w, n->rank, tci_dim_words(n->shape)));
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -9731,8 +9886,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
-    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
-        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
+    } else if (tci_ox_is_empty(n) || tci_ox_adds_nothing(n)) {
+        return tci_ox_zeros_out(g, n);
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
@@ -9787,12 +9942,14 @@ static int tci_ox_unexpanded(tci_ox_walk *w, const tci_node *n, tci_node *const 
     return n->n_in;
 }
 
-/* Convolutions and pools are written from what is below windows and padding, elementwise ops from
- * what is below broadcasts, named calls from the call's operands. */
+/* Convolutions and pools are written from what is below windows and padding, gathers of slices from
+ * the list of indices, elementwise ops from what is below broadcasts, named calls from the call's
+ * operands. */
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
     tci_ox_sliding p;
+    tci_ox_select s;
     tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
     *list = two;
     if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
@@ -9801,6 +9958,10 @@ static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
         two[0] = c.w.x;
         two[1] = c.f;
+        return 2;
+    } else if (tci_ox_find_select(n, &s)) {
+        two[0] = s.x;
+        two[1] = s.list;
         return 2;
     } else if (n->op == TCI_OP_NAMED) {
         int count = tci_ox_named_operands(n, ((tci_ox_out_graph *)w->to)->most);

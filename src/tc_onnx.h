@@ -38,6 +38,7 @@
 #include "onnx/export_loop.c"
 #include "onnx/export_direct_ops.c"
 #include "onnx/export_contract.c"
+#include "onnx/export_gather.c"
 #include "onnx/export.c"
 #include "onnx/stablehlo_builder.c"
 #include "onnx/export_stablehlo_scalar.c"
