@@ -6,6 +6,7 @@
 
 #ifdef TCI_TEST_ALLOC /* with the rooms' functions visible: the judge, which no user needs, too */
 #include "../src/base/impl_begin.h"
+#include "../src/interp/reference_composites.c"
 #include "../src/interp/reference.c"
 #include "../src/base/impl_end.h"
 #endif

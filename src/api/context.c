@@ -1,6 +1,6 @@
 /* api/context.c - contexts: creation with options, release, reference counts.
  *
- * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
+ * In: the caller's tc_options, zero = default. Out: a tc_ctx whose options have the environment
  * applied (a field that is set overrides its variable) and which owns their strings.
  *
  * Design: a tc_ctx * is not an address but a number: the slot of the context, and above it a serial
@@ -9,12 +9,12 @@
  * context is freed at once. */
 #include "../base/env.h"
 #include "../debug/kernel_check.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../debug/string_intern.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>

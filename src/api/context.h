@@ -1,5 +1,5 @@
-/* api/context.h - contexts, scopes, leaves, and the macros that turn C values into operands and
- * lists. */
+/* api/context.h - declares contexts, scopes and leaf tensors, and the macros that turn C values
+ * into operands and lists. */
 #ifndef TC_API_CONTEXT_H
 #define TC_API_CONTEXT_H
 
@@ -63,14 +63,14 @@ static inline tc_arg tci_arg_long_double(long double v)
 
 /* ---- sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
-/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
- * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
- * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
- * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. tc_dim_add and the others
- * compute with it, C arithmetic does not: the calls that are given what it makes fail wherever they
- * can tell. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program,
- * or nowhere: a mixture does not link, for want of tc_ctx_make_dynamic_shapes or of
- * tc_ctx_make_fixed_shapes. */
+/* TC_DIM("batch", 0, 4096): a symbolic size, whose value in [least, most] is given by each run. It
+ * is passed wherever sizes are: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are
+ * the same size, and a symbolic size is equal only to itself. If the name is missing, or not 0 <=
+ * least <= most <= 2^40, calls that get it fail with TC_ERR_SHAPE. Use tc_dim_add and similar calls
+ * for arithmetic: results of C arithmetic on it are invalid, and calls that get them fail where
+ * they can detect it. tc_shutdown invalidates it. Define TC_DYNAMIC_SHAPES wherever tc.h is
+ * included in a program, or nowhere: a mixture does not link, since tc_ctx_make_dynamic_shapes or
+ * tc_ctx_make_fixed_shapes is undefined. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -78,11 +78,11 @@ TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
 #define tc_ctx_make tc_ctx_make_fixed_shapes
 #endif
-/* a + b, a - b, a * b, floor(a / b), the lesser, the greater: of sizes (TC_DIM, tc_size, tc_count,
- * these calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result stands
- * where a size, a bound or a count of elements is given, and as an operand, where it is its value
- * in a run: tc_slice(x, 0, tc_dim_div(tc_size(x, 0), 2), TC_END, 1). Equal results are equal
- * sizes. They do not fail themselves; the call that is given the result does, and says why:
+/* a + b, a - b, a * b, floor(a / b), minimum, maximum: of sizes (TC_DIM, tc_size, tc_count, these
+ * calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result may be passed as
+ * a size, a bound or a count of elements, and as an operand, where it is its value in a run:
+ * tc_slice(x, 0, tc_dim_div(tc_size(x, 0), 2), TC_END, 1). Equal results are equal sizes. These
+ * calls do not fail themselves; the call that gets an invalid result fails and reports the cause:
  * TC_ERR_ARGUMENT or, for a size, TC_ERR_SHAPE (an operand is no size, b of tc_dim_div is or may be
  * less than 1), TC_ERR_LIMIT (a number above 2^60, or an expression of more than 64 terms),
  * TC_ERR_MEMORY. */
@@ -97,19 +97,20 @@ TC_API int64_t tc_dim_max(int64_t a, int64_t b);
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
-/* Ends it and every tensor of it; programs made from it stay usable. NULL, or a context that was
- * freed already, is fine. A function of the user's that a call on it calls (the body of a tc_scan)
- * can not: the context stays, and that call fails with TC_ERR_ARGUMENT. */
+/* Frees the context and all of its tensors; programs made from it stay usable. NULL, or a context
+ * that was already freed, is ignored. A user function that is called by a call on the context (the
+ * body of a tc_scan) must not free it: the context stays, and that call fails with
+ * TC_ERR_ARGUMENT. */
 TC_API void tc_ctx_free(tc_ctx *ctx);
-/* Joins the workers and unloads cached code that no program uses. For plugins: no context, tensor,
- * program or call is used after it, but new contexts may be made. */
+/* Joins the workers and unloads cached code that no program uses. For plugins: existing contexts,
+ * tensors, programs and calls must not be used afterwards; new contexts may be made. */
 TC_API void tc_shutdown(void);
 /* tc_stats(ctx, &stats) fills in the counts. TC_ERR_HANDLE: the context is NULL or freed;
  * TC_ERR_ARGUMENT: stats is NULL. */
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
 #define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
-/* From now on compiles (and tc_eval and the like) of the context act as the stance says.
- * TC_ERR_HANDLE: it is NULL or freed; TC_ERR_ARGUMENT: no stance. */
+/* Sets the stance of later compiles of the context, also those of tc_eval and tc_read.
+ * TC_ERR_HANDLE: the context is NULL or freed; TC_ERR_ARGUMENT: not a tc_stance. */
 TC_API tc_status tc_ctx_stance(tc_ctx *ctx, tc_stance stance);
 /* Text of a status: "shapes do not fit". Never NULL. */
 TC_API const char *tc_status_text(tc_status status);
@@ -117,21 +118,22 @@ TC_API const char *tc_status_text(tc_status status);
  * from this header. Never freed. */
 TC_API const char *tc_version(void);
 
-/* Opens and closes a scope: tensors made inside die at its end. TC_ERR_HANDLE: the context is NULL
- * or freed; TC_ERR_MEMORY; at the end TC_ERR_ARGUMENT: no scope is open. Scopes left open end with
- * the context. */
+/* Opens and closes a scope: tensors made inside are freed at its end. TC_ERR_HANDLE: the context is
+ * NULL or freed; TC_ERR_MEMORY; at the end TC_ERR_ARGUMENT: no scope is open. Scopes left open end
+ * with the context. */
 TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here);
 #define tc_scope_begin(ctx) tc_scope_begin_at((ctx), TC_HERE)
 TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here);
 #define tc_scope_end(ctx) tc_scope_end_at((ctx), TC_HERE)
 /* Evaluates t (as tc_eval, with its errors) and moves the value, of the same shape and dtype, to
- * the scope outside the current one; outside of all scopes t itself comes back. A value kept at
- * the same place of the program (file and line) whose computation used the value kept there two
- * keeps ago replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory. Thus of
- * `h[i] = tc_keep(f(h[i - 1]))` the last two live; tc_retain(tc_keep(...)) exempts a value. */
+ * the scope outside the current one; outside of all scopes t itself is returned. A value kept at
+ * the same call site (file and line) replaces the value kept there two iterations earlier if its
+ * computation used that one, so `for (...) { scope; x = tc_keep(f(x)); }` runs in constant memory.
+ * Of `h[i] = tc_keep(f(h[i - 1]))` therefore only the last two stay alive; tc_retain(tc_keep(...))
+ * exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
-/* t itself, whatever it is; a kept value then stays until its scope ends. */
+/* Returns t; a kept value then stays alive until its scope ends. */
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
@@ -140,20 +142,21 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * memory can address), TC_ERR_ARGUMENT (NULL where there are elements), TC_ERR_HANDLE (the context
  * is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
- * copied; it stands in messages, and need not be unique. */
+ * copied; it is used in messages and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run (on a device, and for what is computed from it and
- * no input of the run: at the first one, and at the first one after tc_touch); it must outlive the
- * use, also by programs that captured it. strides in elements, NULL = dense row-major; may be 0 or
- * negative (data then points at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device, and for values that depend on it and
+ * on no input of the run: at the first run, and at the first run after tc_touch); the memory must
+ * stay valid while tensors, or programs that captured it, use it. strides in elements, NULL = dense
+ * row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
-/* Copies the elements at once; strides as above. */
+/* Copies the elements immediately; strides as above. */
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here);
-/* The same of memory whose type is known (TC_BUF; its count is not looked at): TC_ERR_DTYPE where
- * that is not dtype's. uint16_t holds f16 and bf16 too; void *, char * and unsigned char * any. */
+/* The same for memory whose type is known (TC_BUF; its count is ignored): TC_ERR_DTYPE if the type
+ * is not that of dtype. uint16_t also holds f16 and bf16; void *, char * and unsigned char * any
+ * dtype. */
 TC_API tc_tensor tc_borrow_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
                                  const int64_t *sizes, const int64_t *strides, tc_site here);
 TC_API tc_tensor tc_copy_in_as_at(tc_ctx *ctx, tc_buf data, tc_dtype dtype, int rank,
@@ -178,7 +181,7 @@ static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, tc_buf data, int n, const 
                      TC_HERE)
 #define tc_borrow_strided(ctx, data, dtype, rank, sizes, strides)                                  \
     tc_borrow_as_at((ctx), TC_BUF((data), 0), (dtype), (rank), (sizes), (strides), TC_HERE)
-/* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale.
+/* Marks the memory of a borrowed tensor as changed: values that were evaluated from it are stale.
  * TC_ERR_ARGUMENT: t is no leaf with memory; TC_ERR_HANDLE; TC_ERR_MEMORY. */
 TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 #define tc_touch(t) tc_touch_at((t), TC_HERE)
@@ -186,21 +189,21 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
- * sizes, or as an operand, where it stands for its value in a run. */
+/* -1 also for an axis out of range. A symbolic size may be passed to calls that take sizes, or used
+ * as an operand, where it is its value in a run. */
 TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements; symbolic where a size is, to hand on too */
-TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
-/* Bytes of an element, and its name: 4 and "f32". Of no dtype 0 and "none". */
+TC_API int64_t tc_count(tc_tensor t);  /* number of elements; symbolic if a size is */
+TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also if a size is symbolic */
+/* Bytes of an element, and name of a dtype: 4 and "f32"; 0 and "none" if it is not a dtype. */
 TC_API int tc_dtype_size(tc_dtype dtype);
 TC_API const char *tc_dtype_name(tc_dtype dtype);
-/* The parameter of ctx that is alive and has this name. Poisoned: TC_ERR_ARGUMENT (none has it, or
- * two do; NULL). Takes as long as ctx has tensors.
+/* The live parameter of ctx with this name. Poisoned: TC_ERR_ARGUMENT (none or several have it;
+ * NULL). Takes time linear in the number of tensors of ctx.
  *     tc_read(tc_param_find(ctx, "fc1.weight"), w, 784 * 128); */
 TC_API tc_tensor tc_param_find_at(tc_ctx *ctx, const char *name, tc_site here);
 #define tc_param_find(ctx, name) tc_param_find_at((ctx), (name), TC_HERE)
-/* Of a parameter (tc_named) or a tc_input, borrowed until it is named anew or dies; "": none. */
+/* Name of a parameter (tc_named) or a tc_input, borrowed until it is renamed or freed; "": none. */
 TC_API const char *tc_name_of(tc_tensor t);
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
@@ -209,7 +212,7 @@ TC_API tc_status tc_status_of(tc_tensor t);
 } /* extern "C" */
 #endif
 
-/* TC_NONE stands where an optional tensor is left out. */
+/* TC_NONE is passed for an optional tensor that is left out. */
 static inline tc_tensor tci_none(void)
 {
     tc_tensor t = {0, UINT32_MAX, 0};
@@ -246,7 +249,7 @@ TCI_ARG_OF(long double, tci_arg_long_double)
 template <class tci_t> tc_arg tci_arg(tci_t *tci_arg_is_a_tensor_or_a_number) = delete;
 #define TC_ARG(v) tci_arg(v)
 
-/* Lists live until the end of the full expression they stand in, as in C. */
+/* Lists live until the end of the full expression that contains them, as in C. */
 static inline tc_tensors tci_tensor_list(std::initializer_list<tc_tensor> l)
 {
     tc_tensors r = {l.begin(), static_cast<int>(l.size())};
@@ -382,8 +385,8 @@ static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
  * its text at each level. The first item passes through a function, which takes nothing but a
  * tensor: the pointer that an array becomes does not compile. The array has room for every item
  * the text can hold (no item is shorter than a character); a never-used first item makes the empty
- * list legal. The count is that of the text's top-level commas; items behind it that are not null
- * (from a macro that stands for several) count too. */
+ * list legal. The count is that of the text's top-level commas; items after it that are not null
+ * (from a macro that expands to several) count too. */
 static inline int tci_list_count(const char *text)
 {
     int n = 0, depth = 0;
@@ -547,7 +550,7 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 #define TCI_WITH_2(f, a, b) f(TC_ARG(a), TC_ARG(b), TC_HERE)
 #define TCI_WITH_3(f, a, b, c) f(TC_ARG(a), TC_ARG(b), TC_ARG(c), TC_HERE)
 
-/* Lists that lie in memory: n items from an address, borrowed for the call. */
+/* Lists stored in arrays: n items from an address, borrowed for the call. */
 static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)
 {
     tc_tensors r = {items, n};
@@ -573,7 +576,8 @@ static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
 #define TC_ATTRS_N(items, n) (tci_attrs_n((items), (n)))
 #define TC_BUFS_N(items, n) (tci_bufs_n((items), (n)))
 
-/* Parameters of tc_op: a tensor or any C number (a dtype, true and false too); integers; a text. */
+/* Parameters of tc_op: a tensor or any C number (also a dtype, true and false); integers; a
+ * string. */
 static inline tc_attr tci_attr_value(const char *name, tc_arg value)
 {
     tc_attr a = {name, value, 0, NULL, NULL};
@@ -609,13 +613,12 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
 }
 #define TC_BUF_ND(pointer, ...)                                                                    \
     (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
-/* Elements that do not lie side by side: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the
- * address is that of element 0 ... 0 and strides count elements, of any sign. Sizes and strides are
- * read during the call. Such memory is the host's; tc_run and tc_run_call copy it to dense memory
- * of the call, or back, so an output may share elements with an input, though not with another
- * output or with itself (TC_ERR_BUFFER; decided exactly but for strides of three axes or more that
- * interleave in so many ways that a bounded search gives up, which are accepted). tc_run_async
- * refuses it. */
+/* Strided memory: TC_BUF_STRIDED(pointer, rank, sizes, strides), where the address is that of
+ * element 0 ... 0 and strides count elements, of any sign. Sizes and strides are read during the
+ * call. The memory must be host memory; tc_run and tc_run_call copy it to dense memory of the call,
+ * or back, so an output may share elements with an input, but not with another output or within
+ * itself (TC_ERR_BUFFER; exact except for strides of three axes or more that interleave in so many
+ * ways that a bounded search gives up, which are accepted). tc_run_async rejects it. */
 static inline tc_buf tci_buf_strided(tc_buf b, int rank, const int64_t *sizes,
                                      const int64_t *strides)
 {

@@ -10,7 +10,7 @@
  * start. A length with a large prime factor is a convolution with a chirp (Bluestein), by
  * transforms of a power of two. Matrices and twiddle factors are stored arrays, since no kernel
  * could compute them as fast; real and imaginary parts are separate. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 
@@ -273,7 +273,7 @@ static int64_t tci_fourier_twice(int64_t size)
     return 2 * (size - 1);
 }
 
-/* The numbers behind the axis stay there where vectors may lie along them. */
+/* The axes after this one stay last where vectors may run along them. */
 static void tci_fourier_stay(tci_fourier *f, tc_tensor x)
 {
     int64_t radices[TCI_FOURIER_STAGES], inner = 1;

@@ -1,26 +1,12 @@
-/* api/grad.c - assignments to parameters, and gradients in reverse and forward mode: tc_assign,
- * tc_grad, tc_vjp, tc_jvp.
+/* api/grad.c - gradients in reverse and forward mode: tc_grad, tc_vjp, tc_jvp.
  *
- * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
- * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory,
- * and an escape from there is a failed call like any other. */
-#include "call_frame.h"
+ * In: handles. Out: gradient nodes in the same graph, or poisoned handles. Gradients are built by
+ * grad/ in scratch memory; an error raised there (longjmp) fails the call as any other does. */
+#include "api_call.h"
 
 #include <stdio.h>
 
 #include "../grad/grad.h"
-
-TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
-{
-    tci_frame f = tci_frame_begin("tc_assign", here);
-    tci_frame_use(&f, param);
-    tci_frame_use(&f, value);
-    tci_node *p = tci_frame_node(&f, param, "the parameter");
-    tci_node *x = tci_frame_node(&f, value, "the value");
-    return tci_frame_end(&f, f.failed ? NULL : tci_build_param_assign(&f.ctx->graph, p, x));
-}
-
-/* ---- gradients ---- */
 
 /* Backward: given are results, each with a cotangent; asked for are gradients of params. Forward:
  * given are inputs, each with a tangent; asked for are tangents of results. */
@@ -29,7 +15,7 @@ typedef struct tci_grad_call {
     tci_scratch s;
     bool forward;
     tc_tensors given, asked;
-    tc_tensors beside; /* of tc_grad none: the gradient of a loss is 1 */
+    tc_tensors seeds; /* of tc_grad none: the gradient of a loss is 1 */
     const char *given_name, *asked_name;
     tci_grad_pairs pairs;
     tci_node **nodes, **made; /* of what is asked */
@@ -80,12 +66,12 @@ static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char 
 }
 
 /* The cotangent or tangent of a node, in its dtype and shape. */
-static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
+static tci_node *tci_grad_seed(tci_grad_call *c, int i, const tci_node *of)
 {
     tci_graph *g = &c->f->ctx->graph;
     char what[32];
     snprintf(what, sizeof(what), "%s %d", c->forward ? "tangent" : "cotangent", i);
-    tci_node *n = tci_frame_node(c->f, c->beside.items[i], what);
+    tci_node *n = tci_frame_node(c->f, c->seeds.items[i], what);
     n = n ? tci_build_cast(g, n, (tc_dtype)of->dtype) : NULL;
     tci_node *fits = n ? tci_build_expand(g, n, of->rank, of->shape) : NULL;
     if (n && !fits && g->error == TC_ERR_SHAPE) {
@@ -98,8 +84,8 @@ static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
 
 static void tci_grad_take(tci_grad_call *c)
 {
-    bool loss = !c->beside.items;
-    tci_node **given, **beside = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
+    bool loss = !c->seeds.items;
+    tci_node **given, **seeds = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
     if (loss) {
         given = TCI_NEW_ARRAY(&c->s, tci_node *, 1);
         given[0] = tci_frame_node(c->f, c->given.items[0], c->given_name);
@@ -110,10 +96,10 @@ static void tci_grad_take(tci_grad_call *c)
         given = tci_grad_floats(c, c->given, c->given_name);
     }
     for (int i = 0; i < c->given.n && !c->f->failed; i++) {
-        beside[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_beside(c, i, given[i]);
+        seeds[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_seed(c, i, given[i]);
     }
     c->nodes = tci_grad_floats(c, c->asked, c->asked_name);
-    c->pairs = (tci_grad_pairs){given, beside, c->given.n};
+    c->pairs = (tci_grad_pairs){given, seeds, c->given.n};
 }
 
 /* The frame is failed, or c->made is made: zeros where nothing depends. */
@@ -150,9 +136,9 @@ static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
     for (int i = 0; i < c->asked.n; i++) {
         tci_frame_use(f, c->asked.items[i]);
     }
-    if (c->beside.items && c->beside.n != c->given.n) {
+    if (c->seeds.items && c->seeds.n != c->given.n) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "given %d %s for %d %ss: expected one for each",
-                       c->beside.n, c->forward ? "tangents" : "cotangents", c->given.n,
+                       c->seeds.n, c->forward ? "tangents" : "cotangents", c->given.n,
                        c->given_name);
     }
     tci_scratch_init(&c->s);
@@ -208,7 +194,7 @@ TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_t
     tci_frame f = tci_frame_begin("tc_vjp", here);
     tci_grad_call c = {.f = &f,
                        .given = results,
-                       .beside = cotangents,
+                       .seeds = cotangents,
                        .asked = asked,
                        .given_name = "result",
                        .asked_name = "parameter"};
@@ -226,7 +212,7 @@ TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tan
     tci_grad_call c = {.f = &f,
                        .forward = true,
                        .given = inputs,
-                       .beside = tangents,
+                       .seeds = tangents,
                        .asked = results,
                        .given_name = "input",
                        .asked_name = "result"};

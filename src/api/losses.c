@@ -1,8 +1,9 @@
 /* api/losses.c - loss functions: cross entropy, margin and embedding losses (CTC is in api/ctc.c).
  *
- * In: inputs, targets, weights. Out: the calls in their definition, reduced as requested and
- * rounded once. Losses that are formulas over elements alone are built rows of ops/table.h. */
-#include "composite_call.h"
+ * In: inputs, targets, weights. Out: the nodes of the loss's definition, with the requested
+ * reduction, rounded to the result dtype once. Purely elementwise losses are built rows of
+ * ops/table.h. */
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

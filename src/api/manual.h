@@ -1,4 +1,5 @@
-/* tc - a header-only tensor compiler for C.
+/* tc - a header-only tensor compiler for C. This comment is its manual: build, defines, a first
+ * program, operands, compiled and lazy form, gradients, symbolic sizes, loops, errors, threads.
  *
  * Calls of tc record tensor expressions as a graph. tc differentiates and fuses it, generates C or
  * CUDA for exactly these shapes, builds that with the system's compiler or NVRTC, and caches the
@@ -21,7 +22,7 @@
  *
  * DEFINES: before every include of tc.h
  *
- *   TC_IMPLEMENTATION   include the code: in exactly one .c file
+ *   TC_IMPLEMENTATION   include the implementation: in exactly one .c file
  *   TC_STATIC           make all functions static: each file may have its own tc
  *   TC_DYNAMIC_SHAPES   symbolic sizes: in every file of the program, or in none
  *   TC_CUDA             the backend "cuda" for GPUs, from tc_cuda.h
@@ -110,7 +111,8 @@
  * LAZY FORM
  *
  * tc_read, tc_print and tc_eval compile and run what a value needs, and keep the value. All leaves
- * must have memory. Scopes keep C loops in flat memory: tc_keep moves a value to the outer scope.
+ * must have memory. Scopes keep C loops in constant memory: tc_keep moves a value to the outer
+ * scope.
  *
  *     float sums[3];
  *     tc_read(tc_sum(tc_copy_in(ctx, in, TC_F32, 3, 4), TC_AXES(1), false), sums, 3);

@@ -1,13 +1,13 @@
 /* api/named_regions.c - tc_region_begin and tc_region_end: named regions of a program, for profiles
  * and error texts.
  *
- * In: tc_region_begin and tc_region_end. Out: tci_ctx.region, which each public call stores in the
- * nodes that it makes. */
+ * In: the name of a region, the user's line. Out: tci_ctx.region, which each public call stores in
+ * the nodes that it makes. */
 #include <string.h>
 
 #include "../debug/string_intern.h"
 #include "debug.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 static bool tci_region_push(tci_ctx *c)
 {

@@ -1,8 +1,8 @@
 /* api/normalization.c - normalization layers: RMS, batch, group, instance and local response norm.
  *
- * In: a tensor, weights and biases of its channels. Out: the calls in their definition, computed in
- * at least f32 and rounded once. */
-#include "composite_call.h"
+ * In: a tensor, weights and biases of its channels. Out: a handle to the composition of public ops
+ * that defines the op, computed in at least f32 and rounded once. */
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -1,6 +1,8 @@
-/* api/optim.c - optimizers.
+/* api/optim.c - optimizers of training (SGD, Adam, AdamW, Lion, Muon), gradient clipping, and
+ * dynamic loss scaling.
  *
- * In: parameters and their gradients. Out: effects, and parameters for the optimizer's state.
+ * In: parameters and their gradients. Out: effects (assignments), and parameters for the
+ * optimizer's state.
  *
  * An optimizer is a rule for one parameter, written in public calls. The common part (arithmetic in
  * f32, f32 copies of narrower parameters, names, lists) is implemented once around it. */
@@ -10,7 +12,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "call_frame.h"
+#include "internal.h"
 
 #define TCI_T(x) tci_arg_tensor(x)
 #define TCI_N(x) tci_arg_float(x)

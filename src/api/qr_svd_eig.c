@@ -2,14 +2,15 @@
  *
  * In: matrices [..., m, n]. Out: their factors.
  *
- * Design: eigenvectors by Jacobi rotations up to TCI_FACTOR_ROTATED rows, by divide and conquer
- * above. Singular vectors are eigenvectors of x^T x in f64 where x is shorter, else rows that
- * rotations make orthogonal, which need few sweeps for triangular matrices (Drmac and Veselic, SIAM
- * J. Matrix Anal. Appl. 29, 2008), or of many rows eigenvectors of the symmetric polar factor.
+ * Design: eigenvectors by Jacobi rotations for matrices of up to TCI_FACTOR_ROTATED rows, by divide
+ * and conquer for larger ones. Singular vectors are eigenvectors of x^T x in f64 where x is
+ * shorter, else by one-sided Jacobi, which needs few sweeps for triangular matrices (Drmac and
+ * Veselic, SIAM J. Matrix Anal. Appl. 29, 2008), or of many rows eigenvectors of the symmetric
+ * polar factor.
  *
- * Gradients do not go through these. A step of Newton's method is added to the factors and its
- * value subtracted again: its derivative is that of the factors, and after two such steps so is the
- * second derivative (refinement of Ogita and Aishima). */
+ * Gradients do not go through these algorithms. A step of Newton's method is added to the factors
+ * and its value subtracted again: its derivative is that of the factors, and after two such steps
+ * so is the second derivative (refinement of Ogita and Aishima). */
 #include "control_flow.h"
 #include "reflectors_rotations.h"
 

@@ -4,10 +4,10 @@
  * step of the last layer, and the last state of every layer.
  *
  * The products of inputs and gate weights depend on no state, so they are one GEMM for all steps,
- * outside of the loop; the loop (tc_scan) has the products with the state. A backward layer is the
- * same loop from the other end. */
+ * outside of the loop; the loop (tc_scan) has the products with the state. The reverse direction of
+ * a bidirectional layer is the same loop over the reversed sequence. */
 #include "control_flow.h"
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

@@ -1,7 +1,7 @@
 /* api/reflectors_rotations.c - Householder reflectors, QR and one-sided Jacobi rotations.
  *
  * In: matrices [..., m, n]. Out: what qr_svd_eig.c and eig_divide_conquer.c build factorizations
- * of. All steps for all matrices are one repetition (tc_scan), so a program does not grow with n.
+ * of. All steps for all matrices are one loop (tc_scan), so a program does not grow with n.
  *
  * Design: QR uses Householder reflectors in panels of columns. Rotations make pairs of rows
  * orthogonal; in a round each row is paired with another, and between rounds rows change places as
@@ -71,6 +71,9 @@ TCI_FN tc_tensor tci_factor_reflector(const tci_factor *f, tc_tensor column, tc_
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
     tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
+    if (f->noise.ctx) {
+        done = tc_logical_or(done, tc_le(square, f->noise));
+    }
     tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));

@@ -1,4 +1,5 @@
-/* api/scope.c - scopes, and values that leave them.
+/* api/scope.c - lifetime scopes of graph nodes: tc_scope_end frees the nodes made since
+ * tc_scope_begin; tc_keep and tc_retain carry values out of a scope.
  *
  * In: tc_scope_begin/end, tc_keep, tc_retain. Out: dropped nodes; DATA nodes in the outer scope.
  *
@@ -6,16 +7,17 @@
  * scope or deeper ones, so a scope ends by dropping its list, newest first. Only values leave:
  * tc_keep evaluates a node and puts a DATA node with the same storage into the outer scope.
  *
- * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: a kept value
- * replaces its predecessor, one of the values kept at the same call site (file, line, scope) that
- * its computation used; and the predecessors of all values that it used are dropped, since they are
- * two keeps old and their successors have been used. If one line keeps several states, which may
- * read each other, the predecessor is the one that was kept at the same position in its scope;
- * otherwise the newest value that nothing has replaced yet, so that no state of the previous
- * iteration is left behind. A value that still has users, or that tc_retain exempts, stays until
- * its scope ends. Invariant: keeps[id] describes node id only while its generation is that node's.
+ * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in constant memory: a kept
+ * value replaces its predecessor, one of the values kept at the same call site (file, line, scope)
+ * that its computation used; and the predecessors of all values that it used are dropped, since
+ * they are two generations old and their successors have been used. If one line keeps several
+ * states, which may read each other, the predecessor is the one that was kept at the same position
+ * in its scope; otherwise the newest value that nothing has replaced yet, so that no state of the
+ * previous iteration is left behind. A value that still has users, or that tc_retain exempts, stays
+ * until its scope ends. Invariant: keeps[id] describes node id only while its generation is that
+ * node's.
  */
-#include "call_frame.h"
+#include "internal.h"
 
 #include <string.h>
 

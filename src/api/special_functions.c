@@ -1,11 +1,11 @@
 /* api/special_functions.c - special functions composed of other public calls: nextafter and frexp,
  * polygamma, the modified Bessel function of order 0, incomplete gamma functions.
  *
- * In: handles, the user's call site. Out: the result of the calls in each definition. Each region
- * of the argument uses the expansion that converges there, with the argument clamped to the region,
- * so that neither a value nor a gradient of another region is NaN. */
+ * In: handles, the user's call site. Out: a handle to the composition of public ops that defines
+ * the op. Each region of the argument uses the expansion that converges there, with the argument
+ * clamped to the region, so that neither a value nor a gradient of another region is NaN. */
 #include "control_flow.h"
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 

@@ -1,11 +1,10 @@
 /* api/split_stack.c - public ops that split a tensor or join tensors: split, chunk, unbind, stack.
  *
- * In: a tensor, or a list of some. Out: slices of it, which the caller's array takes, or what they
- * are joined to.
- * The one idea: all are movement, so that what reads a piece reads its whole, and no piece is
- * copied. How many pieces there are is the caller's to say, as it is the size of the array; a
- * number that does not fit is an error that all of them tell. */
-#include "composite_call.h"
+ * In: a tensor, or a list of tensors. Out: slices of it, stored in the caller's array, or their
+ * concatenation. Design: all are movement ops, so a piece is a view: consumers index into the
+ * original tensor, and nothing is copied. The caller passes the number of pieces, which is the size
+ * of its array; every op reports a mismatch as an error. */
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

@@ -1,7 +1,7 @@
 /* base/alloc.c - memory allocation: the heap, the user's allocator, and the scratch arena of a
  * compile.
  *
- * In: sizes. Out: memory; on failure NULL (heap) or an escape by longjmp (scratch).
+ * In: sizes. Out: memory; on failure NULL (heap) or a longjmp (scratch).
  *
  * Design: all memory comes through tci_heap_resize (or the user's resize function), so TC_MALLOC
  * replaces libc in one place, and a test can make the n-th request fail.
@@ -10,7 +10,7 @@
  * chunks, newest first, each twice as large as the previous one up to TCI_ALLOC_CHUNK_MAX. Data is
  * zeroed when it is handed out and not when the chunk is made, so unused space costs nothing. */
 #include "alloc.h"
-#include "posix.h"
+#include "system_headers.h"
 
 /* TC_MALLOC, TC_REALLOC and TC_FREE come together. */
 #ifndef TC_MALLOC
@@ -92,7 +92,7 @@ TCI_FN void *tci_heap_get_aligned(size_t bytes)
     memcpy(data - sizeof(void *), &base, sizeof(void *));
 #ifdef MADV_HUGEPAGE
     if (bytes >= TCI_ALLOC_HUGE) {
-        /* Only advice, and only for the huge pages that lie wholly inside. */
+        /* Only advice, and only for the huge pages that are wholly inside. */
         uintptr_t from = ((uintptr_t)data + TCI_ALLOC_HUGE - 1) / TCI_ALLOC_HUGE * TCI_ALLOC_HUGE;
         uintptr_t to = ((uintptr_t)data + bytes) / TCI_ALLOC_HUGE * TCI_ALLOC_HUGE;
         if (to > from) {

@@ -1,11 +1,11 @@
 /* base/env.c - reads the environment variables of base/env.h.
  *
- * In: the rows. Out: their values, as text, number or list of words. Nothing is cached: a context
- * reads the variables that are fields of its options once, and copies them. In a setuid process
- * every variable reads as unset. */
+ * In: the table of variables. Out: their values, as text, number or list of words. Nothing is
+ * cached: a context reads the variables that are fields of its options once, and copies them. In a
+ * setuid process every variable reads as unset. */
 #include "env.h"
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 static const char *const tci_env_names[] = {
 #define TCI_ROW(id, name, doc) name,

@@ -1,19 +1,19 @@
 /* base/object_loader.c - checks and loads shared objects made from generated code. See
  * base/object_loader.h.
  *
- * In: the bytes of an object. Out: a handle. The one idea: the loader trusts a file, and dies of
- * one that is cut short (it maps what the headers promise, and a page behind the end is a bus
- * error). So the bytes are checked first, and then those very bytes are loaded: a copy in memory
- * that nobody can change any more.
+ * In: the bytes of an object. Out: a handle. Design: the dynamic loader trusts a file and crashes
+ * on a truncated one (it maps what the headers promise, and touching a page past the end raises
+ * SIGBUS). So the bytes are checked first, and then exactly those bytes are loaded: a sealed copy
+ * in memory (memfd) that no process can change.
  *
- * The loader knows objects by name, and a second one of the same name is taken for the first. A
- * copy in memory has none but the number of its descriptor, which the next one may get again, from
- * this tc or from another in the process (a shared library's own); so each gets a different way to
- * write it, "/." or "//." for each bit of its file's number, which is its own while it is loaded.
- * The descriptor is closed then; it is a high one, lest a debugger that asks for the name finds
- * another file under it. */
+ * The dynamic loader identifies objects by path, and a second one of the same path is taken for the
+ * first. A memfd's only name is /proc/self/fd/N, and N may be reused by the next one, of this copy
+ * of tc or another in the process (inside a shared library); so each path is spelled differently:
+ * "/." or "//." per bit of the inode number, which is unique while the object is loaded. The
+ * descriptor is closed after loading; a high number is used, so that a debugger that looks up the
+ * name does not find a different file. */
 #include "object_loader.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #if defined(__linux__) || defined(__ELF__)
 
@@ -83,7 +83,7 @@ static bool tci_object_open(tci_object *o, const void *bytes, size_t n)
     return counts[0] == f->ph && counts[2] == f->sh;
 }
 
-/* The mark lies in the last segment with bytes of its own. */
+/* The mark is in the last segment with bytes of its own. */
 static bool tci_object_has_mark(const tci_object *o, uint64_t at, uint64_t bytes)
 {
     static const uint64_t mark[2] = {TCI_OBJECT_MARK_1, TCI_OBJECT_MARK_2};

@@ -4,18 +4,18 @@
  * In: a path, and the purpose of the directory. Out: a descriptor.
  *
  * Design: whoever may write to a directory may replace its entries, so a path is only as safe as
- * the least safe directory on it. The path is walked one name at a time from the root. Each
+ * the least safe directory on it. The path is resolved one name at a time from the root. Each
  * directory is opened relative to the previous one without following links, and checked by its
- * descriptor. Links are resolved here, so that the directories on their way are checked too. Once
- * the last directory is open, paths are not used any more.
+ * descriptor. Links are resolved here, so that the directories along link targets are checked too.
+ * Once the last directory is open, paths are not used any more.
  *
  * Check: the owner is this user, root, or the owner of "/" (who could replace libc as well; root
- * has another number in a user namespace that does not map it). Nobody else may write to the
+ * maps to another uid in a user namespace). Nobody else may write to the
  * directory, except under the sticky bit, since entries that tc uses there are checked by their own
  * owner. The group may write to a directory of this user if it is the user's private group, which
  * distributions with umask 002 give each user. */
 #include "private_dir.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #define TCI_DIR_OTHERS (S_IWGRP | S_IWOTH)
 
@@ -80,7 +80,7 @@ TCI_FN bool tci_dir_group_is_private(const char *passwd, const char *group, unsi
     return name != NULL;
 }
 
-/* True if somebody else may write to what st describes. */
+/* True if another user may write to what st describes. */
 static bool tci_dir_is_open(const struct stat *st)
 {
     tci_str passwd = {0}, group = {0};
@@ -126,7 +126,7 @@ static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *
 }
 
 /* Makes a directory of mode 0700 also where the umask takes rights from its owner. Does not follow
- * a link that somebody puts in its place; a libc that cannot do that leaves the mode as it is. */
+ * a link that another user puts in its place; a libc that cannot do that leaves the mode alone. */
 static int tci_dir_make(int at, const char *name)
 {
     int failed = mkdirat(at, name, 0700);

@@ -4,11 +4,11 @@
  *
  * Design: the child leads its own process group and writes to one pipe. The parent reads until the
  * pipe closes or the child ends, whichever is first, so neither a child that closes its output nor
- * a grandchild that keeps the pipe open can block it. When the child has ended, or its time is up,
- * the whole group is killed; the group is released before the child is reaped, since its number may
- * be reused afterwards.
+ * a grandchild that keeps the pipe open can block it. When the child has ended, or its time limit
+ * has expired, the whole group is killed; the group is released before the child is reaped, since
+ * its number may be reused afterwards.
  *
- * The time limit is processor time, which the kernel counts per process (RLIMIT_CPU), so a busy
+ * The time limit is CPU time, which the kernel counts per process (RLIMIT_CPU), so a busy
  * machine does not make a compiler fail; the wall clock only ends processes that wait forever. The
  * limit is set from outside, since posix_spawn cannot set it; where that is impossible only the
  * wall clock counts.
@@ -18,7 +18,7 @@
  * file. The group is then killed only while a member of it still holds the pipe, which shows that
  * its number is still in use. */
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)

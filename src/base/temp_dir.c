@@ -15,7 +15,7 @@
 
 #include "env.h"
 #include "hash.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #define TCI_WORKDIR_PREFIX "tc-b-" /* 16 digits follow */
 #define TCI_WORKDIR_DAY_NS (24 * 3600 * (int64_t)1000000000)
@@ -124,7 +124,7 @@ static bool tci_workdir_make_in(tci_workdir *w)
             fstatat(w->base.fd, w->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             return true;
         }
-        tci_dir_close(&w->dir); /* somebody sweeps it */
+        tci_dir_close(&w->dir); /* another process sweeps it */
         errno = EAGAIN;
     }
     return false;

@@ -3,17 +3,18 @@
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
  * flat gradients, one collective, and slices of its result, which are views; or, where the engine
- * begins several operations as one, a collective for each gradient behind a barrier of all.
+ * supports grouped operations (ncclGroupStart), a collective for each gradient after a barrier of
+ * all.
  *
  * Buckets hold gradients that are ready one after the other: they are in the order of the longest
- * way from a leaf to each, which in a backward pass grows from the last layer to the first. The
- * collectives are made in that order, and plan/step_order.c schedules the steps between them by the
- * deadlines that follow. */
+ * path from a leaf to each gradient, which in a backward pass grows from the last layer to the
+ * first. The collectives are made in that order, and plan/step_order.c schedules the steps between
+ * them by the deadlines that follow. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../api/control_flow.h"
 #include "../base/alloc.h"
 #include "../ops/communicator.h"

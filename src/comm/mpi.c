@@ -6,14 +6,15 @@
  * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
  * passed in the place of a pointer, which is the same register or stack slot in the calling
  * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
- * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. Of
- * all others the order of a sum is MPI's.
+ * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. For
+ * all other dtypes MPI chooses the reduction order.
  *
- * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
- * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that.
+ * MPI makes progress inside its calls, so a started operation progresses while the program waits in
+ * MPI, otherwise only if the library has asynchronous progress. If a rank dies, mpirun terminates
+ * all ranks.
  *
- * MPI cannot take a collective back. After a time limit its operands belong to others again, so
- * from then on MPI is not called for any communicator, as the operation could move in each call. */
+ * MPI cannot cancel a collective. After a timeout its buffers may be reused, so MPI is never called
+ * again, for any communicator: any call could progress the pending operation. */
 #include "mpi.h"
 
 #include <dlfcn.h>

@@ -1,24 +1,24 @@
-/* comm/nccl.c - collectives of GPUs through NCCL.
+/* comm/nccl.c - collectives on GPUs through NCCL.
  *
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
- * A start has that stream wait for what the device's own queue was given so far; a wait has the
- * queue wait for the operation. So kernels between the two overlap with it, and no host thread
- * waits until the end of a run (finish). There the host looks whether the stream is done, whether
- * NCCL or a rank failed, and whether the time is over; then the communicator is aborted, so that
- * the stream ends. ncclCommAbort first has all kernels of the communicator end, but returns only
- * when no graph has any: programs still hold theirs, so a thread of its own calls it, and ends when
- * the last program with the communicator is freed.
+ * A start makes that stream wait for the work submitted to the device's own queue so far; a wait
+ * makes the queue wait for the operation. So kernels between the two overlap with it, and no host
+ * thread waits until the end of a run (finish). There the host checks whether the stream is done,
+ * whether NCCL or a rank failed, and whether the timeout has expired; then the communicator is
+ * aborted, so that the stream ends. ncclCommAbort terminates all kernels of the communicator at
+ * once, but returns only when no CUDA graph references it; programs still hold such graphs, so a
+ * separate thread calls it, which ends when the last program with the communicator is freed.
  *
- * Where a program is recorded, an operation is captured from the stream, and a node of the
- * program's graph; what waits for it is an empty node.
+ * Where a program is recorded, an operation is captured from the stream and becomes a node of the
+ * program's CUDA graph; the wait for it is an empty node.
  *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
- * side. The base communicator carries what the host exchanges.
+ * side. Host-side exchanges go through the base communicator.
  *
  * Communicators that are made here are nonblocking: NCCL connects ranks in a thread of its own, at
  * creation and at the first operation of each kind, and a call that returns "in progress" is polled
- * until it is done. So a rank that dies while others connect to it is noticed by the base. */
+ * until it is done. So the base communicator detects a rank that dies during connection setup. */
 #include "nccl.h"
 
 #include <stdio.h>
@@ -531,7 +531,7 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
-/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for none. */
 static void tci_nccl_end(tci_nccl *s)
 {
     const tc_comm_engine *base = s->base->engine;

@@ -1,21 +1,22 @@
 /* comm/partition.c - tc_shard and tc_partition: SPMD partitioning of a graph by sharding
  * annotations (comm/partition.h).
  *
- * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
- * over its parts of those.
+ * In: tensors over global (unsharded) inputs and parameters, some of them marked. Out: the tensors
+ * of one rank, over its shards.
  *
- * The one idea: one walk from leaves to roots. Each op says how its result is cut
- * (partition_rules.c); where a value is wanted with another cut than it has, collectives are put
- * in: of a partial sum an all_reduce, or a reduce_scatter where it is wanted in parts; of parts an
- * all_gather, or an all_to_all where it is wanted in others. A whole value is cut by a slice.
+ * Design: one traversal from leaves to roots. The rule of each op gives the sharding of its result
+ * (partition_rules.c); where a consumer needs another sharding, collectives are inserted:
+ * all_reduce for a partial sum (reduce_scatter if the consumer wants shards), all_gather for shards
+ * (all_to_all to reshard along another axis). A replicated value is sharded by a slice.
  *
- * A parameter without a mark is cut as in an earlier call, else as what is assigned to it: the
- * state of optimizers follows their gradients. Dry walks find that first. */
+ * A parameter without a mark is sharded as in an earlier call, else as the value that is assigned
+ * to it: the state of optimizers follows their gradients. Dry runs of the traversal find that
+ * first. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../base/alloc.h"
 #include "api.h"
 #include "partition.h"

@@ -1,14 +1,14 @@
-/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
- * partitioning, as in GSPMD, arXiv 2105.04663).
+/* comm/partition.h - SPMD partitioning (as in GSPMD, arXiv 2105.04663): rewrites a graph over
+ * global tensors into the graph of one rank over its shards.
  *
- * A split says, for each axis of a value, over which communicator it is cut in equal parts: rank r
- * has part r. 0: not cut; c + 1: over communicator c of the walk. An axis is cut over one
- * communicator, and a communicator cuts one axis of a value. A value may in addition be partial
- * over communicators: the sum over their ranks is the value. */
+ * A sharding (split) gives, for each axis of a value, the communicator over which it is split into
+ * equal shards: rank r has shard r. 0: not sharded; c + 1: over communicator c of the traversal. An
+ * axis is sharded over one communicator, and a communicator shards one axis of a value. A value may
+ * in addition be partial over communicators: the sum over their ranks is the value. */
 #ifndef TCI_COMM_PARTITION_H
 #define TCI_COMM_PARTITION_H
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../graph/build.h"
 #include "../graph/side_table.h"
 #include "../run/runtime_structs.h"

@@ -1,16 +1,16 @@
 /* comm/partition_rules.c - sharding rules of each op: the split of its result from those of its
  * operands, and the op on shards.
  *
- * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
- * splits that it wants its operands in, and the op once more on parts.
+ * In: a node of the global graph, and the shardings of its operands. Out: the sharding of its
+ * result, the shardings that it requires of its operands, and the op on shards.
  *
- * The one idea: an op keeps a cut of an axis that it treats element by element; a cut of an axis
- * that it sums gives a partial sum; any other cut is undone first. A contraction of weights cut by
- * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of
- * Megatron-LM (arXiv 1909.08053) need no rule of their own. */
+ * Design: sharding of a parallel (elementwise) axis is propagated; sharding of a reduction axis
+ * gives a partial sum; operands sharded in any other way are gathered first. A contraction with
+ * column-sharded weights needs no communication, one with row-sharded weights gives a partial sum:
+ * the layer pairs of Megatron-LM (arXiv 1909.08053) need no rule of their own. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../ops/composite.h"
 #include "partition.h"
 

@@ -3,18 +3,18 @@
  *
  * In: a graph with all_gathers of parameters. Out: the same values; a gather whose uses are far
  * apart, as in a layer's forward and backward pass, is made once for each, so that its result is
- * free between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
- * starts when an earlier one is done, so that whole gradients do not pile up.
+ * freed between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
+ * starts when an earlier one is done, so that unsharded gradients do not accumulate.
  *
- * The one idea: uses in the order of their depth (the longest way from a leaf) are the order in
- * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
- * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
- * it. Every edge goes from a lower place to a higher one, so there is no cycle. */
+ * Design: uses in the order of their depth (the longest path from a leaf) are the order in which
+ * layers run. Each gather serves one contiguous range of uses in that order; a BARRIER delays its
+ * operand until the first use of the gather `ahead` + 1 positions earlier. Every edge goes from a
+ * lower position to a higher one, so there is no cycle. */
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
-#include "../graph/contraction.h"
+#include "../api/api_call.h"
+#include "../graph/contraction_descriptor.h"
 #include "api.h"
 #include "partition.h"
 

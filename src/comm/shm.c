@@ -1,29 +1,29 @@
 /* comm/shm.c - collectives of processes on one host, over a mapped file.
  *
- * In: operations in the order that all ranks give them. Out: the results, or which rank broke them.
+ * In: operations in the order that all ranks give them. Out: the results, or which rank failed.
  *
- * The one idea: each rank has two chunks of memory that all others can read and a counter of how
+ * Design: each rank has two chunks of memory that all others can read and a counter of how
  * many it has filled (`posted`). An operation fills a chunk, raises the counter, waits until all
  * counters are as high, and reads. A rank that has raised its counter again has read what it needed
- * before, so a chunk may be filled when all counters have passed the one after it: with two chunks
- * in turns one wait per chunk is enough. Sends have channels of their own, one for each ordered
+ * before, so a chunk may be filled when all counters have passed the one after it: with double
+ * buffering one wait per chunk is enough. Sends have channels of their own, one for each ordered
  * pair of ranks.
  *
- * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in its place, and
- * all read the segments, so results have the same bits on all ranks, in each run.
+ * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in place, and all
+ * read the segments, so results have the same bits on all ranks, in each run.
  *
- * A thread of the communicator carries operations out while kernels run; it exists from the first
+ * A thread of the communicator executes operations while kernels run; it exists from the first
  * start to the end of the communicator.
  *
  * Faults: each rank holds a record lock on its byte of the file, which the kernel drops when the
- * process dies, however it does; who waits for a rank looks at it. The first rank that finds a
- * fault writes the reason into the file, where all others find it while they wait. What an
- * operation is (tag, text) lies next to the counters, so ranks that are in different operations
- * find out.
+ * process dies, for whatever reason; a rank that waits for another checks its lock. The first rank
+ * that finds a fault writes the reason into the file, where all others find it while they wait.
+ * A descriptor of the current operation (tag, text) is stored next to the counters, so mismatched
+ * collectives are detected.
  *
  * The file: rank 0 makes it under a name of its own and renames it to the one that follows from the
- * group; the others open that, check that rank 0 lives, and take their place; when all are there it
- * is removed. So what a killed group left behind is replaced, and never joined. */
+ * group; the others open that, check that rank 0 is alive, and take their slots; when all are there
+ * it is removed. So a file that a killed group left behind is replaced, and never joined. */
 #include "shm.h"
 
 #include <errno.h>
@@ -711,7 +711,7 @@ static void tci_shm_abort(void *state, const char *why)
         s->status = TC_ERR_COMM;
         snprintf(s->failed, sizeof(s->failed), "%s", s->why);
     }
-    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    pthread_cond_broadcast(&s->changed); /* a job that no thread began is waited for no longer */
     while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }

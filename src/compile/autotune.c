@@ -1,4 +1,5 @@
-/* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and kernels alone.
+/* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and individual kernels
+ * (for the selection of contraction routes).
  *
  * In: the kernels that are about to be compiled. Out: for those that could be measured, the fastest
  * of the schedules that the cost model ranks highest.
@@ -15,7 +16,7 @@
 
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule_kind.h"
 #include "backend_registry.h"
 
@@ -85,7 +86,7 @@ static void tci_tune_add(tci_tuning *t, tci_jit_kernel *k, const tci_query *a)
     }
 }
 
-/* The dearest kernels that are compiled anew and are free to choose. */
+/* The costliest kernels that are compiled anew and are free to choose. */
 static void tci_tune_choose(tci_tuning *t)
 {
     tci_jit *j = t->j;
@@ -97,10 +98,10 @@ static void tci_tune_choose(tci_tuning *t)
             const tci_jit_kernel *k = &j->kernels[i];
             bool open = !taken[i] && !k->is_found && !k->forced && !k->kernel->n_members &&
                         tci_tune_can_run(k->kernel);
-            bool dearer = best < 0 ||
-                          k->kernel->bytes + k->kernel->flops / 8 >
-                              j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
-            best = open && dearer ? i : best;
+            bool costlier = best < 0 ||
+                            k->kernel->bytes + k->kernel->flops / 8 >
+                                j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
+            best = open && costlier ? i : best;
         }
         if (best < 0) {
             return;

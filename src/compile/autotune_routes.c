@@ -1,20 +1,21 @@
-/* compile/autotune_routes.c - autotuning of contraction routes: measures the routes of a class that
- * compete for a contraction, by planning the program with each of them.
+/* compile/autotune_routes.c - autotuning of contraction routes (alternative algorithms, such as
+ * im2col GEMM, Winograd, split-K): plans the program once with each route of the same association
+ * class, measures the kernels that differ, keeps the fastest plan.
  *
  * In: a plan with the model's choices, and a function that plans the same program with other ones.
- * Out: that plan, or one with the routes that took less time. The one idea: two plans differ in
+ * Out: that plan, or one with the routes that took less time. Design: two plans differ in
  * some kernels, and the time of a route is that of the kernels that only its plan runs, so
  * epilogues, copies and the init section (which takes no time of a run) count as they will in the
  * program. All these kernels are one source (compile/autotune.c). Routes of one class give the same
  * bits, so only times are compared.
  *
  * The record: times are kept in memory and on disk under a hash of the kernels that were compared
- * and of the target, so another program with the same contraction measures nothing. A clash of
- * hashes would cost time, never a result. Invariants: the model's choice stays where a kernel of
- * the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
+ * and of the target, so another program with the same contraction measures nothing. A hash
+ * collision can only cost time; results stay correct. Invariants: the model's choice stays where a
+ * kernel of the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule.h"
 #include "autotune.h"
 #include "backend_registry.h"

@@ -1,12 +1,12 @@
 /* compile/backend_registry.c - registry of backends, and the choice of a backend for a set of
  * options.
  *
- * In: structs of functions (api/backend.h) and options. Out: a tci_backend: name, functions and
+ * In: function tables (api/backend.h) and options. Out: a tci_backend: name, functions and
  * target.
  *
  * Design: a backend is asked about the machine once per process and vector width, so choosing one
- * costs a lock and a comparison. "interp" is not registered; it is the absence of a struct.
- * Backends are never removed, so the returned pointers live as long as the process. */
+ * costs a lock and a comparison. "interp" is not registered; it is represented by a NULL function
+ * table. Backends are never removed, so the returned pointers live as long as the process. */
 #include <string.h>
 
 #include "../base/os.h"

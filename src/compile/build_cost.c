@@ -4,8 +4,8 @@
  * In: the loop IR of a kernel as scheduled. Out: a count of statements.
  *
  * Design: the estimate counts statements after unrolling. An unroll hint multiplies a loop's body;
- * a strided vector access counts once per lane. Measured with gcc 12 and AVX-512, processor time of
- * 116 kernels of four networks (training steps of ResNet-18 and MiniLM; MobileNet-v2, GPT-2),
+ * a strided vector access counts once per lane. Measured with gcc 12 and AVX-512, CPU time of 116
+ * kernels of four networks (training steps of ResNet-18 and MiniLM; MobileNet-v2, GPT-2),
  * November 2026: 15 ms + 0.094 ms per statement, half of the kernels within 12 %, nine tenths
  * within 32 %. The worst are two weight gradients that update 1152-strided filters: 5 times the
  * estimate, half of it in gcc's register allocator. */

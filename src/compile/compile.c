@@ -9,9 +9,9 @@
  *   graph -> rewrite -> plan (with its kernels) -> loop -> source -> compiler -> module -> code
  *
  * After each stage the driver verifies its IR (options.verify), dumps it (options.dump) and adds
- * its time. A stage escapes by tci_scratch_fail when memory runs out or an invariant fails; the one
- * setjmp is tci_compile_guard. Stages own nothing outside the scratch arena of the batch, so after
- * an escape the whole batch is dropped.
+ * its time. A stage longjmps by tci_scratch_fail when memory runs out or an invariant fails; the
+ * one setjmp is tci_compile_guard. Stages own nothing outside the scratch arena of the batch, so
+ * after a longjmp the whole batch is dropped.
  *
  * If native code is unavailable (no compiler, a failed build, an unsupported machine), the plan's
  * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
@@ -201,8 +201,8 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     tci_jit_tell_phase(jit, TC_PHASE_SOURCE);
     tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
-        tci_str nobody = {.s = &b->scratch};
-        (void)tci_jit_find_compiler(jit, &nobody);
+        tci_str ignored = {.s = &b->scratch};
+        (void)tci_jit_find_compiler(jit, &ignored);
     }
     status = tci_jit_compile(jit, b->log);
     if (tci_dump_wants(&b->jobs[0].dump, "source")) {
@@ -377,7 +377,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
     }
 }
 
-/* Of the kernels of the init list, so that programs share what they compute. */
+/* Of the kernels of the init section, so that programs share what they compute. */
 static void tci_compile_fill_identities(tci_compile_batch_state *b, const tci_compile_job *job,
                                         tci_code *c)
 {
@@ -766,7 +766,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
 
 /* ---- requests ---- */
 
-/* Claims what nobody else is compiling. Returns how many jobs are ours now. */
+/* Claims what no other thread is compiling. Returns how many jobs are ours now. */
 static int tci_compile_claim(tci_compile_job *jobs, int n, bool native)
 {
     int ours = 0;

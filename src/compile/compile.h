@@ -4,6 +4,7 @@
 #define TCI_COMPILE_COMPILE_H
 
 #include "../debug/dump.h"
+#include "../debug/log.h"
 #include "backend_registry.h"
 #include "memory_cache.h"
 #include "disk_cache.h"
@@ -11,7 +12,7 @@
 #include "jit.h"
 
 typedef enum tci_compile_state {
-    TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
+    TCI_COMPILE_OPEN,    /* not looked at, or another thread is compiling it */
     TCI_COMPILE_CLAIMED, /* ours to compile */
     TCI_COMPILE_DONE
 } tci_compile_state;

@@ -1,28 +1,29 @@
-/* compile/compiled_code.h - code: the shared, memoized result of one compile.
+/* compile/compiled_code.h - compiled code (tci_code): the shared, cached result of one compile,
+ * with kernels, launches, buffers and the list of steps of a run.
  *
  * Code is immutable once published, reference-counted, and independent of any context. The disk
  * cache stores it (compile/disk_cache.c) and tc_program runs it (run/program.c). It has no literal
  * values and no user memory; those belong to the program that captured them.
  *
- * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
- * run; run/symbolic_shapes.c instantiates it for the sizes of a run.
+ * Code with symbolic sizes is a template (family): its tci_dims are expressions over the symbols
+ * (base/dim.h). It does not run; run/shape_instances.c instantiates it for the sizes of a run.
  *
- * A program is a list of steps (tci_list_step), rows of the kinds below: first the init list,
+ * A program is a list of steps (tci_list_step), rows of the kinds below: first the init section,
  * executed once per program and again when its operands changed; then the steps of each run. A step
- * is submitted to a queue. Steps of one queue execute in order (launches of a repetition once per
+ * is submitted to a queue. Steps of one queue execute in order (launches of a loop body once per
  * iteration); steps of different queues execute concurrently, except for SIGNAL and WAIT.
  *
  * Invariants (compile/verify.c): each launch is in the list once, in the order of their numbers; a
- * reader of a buffer comes after all writers, in its own queue or behind a WAIT for a SIGNAL behind
- * them; a run uploads each input and downloads each output of the user if the code runs on a device
- * with its own memory, and otherwise none; steps that may fault are checked before an output is
- * downloaded, and all of them before a parameter is set. */
+ * reader of a buffer comes after all writers, in its own queue or after a WAIT for a SIGNAL that
+ * follows them; a run uploads each input and downloads each output of the user if the code runs on
+ * a device with its own memory, and otherwise none; steps that may fault are checked before an
+ * output is downloaded, and all of them before a parameter is set. */
 #ifndef TCI_COMPILE_COMPILED_CODE_H
 #define TCI_COMPILE_COMPILED_CODE_H
 
 #include "../api/backend.h"
 #include "../api/program.h"
-#include "../emit/target.h"
+#include "../emit/target_features.h"
 #include "../interp/interp.h"
 #include "../loop/schedule.h"
 #include "../plan/plan.h"
@@ -39,7 +40,7 @@ typedef struct tci_code_port { /* a program input or output */
 #define TCI_LIST_ROWS(X)                                                                           \
     X(LAUNCH, "launch", "steps")       /* of tci_code.steps, in order */                           \
     X(CHECK, "check", NULL)            /* the host waits, and looks for an index outside */        \
-    X(UPLOAD, "upload", "inputs")      /* where the device cannot take the memory as it lies */    \
+    X(UPLOAD, "upload", "inputs")      /* where the device cannot read the memory in place */      \
     X(DOWNLOAD, "download", "outputs") /* of the user, likewise */                                 \
     X(SET, "set", "effects")           /* parameters to the values that were computed for them */  \
     X(SIGNAL, "signal", "event")       /* when all before it on its queue is done */               \
@@ -78,13 +79,13 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes; /* per operand: whether it is written */
     bool faults;
-    /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
+    /* Of an in-kernel loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
     bool is_loop;
     tci_dim rounds;
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
     int32_t go;
     struct tci_checker_info *check; /* of a checked program (debug/kernel_check.h), or NULL */
-    /* Identity of a kernel of the init list: its text and target; 0 bytes: not known */
+    /* Identity of a kernel of the init section: its text and target; 0 bytes: not known */
     char *identity;
     int32_t n_identity;
     /* of a family */
@@ -126,9 +127,9 @@ typedef struct tci_code_buffer {
     tci_dim *shape;
 } tci_code_buffer;
 
-/* Launches of the init list that hang together by the buffers they share
- * (compile/init_components.c). Their results follow from the identity, the memory of the leaves and
- * the numbers. */
+/* Launches of the init section that hang together by the buffers they share
+ * (compile/split_init_section.c). Their results follow from the identity, the memory of the leaves
+ * and the numbers. */
 typedef struct tci_code_unit {
     int32_t *steps, n_steps;
     int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */
@@ -165,22 +166,22 @@ typedef struct tci_code {
     int32_t n_kernels;
     tci_code_step *steps;
     int32_t n_steps; /* launches; */
-    int32_t n_init;  /* the first so many are of the init list */
+    int32_t n_init;  /* the first so many are of the init section */
     tci_code_repeat *repeats;
     int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list;
     int32_t n_list;                        /* what the program does; */
-    int32_t n_init_list;                   /* the first so many rows are the init list */
+    int32_t n_init_section;                /* the first so many rows are the init section */
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;
-    tci_code_unit *units; /* of the init list */
+    tci_code_unit *units; /* of the init section */
     int32_t n_units;
-    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init list */
+    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init section */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */
-    int64_t kept_bytes;                /* of a program: what its init list computes */
+    int64_t kept_bytes;                /* of a program: what its init section computes */
     char *explain;                     /* text made at compile time */
     char *source;                      /* generated source or NULL: ask tci_code_source */
     char *source_path;                 /* where tci_code_source finds it when source is NULL */
@@ -258,7 +259,7 @@ typedef struct tci_request {
     tci_table places;  /* of int32_t, where a node is (compile/cache_key.c) */
     const uint8_t *key;
     size_t key_bytes; /* options that matter, backend, target, build; and */
-    size_t key_graph; /* from this byte on the graph (debug/test_case.c) */
+    size_t key_graph; /* from this byte on the graph (debug/captured_program.c) */
     tci_hash hash;
     uint64_t compiler; /* hash of options.cc, not of the key; 0: none given */
     tci_found found;   /* set by tci_compile_requests */
@@ -355,14 +356,14 @@ TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_op
                              tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
-/* compile/program_io.c: n items of it; escapes where there is no memory. */
+/* compile/port_descriptors.c: n items of it; escapes where there is no memory. */
 TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes);
 /* Fills the ports and literals of a code under construction. */
 TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *r,
                                 const tci_request_copy *copy);
 /* compile/step_list.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
-/* compile/init_components.c: its units. False: out of memory. */
+/* compile/split_init_section.c: its units. False: out of memory. */
 TCI_FN bool tci_code_split_init(tci_code *c);
 /* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */

@@ -31,7 +31,7 @@
 
 #include "../base/env.h"
 #include "../base/temp_dir.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "serialize.h"
 
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
@@ -321,7 +321,7 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
     return m;
 }
 
-/* Makes sure that the module's file lies in this directory too. */
+/* Makes sure that the module's file is in this directory too. */
 static bool tci_disk_has_object(const tci_disk *d, tci_module *m)
 {
     const char *name = tci_disk_base_name(m->path);

@@ -1,8 +1,9 @@
-/* compile/disk_cache_export.c - exported caches: copies of a disk cache that serve other machines.
+/* compile/disk_cache_export.c - exported disk caches: copies a disk cache for other machines, and
+ * finds code for this machine in such a copy.
  *
  * In: a disk cache. Out: a directory with its entries of this build and a tc-t-HASH.bin for each
  * target that has programs. On a machine with such a directory: code for a target that this machine
- * can run, in the place of its own.
+ * can run, used instead of code for its native target.
  *
  * Design: a key is the target's texts followed by a graph, so the key of another machine's code
  * follows from that target's texts and the request. Nothing in the directory is searched except its
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 
 enum { TCI_TARGET_TEXTS = 3 }; /* backend, features, record: as in a key, behind the build */
 

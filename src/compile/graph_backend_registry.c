@@ -1,6 +1,6 @@
 /* compile/graph_backend_registry.c - registry of graph-level backends.
  *
- * In: structs of functions (api/graph_backend.h) and names such as "onnxrt:cuda". Out: a
+ * In: function tables (api/graph_backend.h) and names such as "onnxrt:cuda". Out: a
  * tci_backend for each requested name. Backends are never removed, so the returned pointers live as
  * long as the process. */
 #include "graph_backend_registry.h"

@@ -13,8 +13,8 @@
  * A node can be refused in three ways: the engine does not support its op (supports); the node
  * cannot be expressed in the engine's format; or the engine refuses the model of a part, and then
  * the model of a single node of that part, or else the whole part. After each refusal the levels
- * are computed again. A repetition and its results are on one side; effects, the user's functions
- * and collectives belong to tc. */
+ * are computed again. A loop (REPEAT node) and its results are on one side; effects, the user's
+ * functions and collectives belong to tc. */
 #include "graph_split.h"
 
 #include <string.h>

@@ -6,8 +6,7 @@
  * Design: the canonical text of a kernel is its identity. Equal kernels are compiled once; kernels
  * that an earlier program compiled are found again (in this process or on disk); only the rest is
  * printed to new source. This is one file or, where that would take long, several of equal
- * estimated compile time (compile/build_cost.c), compiled concurrently, as many as there are
- * processors.
+ * estimated compile time (compile/build_cost.c), compiled concurrently, as many as there are CPUs.
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all are
  * found. The prelude is printed after the kernels, since printing them determines what they need.
@@ -19,7 +18,7 @@
 
 #include "../base/env.h"
 #include "../base/temp_dir.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/ir.h"
 #include "backend_registry.h"
 #include "build_cost.h"

@@ -3,9 +3,9 @@
  *
  * In: code, or its bytes from a file. Out: bytes, or the code, without its key and modules.
  *
- * Design: one function describes a structure for writing and for reading. Reading trusts nothing:
- * each number has a range, each index is below the count that it indexes, and a violation
- * invalidates everything after it. */
+ * Design: one function describes a structure for writing and for reading. The reader treats its
+ * input as untrusted: each number has a range, each index is below the count that it indexes, and a
+ * violation invalidates everything after it. */
 #include "serialize.h"
 
 #include <string.h>
@@ -408,7 +408,7 @@ static void tci_wire_list(tci_wire *w, tci_code *c)
 {
     c->n_init = (int32_t)tci_wire_range(w, c->n_init, 0, c->n_steps);
     c->n_list = tci_wire_count(w, c->n_list, 32);
-    c->n_init_list = (int32_t)tci_wire_range(w, c->n_init_list, 0, c->n_list);
+    c->n_init_section = (int32_t)tci_wire_range(w, c->n_init_section, 0, c->n_list);
     c->list = tci_wire_array(w, c->list, c->n_list, sizeof(*c->list));
     for (int32_t i = 0; i < c->n_list && !w->bad; i++) {
         tci_list_step *row = &c->list[i];

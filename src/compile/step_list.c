@@ -1,11 +1,12 @@
-/* compile/step_list.c - builds the step list of a program, and prints it as text.
+/* compile/step_list.c - builds the list of steps that a run of a program executes (launches,
+ * copies, loops, waits), and prints it as text.
  *
- * In: code with its launches and ports. Out: its list (compile/compiled_code.h).
+ * In: compiled code with its launches, inputs and outputs. Out: its list (compile/compiled_code.h).
  *
- * On the host, and on devices that work on host memory, a run is its launches. On a device with its
- * own memory three queues overlap: inputs are uploaded while kernels of an earlier run execute, and
- * outputs are downloaded while those of a later run do. The init list has one queue; captured
- * memory is uploaded in both lists, since a call may have its own copy. */
+ * On the host, and on devices that work on host memory, a run consists of launches only. On a
+ * device with its own memory three queues overlap: inputs are uploaded while kernels of an earlier
+ * run execute, and outputs are downloaded while those of a later run do. The init section has one
+ * queue; captured memory is uploaded in both lists, since a call may have its own copy. */
 #include "compiled_code.h"
 
 /* Rows are counted first, where there is no memory for them yet. */
@@ -39,7 +40,7 @@ static bool tci_list_faults(const tci_code *c)
     return faults;
 }
 
-/* Returns how many rows the init list has. */
+/* Returns how many rows the init section has. */
 static int32_t tci_list_make(tci_list_maker *m, const tci_code *c)
 {
     bool moves = c->device && c->device->alloc;
@@ -81,7 +82,7 @@ TCI_FN bool tci_code_list(tci_code *c)
     m.rows = c->list = tci_code_get(c, sizeof(*c->list) * (size_t)TCI_MAX(m.n, 1));
     c->n_list = m.n;
     m.n = 0;
-    c->n_init_list = c->list ? tci_list_make(&m, c) : 0;
+    c->n_init_section = c->list ? tci_list_make(&m, c) : 0;
     return c->list != NULL;
 }
 
@@ -163,8 +164,8 @@ TCI_FN void tci_code_print(tci_str *out, const tci_code *c)
     static const char *const queues[] = {"up", "work", "down"};
     for (int32_t i = 0; i < c->n_list; i++) {
         const tci_list_step *row = &c->list[i];
-        if (i == 0 || i == c->n_init_list) {
-            tci_str_add(out, i < c->n_init_list ? "once:\n" : "run:\n");
+        if (i == 0 || i == c->n_init_section) {
+            tci_str_add(out, i < c->n_init_section ? "once:\n" : "run:\n");
         }
         tci_str_printf(out, "  %s: %s", queues[row->queue], names[row->kind]);
         if (counted[row->kind]) {

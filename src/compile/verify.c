@@ -1,5 +1,6 @@
 /* compile/verify.c - verifies the invariants of compile/compiled_code.h on finished code; a
- * violation escapes as an internal error. Sizes of a family are unknown and not checked. */
+ * violation aborts the compile with TC_ERR_INTERNAL. Sizes of a family are unknown and not checked.
+ */
 #include "compiled_code.h"
 
 #include <string.h>
@@ -238,7 +239,7 @@ static void tci_list_verify_row(tci_list_walk *w, const tci_list_step *row, bool
 static int32_t tci_list_items(const tci_code *c, tci_list_kind kind)
 {
     int32_t n = 0;
-    for (int32_t i = c->n_init_list; i < c->n_list; i++) {
+    for (int32_t i = c->n_init_section; i < c->n_list; i++) {
         n += c->list[i].kind == kind ? c->list[i].end - c->list[i].begin : 0;
     }
     return n;
@@ -251,14 +252,14 @@ static void tci_list_verify(tci_scratch *s, const tci_code *c)
     w.wrote = TCI_NEW_ARRAY(s, int32_t, c->n_buffers + 1);
     w.wrote_on = TCI_NEW_ARRAY(s, int32_t, c->n_buffers + 1);
     memset(w.signalled, 0xff, sizeof(w.signalled));
-    TCI_ASSERT(s, c->n_init_list >= 0 && c->n_init_list <= c->n_list);
+    TCI_ASSERT(s, c->n_init_section >= 0 && c->n_init_section <= c->n_list);
     for (int32_t i = 0; i < c->n_list; i++) {
-        if (i == c->n_init_list) { /* a run waits for the whole init list */
+        if (i == c->n_init_section) { /* a run waits for the whole init section */
             memset(w.wrote, 0, sizeof(*w.wrote) * (size_t)c->n_buffers);
             w.unchecked = false;
             TCI_ASSERT(s, w.launched == c->n_init);
         }
-        tci_list_verify_row(&w, &c->list[i], i < c->n_init_list);
+        tci_list_verify_row(&w, &c->list[i], i < c->n_init_section);
     }
     TCI_ASSERT(s, w.launched == c->n_steps && !w.faults);
     TCI_ASSERT(s, tci_list_items(c, TCI_LIST_UPLOAD) == (moves ? c->n_inputs : 0));

@@ -10,9 +10,9 @@
  * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare
  * call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2; its
  * loops must not become calls of memset and memcpy. On x86 with 16 vector registers gcc may not
- * hoist loop invariants: it does so whether or not registers are left, and then spills sums of a
- * tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
- * takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
+ * hoist loop invariants: it does so whether or not registers are left, and then spills accumulators
+ * of a tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
+ * takes 0.37 of the CPU time (-O0: 0.30, -O1: 0.92).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
  * Nothing unwinds through a kernel: unwind tables, a fortieth of the time, are omitted unless the
@@ -32,7 +32,7 @@
 #include "../debug/profile.h"
 #include "../base/env.h"
 #include "../base/object_loader.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TCI_CC_HOST_ASAN 1

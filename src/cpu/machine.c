@@ -2,12 +2,13 @@
  * use.
  *
  * In: /sys, the affinity mask. Out: a tc_machine, 0 where unknown. Sizes are rounded to a power of
- * two, so that processors of one model have equal keys. Shared caches count in part. */
+ * two, so that processors of one model have equal keys. The size of a shared cache is capped
+ * (TCI_CPU_SHARED_MOST). */
 #include <fcntl.h>
 #include <string.h>
 
 #include "../base/os.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "cc.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* cuda/backend.c - implements the "cuda" backend: CUDA source by NVRTC; one backend per GPU.
  *
  * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
- * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
+ * compiling, modules. Out: the backend of each device. */
 #include "../compile/backend_registry.h"
 
 #include <stdio.h>
@@ -9,12 +9,9 @@
 
 #include "../base/alloc.h"
 #include "../base/os.h"
-#include "../run/async_queue.h"
 #include "device.h"
 #include "dialect.h"
 #include "nvrtc.h"
-
-#define TCI_CUDA_LEGACY ((void *)(uintptr_t)1) /* CU_STREAM_LEGACY */
 
 typedef struct tci_cuda_module {
     void *handle;
@@ -214,61 +211,6 @@ static bool tci_cuda_is_hidden(void *user, const void *memory)
     return is_hidden;
 }
 
-/* ---- what users call (api/cuda.h) ---- */
-
-TCI_FN const tc_backend *tci_cuda_backend(void);
-
-static bool tci_cuda_works(tci_cuda_device *d)
-{
-    tc_backend_target target;
-    memset(&target, 0, sizeof(target));
-    if (d) {
-        tci_cuda_target(d, 0, &target);
-    }
-    if (target.usable) {
-        tci_backend_has_memory("cuda");
-    }
-    return target.usable;
-}
-
-TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
-{
-    tci_cuda_device *d = tci_cuda_get(device);
-    if (!memory || bytes < 0) {
-        return TC_ERR_ARGUMENT;
-    }
-    *memory = NULL;
-    if (!tci_cuda_works(d)) {
-        return TC_ERR_BACKEND;
-    }
-    *memory = tci_cuda_get_memory(d, TCI_MAX(bytes, (int64_t)1));
-    return *memory ? TC_OK : TC_ERR_MEMORY;
-}
-
-TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
-{
-    return tc_cuda_alloc_on(0, bytes, memory);
-}
-
-/* The driver knows whose it is. */
-TC_API void tc_cuda_free(void *memory)
-{
-    if (memory && tci_cuda_works(tci_cuda_get(0))) {
-        tci_cuda_free_memory(NULL, memory);
-    }
-}
-
-TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
-{
-    if (bytes < 0 || (bytes > 0 && (!to || !from))) {
-        return TC_ERR_ARGUMENT;
-    }
-    if (!tci_cuda_works(tci_cuda_get(0))) {
-        return TC_ERR_BACKEND;
-    }
-    return bytes ? tci_cuda_copy(NULL, to, from, bytes) : TC_OK;
-}
-
 /* ---- the seam ---- */
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
@@ -339,20 +281,3 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
     tci_cu_keep_over_fork();
     return &tci_cuda_backends[0];
 }
-
-TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue)
-{
-    tci_cuda_device *d = tci_cuda_get(device);
-    if (!queue) {
-        return TC_ERR_ARGUMENT;
-    }
-    *queue = NULL;
-    if (!tci_cuda_works(d)) {
-        return TC_ERR_BACKEND;
-    }
-    const tc_backend *backend = tci_cuda_device_backend(NULL, device);
-    *queue = tci_queue_over(backend, stream ? stream : TCI_CUDA_LEGACY);
-    return *queue ? TC_OK : TC_ERR_MEMORY;
-}
-
-#undef TCI_CUDA_LEGACY

@@ -1,7 +1,7 @@
 /* cuda/graph_while.c - runs while loops on the device: a CUDA graph with conditional nodes.
  *
- * In: two iterations, as launches, and the bytes that say whether there is another one. Out: a
- * sequence
+ * In: the launches of two consecutive iterations (carries alternate between two buffers), and their
+ * continue flags. Out: a sequence
  *
  *     decide(go[0]) -> while: rounds[0], decide(go[1]) -> if: rounds[1], decide(go[0])
  *

@@ -1,13 +1,15 @@
-/* cuda/memory.c - allocates GPU memory, for programs and for users.
+/* cuda/memory.c - allocates GPU memory, for programs and for users: suballocates medium sizes from
+ * slabs, passes the others to the driver.
  *
  * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
  * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for
- * which pages would waste much is a piece of a slab, shared with others; a slab is an eighth of
- * all slabs before it together, so that little is wasted in the last.
+ * which pages would waste much is a suballocation from a slab, shared with others; each new slab is
+ * 1/8 of the total so far, so that little of the last one is wasted.
  *
- * Invariants: pieces are in a slab in ascending order and larger than TCI_CUDA_SMALL; an empty
- * slab is returned to the driver. Like the driver's free, freeing a piece waits for the device
- * first. In a child made by fork nothing here is reached, so no thread can hold the lock there. */
+ * Invariants: suballocations of a slab are in ascending order and larger than TCI_CUDA_SMALL; an
+ * empty slab is returned to the driver. Like the driver's free, freeing a suballocation waits for
+ * the device first. In a child made by fork nothing here is reached, so no thread can hold the lock
+ * there. */
 #include <string.h>
 
 #include "../base/alloc.h"

@@ -1,20 +1,20 @@
-/* cuda/mma_sync.c - writes the CUDA source of GEMM on mma.sync, the tensor cores of warps (sm_75
- * and later).
+/* cuda/mma_sync.c - writes the CUDA source of the GEMM on mma.sync, the warp-level tensor-core
+ * instruction (sm_75 and later).
  *
- * In: the statements for warp tensor cores (loop/memory_ops.h). Out: their text, in two layers:
- * functions of one PTX instruction each, which tests that run the text without a GPU define for
- * themselves (TC_NO_PTX), and the statements built from them.
+ * In: the statements for warp-level tensor-core instructions (loop/intrinsics.h). Out: their text,
+ * in two layers: functions of one PTX instruction each, which tests that run the text without a GPU
+ * define for themselves (TC_NO_PTX), and the statements built from them.
  *
  * Layouts of the PTX ISA, lane = g * 4 + t: an operand of 16 rows of 32 bytes is four words, word
  * j number t + 4 (j / 2) of row g + 8 (j % 2). That is the result of ldmatrix.x4 for four matrices
  * of 8 rows of 16 bytes, where lanes 8 j .. 8 j + 7 give the rows of matrix j; it is the first
- * operand of m16n8k16 (k8 of f32, k32 of bytes). A second operand is two of 8 columns, words 0, 1
- * and words 2, 3, in adjacent registers: word j is number t + 4 (j % 2) of row g + 8 (j / 2). The
- * results are sums 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, twice. A word
- * of f64 is one element, number 2 t + j / 2 of the row in place of number t + 4 (j / 2): both
- * operands use that order, so that two are contiguous in memory. Smaller instructions take one
- * part of these after the other: sm_75 multiplies eight f16 of the depth at once, words 0, 1 by
- * the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
+ * operand of m16n8k16 (k8 of f32, k32 of 8-bit integers). A second operand is two of 8 columns,
+ * words 0, 1 and words 2, 3, in adjacent registers: word j is number t + 4 (j % 2) of row g + 8 (j
+ * / 2). The results are accumulators 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t +
+ * 1, twice. A word of f64 is one element, number 2 t + j / 2 of the row in place of number t + 4 (j
+ * / 2): both operands use that order, so that two are contiguous in memory. Smaller instructions
+ * take one part of these after the other: sm_75 multiplies eight f16 of the depth at once, words 0,
+ * 1 by the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
  * rows of four f64. */
 #include "mma_sync.h"
 

@@ -2,9 +2,10 @@
  *
  * In: a build request of the backend interface. Out: one cubin file per source. Sources are
  * compiled concurrently, each in a thread of its own, which NVRTC allows (in older versions its
- * back ends are serialized); messages are passed on when all have ended. Options: the real
- * architecture, so that loading never compiles; no contraction of a * b + c, which would change
- * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
+ * back ends are serialized); messages are passed on when all have ended. Options: a real
+ * architecture (sm_XX), so that loading never JIT-compiles PTX; no FMA contraction (--fmad=false),
+ * which would change bits; functions without a qualifier are the device's, so that texts shared
+ * with C compile. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ typedef struct tci_nvrtc_task {
     tc_status status;
     char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;  /* thread compiles it */
+    bool spawned; /* thread compiles it */
     bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
@@ -103,15 +104,15 @@ static void tci_nvrtc_keep(const tc_build *build, int i)
 static void tci_nvrtc_run_all(tci_nvrtc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
+        tasks[i].spawned = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
-        if (!tasks[i].beside) {
+        if (!tasks[i].spawned) {
             tci_nvrtc_run(&tasks[i]);
         }
     }
     for (int i = 0; i < n; i++) {
-        if (tasks[i].beside) {
+        if (tasks[i].spawned) {
             pthread_join(tasks[i].thread, NULL);
         }
     }

@@ -6,7 +6,7 @@
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
  * host memory that the device maps (host_alloc), one word per launch; it can be read after the
- * queue was waited for. */
+ * stream is synchronized. */
 #include <stdio.h>
 #include <string.h>
 

@@ -2,22 +2,24 @@
  * threads: the device functions and main loops that the classes of cuda/flash_attention.c
  * instantiate.
  *
- * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,
- * the weights of tile by step, and a word for each half warp; for its gradients both operands of
- * the rows, both of a step, and scores of tile by step. Each row is padded by four elements, so
- * that 16 bytes of neighbouring rows are in different banks. The final sums reuse this memory.
+ * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
+ * values, the tile x block attention weights, and a word for each half warp; for its gradients both
+ * operands of the rows, both of a block, and the tile x block scores. Each row is padded by four
+ * elements, so that 16 bytes of neighbouring rows are in different banks. The final accumulators
+ * reuse this memory.
  *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these,
- * and for each 16 W columns of a result W contiguous ones. So a product of four elements along a
- * row takes one load for a row, which the half warp shares, and one for a step; and weights that
- * lanes store in shared memory are read by lanes of the same warp.
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a
+ * block, and for each 16 W columns of a result W contiguous ones. So a product of four elements
+ * along a row takes one load for a row, which the half warp shares, and one for an element; and
+ * weights that lanes store in shared memory are read by lanes of the same warp.
  *
- * Keys of the next step are loaded while weights are computed and summed, values of it while its
- * scores are. If keys are cut off for a tile's queries, the steps beyond the cut are skipped as in
- * cuda/wgmma_attention.c: each half warp reports whether its rows are far enough above it.
+ * Keys of the next block are loaded while weights are computed and summed, its values while its
+ * scores are computed. If a causal mask hides keys from a tile's queries, the fully masked blocks
+ * are skipped as in cuda/wgmma_attention.c: each half warp reports whether the masked scores are
+ * far enough below the maximum of its rows.
  *
  * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
- * copy to memory that all have read. Missing rows and steps are zeros, and their weights are 0, or
+ * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
  * are never stored. */
 #include "flash_attention.h"
 

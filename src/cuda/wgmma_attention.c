@@ -1,6 +1,6 @@
 /* cuda/wgmma_attention.c - holds the CUDA source of fused attention and its gradients on WGMMA: the
  * device functions and main loops that the classes of cuda/flash_attention.c instantiate, in the
- * layers of cuda/wgmma.c, whose small functions they share.
+ * layers of cuda/wgmma_gemm.c, whose small functions they share.
  *
  * Shared memory, from a multiple of 1024: the operands of a tile's rows, and if there is room those
  * of the next tile, a ring of steps, values of their queries, the final sums, barriers: for each

@@ -1,9 +1,9 @@
 /* debug/debug_ops.c - run-time debug ops: tc_print_value, tc_assert_all, tc_assert_finite.
  *
- * In: a tensor. Out: the same tensor, after an op of the user's kind (api/custom_op.h) that
- * inspects it. The op is an ordinary step of a run, in loops and on devices too. If its
- * condition fails, it stores a text for its thread, and the run that ends on that thread returns
- * it (debug/kernel_check.h). A program without debug ops has no overhead. */
+ * In: a tensor. Out: the same tensor, after a custom op (api/custom_op.h) that inspects it. The op
+ * is an ordinary step of a run, in loops and on devices too. If its condition fails, it records an
+ * error message for its thread, and the run that ends on that thread returns it
+ * (debug/kernel_check.h). A program without debug ops has no overhead. */
 #include "kernel_check.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../api/debug.h"
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "source_location.h"
 
 #ifndef TC_NO_DEBUG

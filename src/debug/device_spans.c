@@ -1,11 +1,11 @@
 /* debug/device_spans.c - records the times of kernels and of captured graph replays on a device.
  *
- * In: launches, one by one, or the replay of a captured run. Out: for each launch a record of the
- * host and one on the track of the device's queue, with a flow between them.
+ * In: launches, one by one, or the replay of a captured run. Out: for each launch one record on the
+ * host track and one on the device queue's track, linked by a flow event.
  *
- * Design: an event before and one after each launch, read when both are reached, give times of the
- * device's clock. A base event on the device's own queue, for which the host waits, maps them to
- * the host's clock. On a device without events the host waits after each launch and uses its own
+ * Design: an event before and one after each launch, read when both have completed, give times of
+ * the device's clock. A base event on the device's own queue, for which the host waits, maps them
+ * to the host's clock. On a device without events the host waits after each launch and uses its own
  * clock.
  *
  * Kernels within a captured run have no events. The first runs of a program in a profile are
@@ -15,7 +15,7 @@
 #include "device_spans.h"
 
 #include "../base/alloc.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../run/collective_info.h"
 #include "profile.h"
 

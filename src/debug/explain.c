@@ -1,11 +1,11 @@
-/* debug/explain.c - writes the sections of tc_explain that need the plan: the launches of a run,
- * and why values are not fused. Written while the plan exists, and kept with the code, also on
- * disk.
+/* debug/explain.c - writes the report of tc_explain at compile time, while the plan exists: the
+ * list of kernel launches with their traffic and flops, and why values were not fused. The
+ * report is kept with the code, also on disk.
  *
- * In: plan and code. Out: sections of lines. The first has totals; "launches, once:" and
+ * In: plan and code. Out: text sections. The first has totals; "launches, once:" and
  * "launches:" list the launches; each other section has a title that ends in a colon and its own
- * lines (tci_explain_text): a pass with more to report adds its section there. The ends of lines
- * after a tab are for debug/summary.c, which shows all this to the user. */
+ * lines (tci_explain_text): a pass appends a section of its own in tci_explain_text. Tab-separated
+ * fields at the end of a line are read by debug/summary.c, which prints the report. */
 #include "explain.h"
 
 #include <string.h>

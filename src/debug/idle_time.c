@@ -1,11 +1,11 @@
-/* debug/idle_time.c - computes the idle share of a profile: the time in which no kernel of a track
- * ran.
+/* debug/idle_time.c - computes the idle share of a profile: the time during which no kernel ran on
+ * a track.
  *
  * In: an ended profile. Out: for each track with kernels (a thread of the host, a queue of a
  * device) the time from the begin of its first kernel to the end of its last, and how much of it
  * had no kernel: inside runs, in compiles, and outside of both.
  *
- * The one idea: begins and ends of kernels, runs and phases of compiles are points; sorted by time
+ * Design: begins and ends of kernels, runs and phases of compiles are points; sorted by time
  * they are swept once with a count of the spans that are open. A collective counts as a kernel. */
 #include "profile.h"
 

@@ -1,9 +1,9 @@
-/* debug/kernel_timing.c - measures the time of single kernels of a program.
+/* debug/kernel_timing.c - measures the time of individual kernels of a program.
  *
  * In: a program. Out: nanoseconds of one launch of each of its kernels, the minimum of several.
  *
  * Design: a kernel is measured on zeroed memory of its own, as compile/autotune.c does it: no run
- * of the program is needed, no memory of the user is read or written, and 0 is a valid index
+ * of the program is needed, no user memory is read or written, and 0 is a valid index
  * everywhere. On a device, events around several launches give the time, which excludes the cost of
  * a launch on the host. */
 #include "kernel_timing.h"

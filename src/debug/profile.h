@@ -1,5 +1,5 @@
-/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
- * read them. When off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: per-thread ring buffers, program records, and the
+ * sessions that read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 
@@ -11,7 +11,7 @@ struct tci_run_step;
 
 /* X(id, category): kinds of records. */
 #define TCI_RECORD_ROWS(X)                                                                         \
-    X(RUN, "run")         /* item: 1 of the init list */                                           \
+    X(RUN, "run")         /* item: 1 of the init section */                                        \
     X(KERNEL, "kernel")   /* item: the step; of the host */                                        \
     X(PART, "part")       /* of a kernel, by another thread of the pool */                         \
     X(LAUNCH, "launch")   /* the host gives a kernel to a device */                                \
@@ -178,7 +178,7 @@ TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that i
 
 enum { TCI_TIMELINE_SHARED = 32 }; /* recorded runs of a program that are drawn with kernels */
 
-/* ---- profiles, for debug/trace.c ---- */
+/* ---- profiles, for debug/trace_at_exit.c ---- */
 TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
 TCI_FN tc_status tci_profile_stop(tc_profile *p);
 TCI_FN void tci_profile_drop(tc_profile *p); /* ended */

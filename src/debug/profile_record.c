@@ -1,7 +1,7 @@
-/* debug/profile_record.c - writes profiling records to ring buffers of the threads.
+/* debug/profile_record.c - writes profiling records to per-thread ring buffers.
  *
- * In: hooks in runs, compiles and the pool; marks of the user. Out: records, which debug/profile.c
- * collects.
+ * In: hooks in runs, compiles and the pool; user marks (tc_mark_begin). Out: records, which
+ * debug/profile.c collects.
  *
  * Design: a record is 32 bytes in a ring of its thread, so writing one takes no lock and no I/O,
  * and a kernel of 20 ns is not shown as 10 us. A ring grows by chunks until the profile's memory is
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../run/runtime_structs.h"
 #include "string_intern.h"
 

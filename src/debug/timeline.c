@@ -1,11 +1,12 @@
-/* debug/timeline.c - output of a profile: a table of kernels, and a timeline for Perfetto.
+/* debug/timeline.c - writes a profile: as a text table of kernels, and as a timeline for Perfetto
+ * or chrome://tracing.
  *
  * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on
  * the device, and from a kernel to that of its backward pass. Process 1 is the host, with a track
  * for each thread; process 2 the devices, with a track for each queue (stream). A captured graph
- * replay is one span; in the first replays of a program its kernels are drawn by their shares of
- * uncaptured runs (in all of them a long trace would take gigabytes). */
+ * replay is one span; in the first replays of a program its kernels are drawn in proportion to
+ * their times in uncaptured runs (in all of them a long trace would take gigabytes). */
 #include "profile.h"
 
 #include <errno.h>
@@ -94,7 +95,7 @@ static void tci_timeline_name(tci_str *out, const tc_profile *p, const tci_recor
     tci_str text = {0};
     switch ((tci_record_kind)r->kind) {
     case TCI_RECORD_RUN:
-        tci_str_printf(&text, "%s %s", r->item ? "init list" : "tc_run", program);
+        tci_str_printf(&text, "%s %s", r->item ? "init section" : "tc_run", program);
         break;
     case TCI_RECORD_STEP: tci_str_printf(&text, "step %d", r->item); break;
     case TCI_RECORD_PHASE:

@@ -3,12 +3,12 @@
  *
  * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C source
  * without any #include, for scalar code and for the compilers' vector extension. Design: the
- * definition of a new name is expanded from a template, and whatever the template mentions is
- * requested on the way; a definition is appended to the text only when it is complete, so the text
- * is always in an order that compiles, and each name is in it once. c_prims.c has the prims,
+ * definition of a new name is expanded from a template, and everything that the template refers to
+ * is requested recursively; a definition is appended to the text only when it is complete, so the
+ * text is always in an order that compiles, and each name is in it once. c_prims.c has the prims,
  * c_memory.c the memory rows, c_fallbacks.c plain C for what a processor or compiler lacks;
  * expansions of ops/math.c are printed here, one local variable per value. Invariant: no definition
- * needs libm, libgcc or memcpy, or touches an element that its row excludes. */
+ * needs libm, libgcc or memcpy, or accesses an element that is masked out. */
 #include <string.h>
 
 #include "c_templates.h"

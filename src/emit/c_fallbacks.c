@@ -6,7 +6,7 @@
  * Nothing here may call libgcc: no u64 <-> float conversion, as tcc has none of its own.
  *
  * fma of 16-byte vectors on x86-64 without FMA (x86-64-v2; the flags decide, so the same text also
- * serves machines with FMA) has the bits of the instruction:
+ * serves machines with FMA) is bit-identical to the instruction:
  * - f32: the product is exact in f64, and the sum is rounded to f64, then to f32. Two roundings
  *   differ from one only if the f64 is halfway between two f32 (its low 29 bits are 1 0...0), or
  *   rounds to a subnormal, where halfway is at another bit. Vectors with one of these cases are
@@ -15,7 +15,7 @@
  * - f64: the same by Dekker's exact product of halves of 26 bits, cut by integer operations, two
  *   two-sums, and a third sum rounded to odd. It is exact where no part overflows or underflows;
  *   other vectors are computed lane by lane in integers.
- * gcc 12 makes 33 instructions of four f32 and 95 of two f64, where FMA has one. */
+ * gcc 12 compiles it to 33 instructions for 4 x f32 and 95 for 2 x f64, instead of one FMA. */
 #include <string.h>
 
 #include "c_templates.h"

@@ -1,9 +1,9 @@
-/* emit/c_prims.c - writes the definitions of scalar primitives (BASE rows) in C.
+/* emit/c_prims.c - writes the C definitions of the scalar primitives (BASE rows of ops/prim.h).
  *
  * In: a template's meaning (emit/c_templates.h) and a prim. Out: its definition. Design: three
- * layers. An operator of the vector extension if there is one; else an x86 builtin of the exact
- * instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of the scalar
- * definition, which is plain C and the meaning that all others equal bit for bit
+ * layers. An operator of the vector extension if there is one; else an x86 builtin for exactly that
+ * operation, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of the scalar
+ * definition, which is plain C and the reference definition, which all others match bit for bit
  * (tests/cpu/test_dialect.c). Invariant: no operation of a definition is undefined in C for any
  * operand (wrapping apart: -fwrapv); a compiler may therefore fold constants freely. */
 #include <string.h>

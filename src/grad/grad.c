@@ -25,8 +25,8 @@ typedef struct tci_grad_place {
     int32_t old_at;
     tci_node **results; /* of a REPEAT: the sum so far for each of its results */
     bool asked;         /* its gradient is a result */
-    bool leads;         /* an asked-for node lies at or behind it, along floats */
-    bool passes;        /* one lies behind it: its operands take their part */
+    bool leads;         /* an asked-for node is at or below it, along floats */
+    bool passes;        /* one is below it: its operands take their part */
 } tci_grad_place;
 
 typedef struct tci_grad_walk {

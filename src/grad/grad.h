@@ -2,10 +2,11 @@
  * differentiated again like any other node.
  *
  *   vjp.c                  vector-Jacobian products from the gradient columns of ops/table.h
- *   rules.c                gradient rules of rows marked OWN: movement, contractions, composites
+ *   rules.c                gradient rules of rows marked OWN: movement ops, contractions,
+ *                          composites
  *   product_reduction.c    gradients of products whose factors may be 0
- *   special_derivatives.c  derivatives that do not fit a column
- *   loop.c                 gradient of a repetition: a repetition in reverse order
+ *   special_derivatives.c  derivatives that are not one formula of ops/table.h
+ *   loop.c                 gradient of a loop (REPEAT node): a loop in reverse order
  *   grad.c                 the traversal from the loss back to the requested nodes
  *   to_f64.c               a graph rebuilt in f64, where finite differences are accurate enough for
  *                          tests

@@ -3,19 +3,19 @@
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
  *
  * Design: no op has a JVP rule of its own. Nodes are visited inputs first
- * (grad/forward_propagation.h):
- *  - elementwise rows: the gradient column with the tangent of the operand in the place of G, since
- *    an element of the result depends on one element of each operand
+ * (grad/jvp_vmap_walk.h):
+ *  - elementwise ops: the op's gradient formula (ops/table.h), with the operand's tangent in place
+ *    of the cotangent G, since an element of the result depends on one element of each operand
  *  - ops that are linear in operands: the same op applied to the tangents
  *  - reductions: the sum of the tangents, each times the gradient of its element
  *  - all other ops: the gradient rule is transposed. The rule is linear in the result's gradient u,
  *    so the gradient of u with respect to the tangent is the tangent of the result. Only this part
  *    of the two traversals is read; u itself and the rest are dead code.
  *
- * Composites without a rule are expanded in place. A repetition carries the tangents next to its
- * carries. A repetition that stops by its values (a loop or a branch) stops at the same step as the
- * original. */
-#include "forward_propagation.h"
+ * Composites without a rule are expanded in place. A loop (REPEAT node) carries the tangents as
+ * additional loop-carried values. A loop with a data-dependent trip count (a while loop or a
+ * branch) stops at the same iteration as the original. */
+#include "jvp_vmap_walk.h"
 #include "grad.h"
 
 static tci_node *tci_jvp_add(const tci_forward *w, tci_node *a, tci_node *b)

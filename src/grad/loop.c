@@ -3,23 +3,24 @@
  * In: a REPEAT and the gradients of its results. Out: the gradients of its operands.
  *
  * Design: a backward step is the gradient of the body. Its carries are the gradients of the
- * carries, and for each held value the sum of its gradients over all steps. Its inputs are the
- * carries before each step (stored by the forward repetition because this one reads them), the
- * original inputs, and the gradients of the outputs. Both bodies share their BOUND nodes, so the
- * forward values that a backward step needs are the same nodes, recomputed within the step.
+ * carries, and for each loop-invariant operand (held) the sum of its gradients over all iterations.
+ * Its inputs are the carries before each iteration (stored by the forward loop because this one
+ * reads them), the original inputs, and the gradients of the outputs. Both bodies share their BOUND
+ * nodes, so the forward values that a backward step needs are the same nodes, recomputed within the
+ * iteration.
  *
- * If a held value is movement of another node (a broadcast bias), the gradient of the source is
- * summed instead: a backward step ends with the gradient of the movement, so the sum has the size
- * of the bias and not of the broadcast.
+ * If a loop-invariant operand is the result of a movement op (a broadcast bias), the gradient of
+ * the source is summed instead: a backward step ends with the gradient of the movement op, so the
+ * sum has the size of the bias and not of the broadcast.
  *
- * Only floats have gradients. Carries of other dtypes are plain inputs of the backward repetition.
+ * Only floats have gradients. Carries of other dtypes are plain inputs of the backward loop.
  *
- * A repetition of at most one step (a branch) runs backward only if it ran forward, and gets its
- * initial carries. A repetition with any number of steps that stops by its values has no gradient.
+ * A loop of at most one iteration (a branch) runs backward only if it ran forward, and gets its
+ * initial carries. A loop with a data-dependent trip count has no gradient otherwise.
  *
- * A repetition of exactly one step is a region (tc_checkpoint): the backward pass recomputes the
+ * A loop of exactly one iteration is a region (tc_checkpoint): the backward pass recomputes the
  * values that it needs from the operands of the region, once the gradients of the results are
- * available. A BARRIER node expresses both: CSE does not merge values behind it with those before
+ * available. A BARRIER node expresses both: CSE does not merge values after it with those before
  * it. */
 #include "../graph/loop_node.h"
 #include "grad.h"

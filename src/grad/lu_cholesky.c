@@ -1,9 +1,10 @@
-/* grad/lu_cholesky.c - gradients of matrix factors and of linear solves.
+/* grad/lu_cholesky.c - VJP rules of LU and Cholesky factorizations and of triangular solves, in
+ * closed form.
  *
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
- * in closed form: products, and solutions by the triangles that are there already. A solution's
- * own gradient is one more solution, so nothing is factored again.
- * The one idea: with L' dL or the like between two inverses, only its triangle counts. */
+ * in closed form: products, and triangular solves with the existing factors. The gradient of a
+ * solve is one more solve, so nothing is factored again. Key identity: between the inverse factors
+ * stands a product such as L^T dL, of which only one triangle is kept. */
 #include "grad.h"
 
 #include "../ops/composite.h"

@@ -4,8 +4,8 @@
  * In: a node and the gradient of its result. Out: the gradient of an operand.
  *
  * Design: the gradient of a factor is the product of the other factors, for which there are two
- * expressions. Division (the whole product over the factor, or the product with 1 in the place of
- * the only zero) is cheap, but it is a constant 0 where another factor is 0, and the derivative of
+ * expressions. Division (the whole product over the factor, or the product with 1 in place of the
+ * only zero) is cheap, but it is a constant 0 where another factor is 0, and the derivative of
  * that constant is wrong. The product of all factors before times all factors after the factor is a
  * polynomial, whose derivatives of every order are right. The value comes from the first expression
  * and the derivatives from the second (WITH_DERIVATIVE). */

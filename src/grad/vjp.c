@@ -3,8 +3,8 @@
  *
  * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *
- * Design: a column is a nested call expression (ops/formula.h). Here each word of it builds the
- * node of that name, so evaluating the column builds the gradient's part of the graph.
+ * Design: the gradient column of the op table is an expression (ops/formula.h); evaluating it
+ * builds the gradient graph, one node per operator name.
  *
  * Operands and result have the same shape (builders made broadcasting explicit), so no formula here
  * sums over axes; the rule of EXPAND does (rules.c). f16 and bf16 operands are widened first, and

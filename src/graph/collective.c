@@ -1,7 +1,8 @@
 /* graph/collective.c - constructors of COLLECTIVE nodes, with their shape and dtype rules.
  *
- * In: an operand; where ranks exchange parts, its first axis is that of the ranks. Out: a new node
- * for each call. The public calls put movement around these nodes for other axes (api/comm.c). */
+ * In: an operand; where ranks exchange chunks, axis 0 indexes the ranks. Out: a new node for each
+ * call. The public calls wrap these nodes in transposes and reshapes for other axes
+ * (api/comm.c). */
 #include "build.h"
 
 TCI_FN tci_node *tci_build_collective(tci_graph *g, const tci_comm_step *c, tci_node *x)

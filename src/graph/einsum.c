@@ -1,7 +1,7 @@
 /* graph/einsum.c - matmul and einsum as CONTRACT nodes.
  *
- * In: operands, and the labels of their axes. Out: CONTRACT nodes (graph/node.h) with movement
- * around them.
+ * In: operands, and the labels of their axes. Out: CONTRACT nodes (graph/node.h) between movement
+ * ops.
  *
  * Design: every axis has a label, a small int. An axis of size 1 whose counterpart is longer loses
  * its label (a RESHAPE), so broadcasting needs no copy and CONTRACT sees equal sizes only. A label

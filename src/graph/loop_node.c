@@ -6,14 +6,14 @@
  *
  * Design: a node belongs to the body if it depends on a BOUND node of this loop. An operand that
  * does not is hoisted (loop-invariant code motion): it is computed once, outside, and a BOUND node
- * represents it in the body. Body nodes therefore always depend on the step; none can be evaluated
- * or differentiated by itself.
+ * represents it in the body. Body nodes therefore always depend on the iteration; none can be
+ * evaluated or differentiated by itself.
  *
- * In the graph of a compiled program, constants and movement are moved back into bodies
+ * In the graph of a compiled program, constants and movement ops are moved back into bodies
  * (tci_repeat_sink): they are free there and would need memory outside. This happens in the
  * program's own copy of the graph, after differentiation.
  *
- * A loop of one step is inlined: its body over its operands. */
+ * A loop of one iteration is inlined: its body over its operands. */
 #include "loop_node.h"
 
 #include "build.h"

@@ -1,16 +1,17 @@
-/* graph/loop_node.h - REPEAT: a loop whose body is nodes (tc_scan, tc_while, tc_cond,
- * tc_checkpoint).
+/* graph/loop_node.h - declares REPEAT, the structured loop node whose body is a subgraph (tc_scan,
+ * tc_while, tc_cond, tc_checkpoint).
  *
  * Operands of a REPEAT, in order:
  *   outside  init   initial value of each carry
- *            xs     inputs: step i gets element i along the first axis (reverse: element
+ *            xs     inputs: iteration i gets element i along the first axis (reverse: element
  *                   length - 1 - i)
- *            held   values that are the same in all steps
+ *            held   loop-invariant operands: the same in all iterations
  *   bound    carry, x, inner: the BOUND nodes that represent these in the body
- *   body     next   value of each carry after the step, of the same shape and dtype
- *            y      element that the step adds to each output
- * A repetition that stops has a 0-d bool carry, `stops`: a step runs only while it is true, and
- * length is the maximum number of steps. It has no outputs, and its rows are never requested.
+ *   body     next   value of each carry after the iteration, of the same shape and dtype
+ *            y      element that the iteration adds to each output
+ * A loop with a data-dependent trip count has a 0-d bool carry, `stops`: an iteration runs only
+ * while it is true, and length is the maximum number of iterations. It has no outputs, and its rows
+ * are never requested.
  *
  * A body is closed: all its nodes depend on BOUND nodes of their own REPEAT. Passes treat it as
  * ordinary nodes, cache keys cover it, and the operands alone say what is evaluated outside. No
@@ -19,9 +20,9 @@
  *
  * Results, by number (RESULT): the last value of each carry; the elements of each output, stacked
  * along a new first axis at the positions of their x; the rows of each carry (length + 1 of them),
- * stacked likewise. Row i is the carry before the step of element i and row i + 1 the carry after
- * it (reverse: row i + 1 before, row i after). Gradients read rows. Results that nothing reads are
- * not stored. */
+ * stacked likewise. Row i is the carry before the iteration of element i and row i + 1 the carry
+ * after it (reverse: row i + 1 before, row i after). Gradients read rows. Results that nothing
+ * reads are not stored. */
 #ifndef TCI_GRAPH_LOOP_NODE_H
 #define TCI_GRAPH_LOOP_NODE_H
 

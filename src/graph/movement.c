@@ -1,4 +1,5 @@
-/* graph/movement.c - constructors of movement: ops that rearrange, repeat or select elements.
+/* graph/movement.c - node constructors of movement ops, which rearrange, repeat or select elements
+ * (reshape, permute, slice, pad, windows).
  *
  * In: nodes, axes and sizes as a user gives them. Out: RESHAPE, PERMUTE, EXPAND, SLICE, PAD, CAT,
  * GATHER, WINDOW and IOTA nodes with normalized attributes (graph/node.h).
@@ -235,7 +236,7 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative; where it surely lies before or
+/* A bound of a slice as Python takes it: from the end when negative; where it is surely before or
  * behind the axis, there. A symbolic one is a size, so never from the end. */
 static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behind)
 {

@@ -1,8 +1,8 @@
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
- *    (base/dim.h); element counts fit int64 at all of them
+ *  - inputs precede users; no size is negative for any value of its symbols (base/dim.h); element
+ *    counts fit int64 for all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except of the ops that are unique
  *    (ops/op_info.h)
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
@@ -33,27 +33,26 @@
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
  *   SCAN             axis, reverse, mode (tci_mode, but for SET: what the elements so far combine
  *                    to, inclusive; or from the last element on). A second input, of ADD alone,
- *                    which only plan/ gives: starts, an element for each of the axis' equal
- *                    parts, in the order in which they are met, of the dtype that x is computed
- *                    in, at which the sums of a part begin
+ *                    which only plan/ gives: starts: the initial accumulator of each equal-sized
+ *                    segment of the axis, in scan order, in x's compute dtype
  *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
  *                    index and src of one shape, off the axis no larger than x's. Element by
- *                    element of src along the axis, in order, each goes to where its index names
- *                    an element of x: so what an element of the result takes in is in the order of
- *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16.
- *                    apart: SET alone; index has x's shape, and along the axis every element of x
- *                    is named once, which is not checked
+ *                    element of src along the axis, in order, each is applied at the position that
+ *                    its index gives, so contributions to one element accumulate in src order,
+ *                    after x's own value. Indices as of GATHER. ADD never of f16, bf16.
+ *                    apart: SET only; index has x's shape, and along the axis each index occurs
+ *                    exactly once, which is not checked
  *   SEGMENT          axis, mode; inputs x, src, order, starts (i64 of one axis; one more than x has
  *                    elements along the axis); shape of x, and src's but for the axis. Element i
  *                    takes in elements order[starts[i]] .. order[starts[i + 1] - 1] of src along
  *                    the axis, in that order, as SCATTER does. Made by plan/scatter_sort.c alone
- *   BOUND            none; a value that a REPEAT gives its body: it stands in no other place
- *   REPEAT           how many carries, inputs, held values and outputs; length: steps;
+ *   BOUND            none; body parameter of a REPEAT; used only inside that body
+ *   REPEAT           counts of carries, inputs, held values and outputs; length: iterations;
  *                    reverse: the last element of the inputs first. stops: 0, or the
  *                    number of a carry and 1. No value of its own. Operands: graph/loop_node.h
  *   RESULT           which of a REPEAT's results (graph/loop_node.h); input 0 is the REPEAT. In
  *                    plan/ its inputs are those that the REPEAT has outside of its body, and the
- *                    second word is the repetition's number there
+ *                    second word is the number of the loop there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype, or f32 of halves; accumulates in its compute
@@ -75,9 +74,9 @@
  *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
  *                    call, then the call's operands, which only exporters read
  *                    (onnx/export_direct_ops.h)
- *   TOPK             axis, largest; i64, shape of x but k along the axis: where the first k stand
- *                    when the axis is in order, largest first or last; NaN is larger than all else,
- *                    and of equal elements (-0 and 0 are) the one in front comes first
+ *   TOPK             axis, largest; i64, shape of x but k along the axis: indices of the first k
+ *                    elements in sorted order, largest first or last; NaN is larger than all else,
+ *                    and of equal elements (-0 and 0 are) the one of lower index comes first
  *   COLLECTIVE       verb (tc_comm_verb), how (tc_comm_how, never MEAN), number of the communicator
  *                    (ops/communicator.h), its ranks, peer (root, destination, source), number: 0
  *                    in the user's graph; in a compile's graph its place among the program's
@@ -85,8 +84,8 @@
  *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
  *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype
  *   BARRIER          sinks; shape and dtype of input 0, which is stored and read only after it; the
- *                    others have any shape and are waited for. sinks: rewrite/ may put
- *                    what input 0 is movement of into memory instead (made by gradients of regions)
+ *                    others have any shape and are waited for. sinks: rewrite/ may materialize the
+ *                    value that input 0 is a view of instead (made by gradients of regions)
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
  *                    same shape and dtype. An effect: only ever a root of a program, committed at
  *                    the end of a run */
@@ -99,7 +98,7 @@
 #include "../ops/op_info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
-typedef struct tci_copies tci_copies; /* run/device_copies.c */
+typedef struct tci_copies tci_copies; /* run/device_residency.c */
 typedef struct tci_param tci_param;   /* run/param.c */
 /* Owner of borrowed memory: its deleter is called, on any thread, when the last reference is gone.
  */

@@ -1,7 +1,7 @@
 /* graph/topo_sort.c - topological sorts of the nodes that roots need, and the rebuilding of a node
  * over new inputs (tci_graph_rebuild).
  *
- * In: roots; a node and a table of the nodes that stand for its inputs. Out: lists of nodes, inputs
+ * In: roots; a node and a table of the nodes that replace its inputs. Out: lists of nodes, inputs
  * first; a node. */
 #include "loop_node.h"
 

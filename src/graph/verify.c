@@ -1,9 +1,9 @@
 /* graph/verify.c - verifies the invariants of graph/node.h on all nodes that a set of roots needs.
  *
- * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the violation.
- * Runs after each stage if options.verify (TC_VERIFY) is set. One function checks the invariants of
- * every node; one per family checks attributes and shapes. For symbolic sizes only a provable
- * violation is reported, since not every bound of an expression can be proven. */
+ * In: roots. Out: nothing, or TC_ERR_INTERNAL (longjmp) with a message that names the node and the
+ * violation. Runs after each stage if options.verify (TC_VERIFY) is set. One function checks the
+ * invariants of every node; one per family checks attributes and shapes. For symbolic sizes only a
+ * provable violation is reported, since not every bound of an expression can be proven. */
 #include "../ops/communicator.h"
 #include "../ops/custom_op.h"
 #include "build.h"

@@ -1,16 +1,18 @@
-/* interp/execute.c - executes prepared kernels (interp/linear_ir.h) in blocks.
+/* interp/execute.c - executes kernels in the interpreter's linear IR (interp/linear_ir.h), block by
+ * block along the vector axis.
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
- * The outer points of the range are walked in the order of p->walk, chunk by chunk of its last
- * axis, in blocks along it (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last
- * axis is walked in blocks). Outer points are independent, so the choice of that axis changes no
+ * The outer iterations of the range run in the order of p->walk, chunk by chunk of its last axis,
+ * in blocks along it (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis
+ * is processed in blocks). Outer iterations are independent, so the choice of that axis changes no
  * bit. All state is in the caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
- * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are combined at the
- * end of the stage. A BLOCK_SCAN makes as many elements of its block at a time; what later
- * elements add is kept for each step of the class. */
+ * iteration folds its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
+ * TCI_VLANES, so each 64 consecutive elements are accumulated into consecutive lanes; lanes are
+ * combined at the end of the stage. A BLOCK_SCAN is processed in chunks of that many elements of
+ * its block; for each combining step (h = 1, 2, 4, ..) the partial results that later chunks need
+ * are kept. */
 #include <string.h>
 
 #include "linear_ir.h"

@@ -1,8 +1,10 @@
-/* interp/print.c - prints a prepared kernel as text, for dumps and golden tests.
+/* interp/print.c - prints a kernel in the interpreter's linear IR as text, for dumps and golden
+ * tests.
  *
  * In: steps (interp/linear_ir.h). Out: the same text for the same kernel on every machine: the
- * loop that computes a step and the memory of its values are not in it. One line per step, in
- * execution order; a section is indented below its stage, deeper where it runs more often:
+ * inner-loop implementation of a step and the memory assignment of its values are omitted. One line
+ * per step, in execution order; a section is indented below its stage, deeper where it runs more
+ * often:
  *
  *     over 40; 50, tasks of 81 points, vectors along inner axes
  *     constants

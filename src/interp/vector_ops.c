@@ -4,7 +4,7 @@
  * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
  * 64-byte group of equal elements with stride 0, so each loop exists once, not once per mix. There
  * are two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
- * past the end compute garbage that nobody reads); all operands have the same element size. ELEM
+ * past the end compute garbage that is never read); all operands have the same element size. ELEM
  * loops work on the exact count of elements.
  *
  * bool values are lane masks: 0 or all ones, in elements as wide as the values they were compared

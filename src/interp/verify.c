@@ -1,7 +1,7 @@
-/* interp/verify.c - checks the invariants of interp/linear_ir.h; a broken one escapes as an
- * internal error.
+/* interp/verify.c - checks the invariants of interp/linear_ir.h; a violation aborts the compile
+ * with TC_ERR_INTERNAL.
  *
- * One walk over the sections in the order in which they run. A value can be read after the step
+ * One pass over the sections in the order in which they run. A value can be read after the step
  * that makes it, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
  * after. */
 #include "linear_ir.h"
@@ -78,7 +78,7 @@ static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int of
     }
 }
 
-/* A panel has a place for each lane of a chunk at each point of its stage, and lies behind the
+/* A panel has a place for each lane of a chunk at each point of its stage, and is after the
  * values. */
 static void tci_iverify_panel(const tci_iverify *v, const tci_interp_step *st)
 {

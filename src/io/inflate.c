@@ -5,7 +5,7 @@
  *
  * Design: input and output are each accessed at one place, which checks its bound
  * (tci_inflate_fill, and the copies in tci_inflate_block and tci_inflate_stored), so a bad stream
- * can only end early. Code lengths that are not a prefix code are refused as zlib refuses them.
+ * can only end early. Over-subscribed and incomplete Huffman codes are rejected, as in zlib.
  * Nothing recurses.
  *
  * A symbol is looked up by the next TCI_INFLATE_FAST bits. Longer codes are decoded bit by bit in

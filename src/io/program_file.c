@@ -1,7 +1,7 @@
-/* io/program_file.c - serializes the description of a saved program, and rebuilds its compile
- * request.
+/* io/program_file.c - serializes the metadata of a saved program, and rebuilds its compile request.
  *
- * In: a description, or its bytes. Out: bytes, or a description; a request over the saved memory.
+ * In: a metadata record, or its bytes. Out: bytes, or a metadata record; a request over the saved
+ * memory.
  *
  * Design: a program is its key, its code and its captured memory. The key contains the graph, so
  * ports, symbols, index reads and effects follow from the request as for any other program

@@ -1,7 +1,8 @@
-/* io/program_file.h - layout of a file that holds a program.
+/* io/program_file.h - layout of a saved program file: header, metadata record, 64-byte aligned
+ * blobs (captured memory, object files, results of the init section).
  *
- * A header of 64 bytes, a description, then blobs at multiples of 64: the captured memory, the
- * object files, and the results of the init section. One function writes and reads the description
+ * A header of 64 bytes, a metadata record, then blobs, 64-byte aligned: the captured memory, the
+ * object files, and the results of the init section. One function writes and reads the record
  * (tci_saved_wire), as for entries of the disk cache (compile/serialize.h). It has the offset, size
  * and hash of each blob. The graph is the one in the key (compile/cache_key_decode.c). */
 #ifndef TCI_IO_PROGRAM_FILE_H
@@ -16,7 +17,7 @@ typedef struct tci_saved_blob {
     const void *data; /* writing */
 } tci_saved_blob;
 
-/* Memory that captured leaves lie in. */
+/* Memory of captured leaves. */
 typedef struct tci_saved_storage {
     tci_saved_blob blob;
     bool is_param;

@@ -4,9 +4,9 @@
  * parameters as tensors of the context.
  *
  * Design: machine code is trusted under the rules of the disk cache: no other user can have written
- * the file (base/private_dir.c), or the user vouches for it. All bytes are checked against the
- * hashes in the file, and code that this process cannot run is not loaded: another byte order,
- * build of tc, ABI or instruction set is refused by name. */
+ * the file (base/private_dir.c), or the caller marks it as trusted. All bytes are checked against
+ * the hashes in the file, and code that this process cannot run is not loaded: another byte order,
+ * build of tc, ABI or instruction set is rejected with an error that names the mismatch. */
 #include "program_file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "../base/private_dir.h"
 #include "../debug/summary.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 
 typedef struct tci_load {
     tci_scratch s;

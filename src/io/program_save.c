@@ -1,8 +1,7 @@
 /* io/program_save.c - tc_program_save: writes a program, with everything that it needs, to one
  * file.
  *
- * In: a program. Out: a file that appears complete or not at all, and that only its owner may
- * write.
+ * In: a program. Out: a file that is written atomically, and that only its owner may write.
  *
  * Design: the contents are verified first: the request is rebuilt from the key, as tc_program_load
  * does, so a program that could not be loaded is refused here. Parameter values are a consistent
@@ -14,7 +13,7 @@
 
 #include "../debug/string_intern.h"
 #include "../debug/source_location.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
 
 typedef struct tci_save {

@@ -1,7 +1,8 @@
-/* io/zip.h - directory of zip archives, the container of .npz and .pt files: names, offsets and
- * sizes of entries.
+/* io/zip.h - central directory of zip archives, the container of .npz and .pt files: names, offsets
+ * and sizes of entries.
  *
- * Encrypted entries and those with compression methods other than deflate are refused by name. */
+ * Encrypted entries and those with compression methods other than deflate are rejected with an
+ * error that names them. */
 #ifndef TCI_IO_ZIP_H
 #define TCI_IO_ZIP_H
 

@@ -49,7 +49,7 @@
  *   PAIRS     in addition to one of these two orders: a DOT of bf16 operands, for CPUs that take
  *             two products at a time (VDPBF16PS). It adds one after the other, in the same order
  *             and with the same roundings, except for numbers below 2^-126: such a factor, or sum,
- *             is flushed to zero. Without such numbers results have the bits of the order;
+ *             is flushed to zero. Without such numbers results are bit-identical to that order;
  *             otherwise executors agree within
  *                 |difference| <= sum over those k of |a b| + 2^-126 (K + 2)
  *             and its propagation through the roundings.
@@ -61,7 +61,7 @@
  *             (kernel/match_mma_sync.h) takes fewer products at a time: its bound is
  *                 (3 ceil(K / 4) + 32) 2^-23 sum over k of |a b|, here and in TF32.
  *             Or a DOT of f64, whose unit adds products as fused multiply-adds, in an order of its
- *             own: within 2 K 2^-53 sum over k of |a b|. Or of bytes in i32: exact.
+ *             own: within 2 K 2^-53 sum over k of |a b|. Or of 8-bit integers in i32: exact.
  *   TF32      a DOT of f32 pairs under TC_MATH_FAST: each operand is rounded to 10 mantissa
  *             bits after the leading one (to nearest, ties to even), the products summed as in
  *             MATRIX. The interpreter computes the chain of the unrounded operands, so executors
@@ -93,8 +93,8 @@
  * preceding groups, is a reduction by the class of theirs; the result is combine(g, m), or m if
  * there is one group. So a long scan is one kernel: for each part its total, the EARLIER result,
  * and a SCAN that starts from it. Outer points are then not independent: whoever runs one has
- * started those before it, and waits for their totals. Only machines whose blocks start in order
- * and whose steps have memory of their own allow it (tci_machine.has_flags).
+ * started those before it, and waits for their totals. Only GPUs that dispatch blocks in index
+ * order and whose steps have memory of their own allow it (tci_machine.has_flags).
  *
  * The stores of a SCATTER to one element are combined in the order of the points: a chain that
  * starts with the value that an earlier stage stored there, and rounds to the operand's dtype at
@@ -112,12 +112,12 @@
  * a SCATTER, in a VEC_OUTER kernel, and an earlier stage has stored every element that it may
  * touch; stage axes are inner axes, and contain the ends of a range; a RED value is used only in
  * stages after its own (SCAN: also in its own) or by outer-level values, one that keeps axes only
- * in stages that walk these; in a VEC_INNER kernel each reduction that keeps no axes has class
- * LANES, or BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none has
- * and none keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage uses
- * the value of a BLOCK_SCAN; at most one reduction of a kernel is EARLIER, over a row of one axis,
- * with one part, LANES and at least one outer axis; SPLIT, PAIRS, MATRIX and TF32 are only for a
- * DOT in f32, MATRIX also for one in f64 or i32. */
+ * in stages that iterate over these; in a VEC_INNER kernel each reduction that keeps no axes has
+ * class LANES, or BLOCK_SCAN in a SCAN, all with one number, or is the SUM of STEPS, in others none
+ * has and none keeps axes; a reduction that keeps axes, and a SCAN, has one part; no other stage
+ * uses the value of a BLOCK_SCAN; at most one reduction of a kernel is EARLIER, over a row of one
+ * axis, with one part, LANES and at least one outer axis; SPLIT, PAIRS, MATRIX and TF32 are only
+ * for a DOT in f32, MATRIX also for one in f64 or i32. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -223,8 +223,8 @@ typedef struct tci_kred {
     int32_t order_n;       /* its number, 0 where it has none */
     /* LANES: so many neighbours are joined first, a power of two; 0: none. All of a kernel alike */
     uint8_t near;
-    /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
-     * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
+    /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, of a CHAIN or
+     * SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
     /* 0: the result is that of its outer point. Else what the results of the points before it come
      * to, of those that differ in the last so many outer axes alone (see above) */
@@ -273,11 +273,11 @@ typedef struct tci_kaxis {
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
-/* ---- fused loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an iteration,
- * and one thread (or thread block) runs the tasks in order; in each iteration the members run one
- * after the other, except the first n_enter, which set the carries before iteration 0. Cells are
- * local scalars of the function: temporaries of an iteration, and carries small enough for
- * registers. */
+/* ---- in-kernel loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an
+ * iteration, and one thread (or thread block) runs the tasks in order; in each iteration the
+ * members run one after the other, except the first n_enter, which set the carries before iteration
+ * 0. Cells are local scalars of the function: temporaries of an iteration, and carries small enough
+ * for registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN, /* or so far in odd rounds alone, */
@@ -341,10 +341,10 @@ typedef struct tci_kernel {
     /* A function of the user's in the place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
-    /* of a merged kernel, or a fused loop; equal ones are one pointer */
+    /* of a merged kernel, or an in-kernel loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
-    const tci_kloop *loop; /* of a fused loop; NULL: it is none */
+    const tci_kloop *loop; /* of an in-kernel loop; NULL: it is none */
     bool faults;           /* holds a FAULT instruction */
     bool is_repeat;        /* none: stands for a body, within plan/ */
     /* before orders are chosen, of a kernel of scores that sums no values: columns of those that
@@ -423,7 +423,7 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent, but for those of a fused loop, which are done in order. bufs[i] is operand i.
+ * independent, but for those of an in-kernel loop, which are done in order. bufs[i] is operand i.
  * lits[i] is literal slot i as tci_value in the literal's dtype class (float kinds: double bits;
  * integers: int64). fault: where FAULT writes imm + 1; NULL when
  * !faults. */

@@ -1,20 +1,21 @@
-/* kernel/lower_graph.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+/* kernel/lower_graph.c - lowers graph nodes to kernel IR: evaluates them at symbolic indices into a
+ * kernel's scalar DAG.
  *
- * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
- * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
- * node read at two different indices is two values.
+ * In: nodes, index expressions, guards. Out: instruction numbers. The traversal keeps its own
+ * stack, as chains may be tens of thousands of nodes long. A value is memoized by (node, index,
+ * guard); a node read at two different indices is two values.
  *
  * Under a guard an index is inside the range that is read: it continues as a BOUND of that range,
- * so that expressions below it simplify. Where an index leaves the walk (loads, guards, values)
- * BOUNDs are replaced by the indices that they stand for: the simplification holds where the guard
- * holds, and no other value is ever used. */
+ * so that expressions below it simplify. BOUND nodes are range assumptions that hold under the
+ * guard; they are replaced by the indices that they stand for in every index that is emitted
+ * (loads, guards, values), where the guard holds too. */
 #include "lower_graph.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
 #include "bitcast.h"
 #include "random.h"
 #include "value_range.h"
-#include "simplify.h"
+#include "canonicalize.h"
 
 typedef struct tci_lower_frame {
     tci_node *node;

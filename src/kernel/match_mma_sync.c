@@ -1,12 +1,12 @@
-/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
- * cores (mma.sync) can run it.
+/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel, and decides whether
+ * warp-level tensor-core instructions (mma.sync) can compute it.
  *
- * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the tensor
- * cores of each warp, on GPUs from sm_75 on, can compute it. Operands are read from shared memory
- * that the block fills by evaluating their expressions, so any layout of operands is accepted:
- * only the values must have the unit's dtype, or be widened bytes. The answer is a function of
- * shape, dtype and the kind of machine, as plan/reduction_order.c requires; loop/mma_gemm.c can
- * schedule every kernel that matches. */
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether warp-level
+ * tensor-core instructions (mma.sync), on GPUs from sm_75 on, can compute it. Operands are read
+ * from shared memory that the block fills by evaluating their expressions, so any layout of
+ * operands is accepted: only the values must have the unit's dtype, or be converted from 8-bit
+ * integers. The answer is a function of shape, dtype and the kind of machine, as
+ * plan/reduction_order.c requires; loop/mma_gemm.c can schedule every kernel that matches. */
 #include "match_mma_sync.h"
 
 static bool tci_gemm_kernel_has_form(const tci_kernel *k)

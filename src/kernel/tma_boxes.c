@@ -1,5 +1,6 @@
-/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
- * accelerator reads.
+/* kernel/tma_boxes.c - matches contraction kernels whose operands, also convolution windows with
+ * zero padding, can be loaded as TMA boxes, and computes the box of each operand (implicit GEMM
+ * without im2col copies).
  *
  * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
  * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the
@@ -9,11 +10,11 @@
  * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
  * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
- * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
- * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
- * that no missing element is multiplied by an existing one; where no such block is large enough it
- * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
- * image: a tile then has whole rows of it. */
+ * is contiguous, if that is contracted (the other contracted axes are iterated over one by one);
+ * else of a block of the contracted axes. Where a block extends outside, both operands are zeros
+ * there, so that no missing element is multiplied by an existing one; where no such block is large
+ * enough it is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the spatial
+ * output positions: a tile then covers whole image rows. */
 #include "match_matrix_unit.h"
 
 #include <string.h>
@@ -202,7 +203,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
-    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    int64_t step = d->coef[axis], low = d->base, others = 0;
     *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
@@ -211,13 +212,13 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
         }
         if (a >= k->n_outer && d->coef[a] != 0) {
             low += TCI_MIN(most, 0);
-            beside += most < 0 ? -most : most;
+            others += most < 0 ? -most : most;
             *pure = false;
         }
     }
     int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
     return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
-           high >= -corner && high < corner && beside < 2 * corner;
+           high >= -corner && high < corner && others < 2 * corner;
 }
 
 /* True if the rows are all positions of images whose channels are contiguous. */
@@ -471,7 +472,7 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     x->dtype = t;
     x->is_boxes = true;
     return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
-           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
+           tci_matrix_is_readable(x, &x->side[1]) && tci_boxes_axes(k, x) &&
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }

@@ -2,7 +2,7 @@
  * narrowing.
  *
  * In: a kernel being made. Out: whether an index needs a check; the possible signs of a float.
- * Design: operands precede their users, so one walk gives each integer a range; if a sum may
+ * Design: operands precede their users, so one pass gives each integer a range; if a sum may
  * overflow its dtype, or nothing is known, the range is that of the dtype. The signs of a float
  * follow from those of a few operands before it. */
 #include "value_range.h"

@@ -1,10 +1,10 @@
-/* kernel/window_overlap.c - finds the overlap of neighbouring windows: rows of outputs that read
- * the same row of an image.
+/* kernel/window_overlap.c - finds the overlap of neighbouring windows: output rows whose windows
+ * read the same input row.
  *
- * In: a kernel in final form. Out: the strides (i, j), in rows of outputs and in elements of the
- * window, at which neighbouring rows of outputs read the same row of the input. Design: the index
- * is affine in row and element, so they are the two coefficients over their greatest common
- * divisor, if these are smaller than the numbers of rows and elements. */
+ * In: a kernel in final form. Out: the strides (i, j), in output rows and in elements of the
+ * window, at which the windows of neighbouring output rows read the same input row. Design: the
+ * index is affine in row and element, so the strides are the two coefficients over their greatest
+ * common divisor, if they are smaller than the numbers of rows and elements. */
 #include "window_overlap.h"
 
 enum {

@@ -1,19 +1,21 @@
-/* loop/amx_packed.c - builds the AMX tile GEMM over packed panels of bf16 pairs or bytes in fours.
+/* loop/amx_packed.c - emits the AMX tile GEMM over packed panels of bf16 pairs or groups of four
+ * int8 values (VNNI layout).
  *
- * In: panels of bf16 pairs or byte quadruples (loop/dot_packing.h) of one block of a contraction
- * of class MATRIX. Out: statements that multiply a tile of up to 32 rows and 32 columns.
+ * In: panels of bf16 pairs or groups of four int8 values (VNNI layout, loop/dot_packing.h) of one
+ * block of a contraction of class MATRIX. Out: statements that multiply a tile of up to 32 rows and
+ * 32 columns.
  *
  * Design: such a panel is already what the tile registers hold. A register of the column operand
  * is 16 elements of 16 columns each; one of the row operand is 16 rows of 16 contiguous elements;
- * both have the even point in the same half of a pair. So everything that can be packed, windows
+ * both have the even k index in the same half of a pair. So everything that can be packed, windows
  * of any stride, padding, groups, gradients, runs on AMX, and loop/packing.c adds only padding:
  * zeros after the last element up to a whole step, and memory after the last row up to a whole
- * register, whose sums nobody reads. The signs of bytes are part of the instruction, and their
- * sums are exact in any order.
+ * register, whose accumulators are never read. The signedness of int8 operands is part of the
+ * instruction, and their sums are exact in any order.
  *
- * In a kernel that keeps rows (loop/back_to_back_gemm.c) sums are moved to and from its array of
- * rows unchanged, and bf16 rows in such an array are the row operand of the next product: there an
- * even point is the lower half of a pair, as in memory. */
+ * In a kernel that keeps rows (loop/back_to_back_gemm.c) accumulators are moved to and from its
+ * array of rows unchanged, and bf16 rows in such an array are the row operand of the next product:
+ * there an even k index is the lower half of a pair, as in memory. */
 #include "amx_packed.h"
 
 #include "gemm_operands.h"

@@ -1,12 +1,12 @@
-/* loop/back_to_back_gemm.c - schedules fused contractions over strips of several rows
- * (back-to-back GEMM).
+/* loop/back_to_back_gemm.c - schedules back-to-back GEMM: fused contractions (attention on CPUs),
+ * computed for a strip of several rows at a time.
  *
  * In: a kernel whose stages are contractions that keep an axis, and stages over the kept axis
  * (attention; a softmax or a norm after a product). A unit is a strip of rows, few enough that
  * what they keep stays in the cache:
  *
  *     stage 0     contraction over packed panels (loop/gemm.c): fills an array of rows
- *     stages 1-3  row after row (loop/vec_inner_axis.c): read and fill such arrays
+ *     stages 1-3  row after row (loop/vec_reduced_axis.c): read and fill such arrays
  *     stage 4     contraction whose row operand is an array of rows, used in place
  *     stage 5     row after row: stores
  *
@@ -14,9 +14,10 @@
  * (loop/amx_packed.c) a tile has 32 rows; arrays have all 32 also of a partial one, and the extra
  * rows are never read. Where a comparison of indices masks scores (loop/causal_bound.h), as a
  * causal mask does, a contraction that keeps scores computes only those that some row of its tile
- * sees, and one over weights skips keys whose weights are +0 in the whole strip: a product with +0
- * changes a sum only for -0 and NaN, which one row of such products detects. So no bit changes.
- * Rows of keys skip the first queries likewise.
+ * sees, and one over weights skips keys whose weights are +0 in the whole strip: the skipped
+ * products with +0 can change a sum only through -0 or NaN; one row of them is computed and added
+ * to all rows of the tile, so results stay bit-identical. Kernels whose rows are keys (backward)
+ * skip the leading masked queries in the same way.
  *
  * The number and size of rows may be symbolic. Then rows are kept in whole tiles, the last one is
  * cut into smaller ones, and a strip has as many as fit the cache. */

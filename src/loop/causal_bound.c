@@ -1,11 +1,11 @@
-/* loop/causal_bound.c - shortens trip counts by a triangular (causal) mask.
+/* loop/causal_bound.c - shortens trip counts of loops under a triangular (causal) mask.
  *
  * In: a kernel. Out: a tci_causal if a GUARD is a diagonal of an outer axis and an inner one, as a
  * causal mask is, and what follows for the masked values: each instruction is evaluated with the
  * guard's truth value there. Rows of queries see the first keys, rows of keys the last queries:
- * the side is the one on which some contraction can be skipped. A masked score may be computed or
- * skipped. That a masked weight is +0 holds only if the row sees a key, so it is checked at run
- * time. */
+ * the bound is applied to the axis along which some contraction can be skipped. A masked score may
+ * be computed or skipped. That a masked weight is +0 holds only if the row sees a key, so it is
+ * checked at run time. */
 #include "causal_bound.h"
 
 enum { TCI_CAUSAL_FAR = 1 << 29 }; /* of a cut's base, at most */

@@ -1,9 +1,9 @@
-/* loop/column_reduction.c - builds column reductions over a long range of the vector axis, with
+/* loop/column_reduction.c - emits column reductions over a long range of the vector axis, with
  * accumulators in memory.
  *
  * In: a tci_panel. Out: statements. Design: the accumulators of the whole range are in local
- * arrays and a few rows are added at a time, so that memory is read in long runs; each point still
- * has one chain, over the rows in their order. */
+ * arrays and a few rows are added at a time, so that memory is read in long contiguous streams;
+ * each output still has a single accumulation chain over the rows in order. */
 #include "column_reduction.h"
 
 typedef struct tci_stage_rows {

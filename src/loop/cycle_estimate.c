@@ -2,12 +2,12 @@
  * times its trip count (static cycle estimate).
  *
  * In: the loop IR of one CPU kernel. Out: nanoseconds of one thread. The roofline of
- * loop/schedule_facts.c knows how much a kernel computes and moves, but not what its accesses
+ * loop/kernel_facts.c knows how much a kernel computes and moves, but not what its accesses
  * become: masks, index divisions, lanes loaded one by one, vectors along an axis of two elements.
- * Here these are statements.
+ * In the loop IR these are explicit statements, so they can be counted.
  *
- * Loops are walked once, at the middle of their range, so that expressions of an outer index have
- * typical values. The body of an IF counts if its condition holds there or is unknown. Common
+ * Each loop is evaluated once, at the middle of its range, so that expressions of an outer index
+ * have typical values. The body of an IF counts if its condition holds there or is unknown. Common
  * subexpressions, which the C compiler merges, count once. A core issues TCI_COUNT_WIDTH
  * instructions per cycle, of which as many on vectors as it has vector ports. An iteration takes
  * at least the latency of what it carries to the next one, and an iteration too long for
@@ -290,8 +290,8 @@ static tci_counted tci_count_access(tci_count *c, const tci_lstmt *st)
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int64_t step = tci_count_lane_step(st);
     double lanes = c->l->lanes;
-    bool lies = (uses & TCI_LMEM_ADDRESS) && st->base >= 0 && st->base < c->l->n_operands;
-    if (lies && st->mem != TCI_MEM_LOAD_AT) {
+    bool has_operand = (uses & TCI_LMEM_ADDRESS) && st->base >= 0 && st->base < c->l->n_operands;
+    if (has_operand && st->mem != TCI_MEM_LOAD_AT) {
         tci_count_lines(c, st, step < 0 ? -step : step, step != 0 ? lanes : 1,
                         (uses & TCI_LMEM_WRITES) != 0);
     }

@@ -1,29 +1,29 @@
-/* loop/dot_packing.c - packs operands for dot instructions (VDPBF16PS, VPDPBUSD): two or four K
- * elements per lane.
+/* loop/dot_packing.c - packs operands for dot instructions (VDPBF16PS, VPDPBUSD): groups of two or
+ * four K elements per lane.
  *
  * In: a block of a contraction whose lanes take several products at once (tci_kred.points). Out:
- * statements that fill the panels with elements of neighbouring inner points, and the loop that
+ * statements that fill the panels with groups of neighbouring k values, and the loop that
  * multiplies them.
  *
- * For bf16 (class PAIRS) an element is an f32 by its bits: the even point's bf16 in the upper
- * half, the next one's in the lower, +0 after an odd number of points. The panels are those of f32
+ * For bf16 (class PAIRS) a group is one 32-bit word with the bf16 of the even k index in its upper
+ * half, the next one in the lower, +0 after an odd number of k values. The panels are those of f32
  * at half the depth, and VDPBF16PS, which adds the upper product and then the lower one, keeps the
- * order of the points. For integers an element is an i32 of two 16-bit points, or of four bytes,
- * the first one lowest, zeros after the last one: their sums are exact modulo 2^32 in any order,
- * and a lane takes two (VPMADDWD) or four (VPDPBUSD) products at once. The bytes of one operand
- * are unsigned and those of the other signed (plan/int8_dot.c), except on AMX (loop/amx_packed.c).
+ * order along k. For integers a group is an i32 of two 16-bit values or of four int8 values, the
+ * first one lowest, zeros after the last one: their sums are exact modulo 2^32 in any order, and a
+ * lane takes two (VPMADDWD) or four (VPDPBUSD) products at once. The int8 values of one operand are
+ * unsigned and those of the other signed (plan/int8_dot.c), except on AMX (loop/amx_packed.c).
  *
- * Making an element: with one inner axis its points are evaluated together; with several, the
- * points of a few small windows are; otherwise each is evaluated alone, in order, and merged with
- * those before it (tci_lkeep.point). Rows of the row operand are written in long runs,
- * contiguously; bf16 pairs are then swapped. Points that are contiguous in memory are loaded as
- * elements and copied or transposed.
+ * Making a group: with one inner axis its values are evaluated together; with several, the values
+ * of a few small windows are; otherwise each is evaluated alone, in order, and merged with those
+ * before it (tci_lkeep.point). Rows of the row operand are written in long runs, contiguously; bf16
+ * pairs are then swapped. Values that are contiguous in memory are loaded as groups and copied or
+ * transposed.
  *
- * Expected speed: a tile of R rows and V vectors executes R V instructions for the points of an
- * element, next to R + V loads; a Zen 5 issues two per cycle (for bf16 128 flops, hence 515
+ * Expected speed: a tile of R rows and V vectors executes R V instructions per group of k values,
+ * and R + V loads; a Zen 5 issues two per cycle (for bf16 128 flops, hence 515
  * GFLOP/s per core at 4.03 GHz, for bytes 1030; the latency of each needs a tile of 12). A 512^3
- * GEMM has a floor of 0.52 ms on one thread, for bytes 0.26, for f32 1.04; packing costs what it
- * did and weighs more. */
+ * GEMM has a floor of 0.52 ms on one thread, for bytes 0.26, for f32 1.04; packing costs the same
+ * as for f32 and so takes a larger share of the time. */
 #include "dot_packing.h"
 
 enum {
@@ -240,7 +240,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
 
 /* ---- operands contiguous along the points ---- */
 
-TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
+TCI_FN bool tci_dot_pack_in_order(const tci_build *b, const tci_gemm *p, int load)
 {
     const tci_kernel *k = b->k;
     const tci_kinst *in = &k->insts[TCI_MAX(load, 0)];

@@ -7,7 +7,7 @@
  * of tci_attention_pipelines. */
 #include "flash_attention.h"
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_ATTENTION_ALIGNED = 1024, /* bytes: the start of a box */
@@ -22,7 +22,7 @@ enum {
     TCI_FLASH_PRODUCTS = 128,     /* that a processor makes in a cycle */
     TCI_FLASH_LIGHT = 128,        /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,         /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,         /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OWN = 1024,         /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64,        /* registers of a thread for all else */
     TCI_FLASH_WIDTH = 4           /* elements of a row that only first products read: a multiple */
 };

@@ -1,31 +1,31 @@
-/* loop/gemm.c - builds the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
+/* loop/gemm.c - emits the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
  * cache block.
  *
  * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
  * of columns and a range of row tiles.
  *
- *   for each block of the inner points
- *       pack the vector operand:  panel [tile of columns][inner point][column of the tile]
+ *   for each K block
+ *       pack the vector operand:  panel [tile of columns][k][column of the tile]
  *       for each row tile
- *           pack the row operand: panel [row][inner point] or [inner point][row]
+ *           pack the row operand: panel [row][k] or [k][row]
  *           for each tile of columns
- *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages, unrolled over
- *               vectors if they are short, else once per row
+ *               accumulators from the partial sums (first block: zero); one loop over k; then
+ *               partial sums again, or (last block) the later stages, unrolled over vectors if they
+ *               are short, else once per row
  *
- * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
- * operand streams through the cache in long runs; all rows are packed first, and for each tile of
- * columns the first row tile reads the vector operand in place and leaves it in a panel of one
- * tile for the others.
+ * With few row tiles (fused) the GEMM is memory-bound: blocks are shallow and wide, so that the
+ * vector operand streams through the cache in long runs; all rows are packed first, and for each
+ * tile of columns the first row tile reads the vector operand in place and leaves it in a panel of
+ * one tile for the others.
  *
  * Where the sizes are handled: loop/gemm_blocking.c (K, M as row tiles, N as blocks of columns),
  * tci_gemm_columns (remainders of N), tci_gemm_row_loop (ranges of M). loop/gemm_operands.c
  * defines rows and columns, loop/packing.c fills the panels.
  *
- * Blocks only cut the FMA chain of a point where it passes through memory, so blocking never
- * changes a result. A point whose sum is in parts (class SPLIT) starts a chain for each part and
- * adds it to the earlier parts in memory: a block is a part where possible, else a second array of
- * partial sums holds those of the finished parts. Panels and partial sums are in the thread's work
+ * Blocking along K only stores and reloads the accumulator, in the same order, so it never changes
+ * a result. In class SPLIT each output starts a chain for each part and adds it to the earlier
+ * parts in memory: a block is a part where possible, else a second array of partial sums holds
+ * those of the finished parts. Panels and partial sums are in the thread's work
  * memory. */
 #include "amx_packed.h"
 #include "amx.h"

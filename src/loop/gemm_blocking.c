@@ -1,9 +1,9 @@
 /* loop/gemm_blocking.c - chooses the cache blocking of the packed GEMM: the sizes MC, NC and KC.
  *
  * In: its M and N axes and its register tile. Out: the rest of a tci_gemm. A block is bounded in
- * depth (the inner points of a panel) and in columns; a part of a sum in parts (class SPLIT) is a
- * block where possible. */
-#include "stage_cost.h"
+ * depth (the k values of a panel) and in columns; in class SPLIT one partial sum is one K block
+ * where possible. */
+#include "stage_op_count.h"
 #include "gemm_operands.h"
 
 enum {
@@ -224,7 +224,7 @@ static bool tci_gemm_rows_are_there(const tci_kernel *k, const tci_gemm *p)
     const int32_t *axes = k->stages[p->stage].axes;
     int64_t rows = p->base + (p->extra > 0), run = 1;
     tci_dim step = 0;
-    if (!p->row_lies) {
+    if (!p->row_in_place) {
         return false;
     }
     for (int i = p->n_inner - p->row_run; i < p->n_inner; i++) {

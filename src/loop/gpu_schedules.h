@@ -1,13 +1,14 @@
-/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
+/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; the table is empty in builds without
+ * GPU support.
  *
- * The files of src/tc_blocks.h are joined only where a GPU needs them. Without them plan/no_gpu.c
- * answers that no such schedule exists. */
+ * The files of src/tc_gpu.h are included only in builds with a GPU backend. Without them
+ * plan/no_gpu.c answers that no such schedule exists. */
 #ifndef TCI_LOOP_GPU_SCHEDULES_H
 #define TCI_LOOP_GPU_SCHEDULES_H
 
 #include "schedule_kind.h"
 
-/* True if the files of src/tc_blocks.h are part of this build. */
+/* True if the files of src/tc_gpu.h are part of this build. */
 TCI_FN bool tci_blocks_are_joined(void);
 /* The schedules of GPUs, and of their warps (loop/mma_gemm.c); each ends with NULL. */
 TCI_FN const tci_form *const *tci_block_forms(void);
@@ -29,7 +30,7 @@ TCI_FN double tci_tile_in_place(const tci_query *a, double ns);
 TCI_FN double tci_map_idle_lanes_factor(const tci_query *a);
 /* loop/row_schedule.c: blocks of so many rows each. */
 TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows);
-/* As tci_query_ns, where so many threads take a row: with what each of them does besides, and no
+/* As tci_query_ns, where so many threads take a row: with what else each of them does, and no
  * sooner than one of them is done. */
 TCI_FN double tci_rows_ns(const tci_query *a, int64_t threads, double flops, double bytes);
 /* The time in which the blocks of a device start, of so many rows each. */

@@ -1,17 +1,18 @@
-/* loop/grouped_launch.c - builds grouped launches and fused loops: the loops of several kernels in
- * one function.
+/* loop/grouped_launch.c - builds one loop function for several kernels: horizontally fused kernels
+ * (grouped launch), and the body kernels of a REPEAT whose iterations run inside one launch.
  *
- * In: a merged kernel (a joint, kernel/ir.h). Out: the loops of its members, each with a schedule
- * of its own, and where each starts in the tasks, operands and literals of the whole. Equal
- * members share one loop, so code does not grow with their number.
+ * In: a horizontally fused kernel (a joint, kernel/ir.h). Out: the loops of its members, each with
+ * a schedule of its own, and where each starts in the tasks, operands and literals of the whole.
+ * Equal members share one loop, so code size does not grow with their number.
  *
- * A member gets no work memory, except a GEMM on a CPU, whose tasks have that of the thread. One
- * without sums gets no memory shared by its block: all members would hold theirs at once. Threads
- * of a block beyond those of a member exit before it starts.
+ * A member gets no work memory, except a GEMM on a CPU, whose tasks have that of the thread. A
+ * member without reductions gets no shared memory, since the shared memory of all members is
+ * allocated at the same time. Threads of a block beyond those of a member exit before it starts.
  *
- * In: a fused loop (kernel/ir.h). Out: the loops of its members likewise, and the symbolic numbers
- * that any of them, or the offset of an operand, needs. On a CPU a task is an iteration. On a GPU
- * one block is launched and runs the iterations between two numbers that it is given. */
+ * In: an in-kernel loop (tci_kloop, kernel/ir.h). Out: the loops of its members likewise, and the
+ * symbolic numbers that any of them, or the offset of an operand, needs. On a CPU a task is an
+ * iteration. On a GPU one block is launched and runs the iteration range that is passed as
+ * arguments. */
 #include "schedule_kind.h"
 
 #include <string.h>
@@ -86,7 +87,7 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
     return l;
 }
 
-/* ---- fused loops ---- */
+/* ---- in-kernel loops ---- */
 
 TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine)
 {

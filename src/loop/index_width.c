@@ -1,10 +1,10 @@
-/* loop/index_width.c - decides if 32 bits hold every index of a loop (index width).
+/* loop/index_width.c - decides whether 32 bits hold every index of a loop nest (index width).
  *
  * In: a finished loop. Out: tci_loop.narrow. Design: each index expression has a range that
  * follows from the bounds of the FORs around it, the threads and the tasks; if every subexpression
- * fits 32 bits, a GPU computes an index with one instruction instead of several (a quotient by a
- * constant with three instead of thirty). Data-dependent and symbolic values have no range, and
- * the loop stays wide. */
+ * fits 32 bits, a GPU computes an index with one instruction instead of several (a division by a
+ * constant in three instructions instead of thirty). Data-dependent and symbolic values have no
+ * range, and the loop keeps 64-bit indices. */
 #include "../kernel/match_matrix_unit.h"
 #include "ir.h"
 

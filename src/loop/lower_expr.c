@@ -3,8 +3,8 @@
  *
  * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers
  * of loop values. Dependency chains of a kernel may be tens of thousands of instructions long, so
- * the walk keeps its own stack (todo). A memo entry is usable only if its value's block encloses
- * the current one. */
+ * the traversal keeps its own stack (todo). A memo entry is usable only if its value's block
+ * encloses the current one. */
 #include <string.h>
 
 #include "lower_expr.h"

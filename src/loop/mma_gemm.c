@@ -1,24 +1,24 @@
-/* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
- * of warps.
+/* loop/mma_gemm.c - emits the mma.sync GEMM: shared-memory panels, accumulators in the registers of
+ * warps.
  *
- * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or has int8 operands, on a
+ * GPU whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
  * tile of the result.
  *
- * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions slab by slab
- * of K into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
- * than the index of an element, and the next slab is loaded while one is multiplied. The inner
+ * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions K block by K
+ * block into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
+ * than the index of an element, and the next K block is loaded while one is multiplied. The inner
  * step differs: each warp has a part of the tile, takes 16 rows of 32 bytes (64 of f64) from a
- * panel as one operand of mma.sync, and adds products of 16 x 16 to sums in registers. Panels hold
- * the dtype of the instruction.
+ * panel as one operand of mma.sync, and adds products of 16 x 16 to accumulators in registers.
+ * Panels hold the dtype of the instruction.
  *
  * A panel has the order of its operand's memory: [own][depth] if that is contiguous along K, else
- * [depth][own], which the loads (ldmatrix) transpose; of bytes and f64 they make neighbours from
- * rows of the two halves of an operand, and the rows and columns of the sums follow. Runs of 16
- * contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards that do not
- * separate them, are copied whole; everything else is copied element by element. Elements past the
- * end of K are zeros; positions past the end of a side are computed from the last ones inside, and
- * not stored.
+ * [depth][own], which the loads (ldmatrix) transpose; for 8-bit and f64 operands they pair rows of
+ * the operand's two halves, and the rows and columns of the accumulators are permuted accordingly.
+ * Runs of 16 contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards
+ * that do not separate them, are copied whole; everything else is copied element by element.
+ * Elements past the end of K are zeros; positions past the end of a side are computed from the last
+ * ones inside, and not stored.
  *
  * Bank conflicts: a read takes 8 rows of 16 bytes at once, which is conflict-free if a row is an
  * odd number of 16 bytes long: 64 bytes of a slab and 16, or 64 to 256 of a side and 16. A 16-byte
@@ -49,7 +49,7 @@ enum {
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
     TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
-    TCI_MMA_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
@@ -225,7 +225,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
     tci_mma_set_tile(a, n, &w);
     double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_MMA_SLAB);
     double ns = tci_mma_cycles(a, &w) * slabs / a->machine.facts.ghz;
-    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_BESIDE : 1;
+    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_SHARED : 1;
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 

@@ -1,21 +1,22 @@
-/* loop/pointwise_schedules.c - implements schedules of pointwise kernels: one MAP stage without
+/* loop/pointwise_schedules.c - implements the schedules of pointwise kernels: one MAP stage without
  * inner axes.
  *
  *   point    no outer axis (any stages): everything once, scalar
  *   map      vectors along the last outer axis; outputs too large for the caches may bypass them
- *   short    on GPUs: short rows side by side, each by a few neighbouring threads
+ *   short    on GPUs: several short rows at a time, each by a few neighbouring threads
  *   block    small blocks of two axes, so that every cache line is used whole
  *   square   the same in square tiles, transposed in registers
- *   weave    vectors of a few phases, interleaved where they are stored
+ *   weave    interleaved stores: a vector for each residue of the output index (phase),
+ *            interleaved at the store
  *
- * In the model an access strided along the vectors moves a cache line per element, a block two
- * elements, a square tile what it needs. */
+ * The cost model charges a map with loads strided along the vectors about a cache line per element,
+ * a block 1.2 times the bytes used, a square tile only the bytes used. */
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "register_tiles.h"
-#include "interleave_stores.h"
+#include "interleaved_stores.h"
 
 enum {
     TCI_MAP_BLOCK = 32,        /* rows of a transposing block */
@@ -351,7 +352,7 @@ static void tci_short_emit(const tci_query *a, const int64_t *n, tci_build *b, t
     tci_unit unit = tci_unit_make(&nest);
     b->l->threads = (int)n[TCI_SHORT_THREADS];
     b->l->lanes = (int)tci_map_lanes_of(a, b->l->threads);
-    b->l->rows = nest.beside = (int)n[TCI_SHORT_ROWS];
+    b->l->rows = nest.rows = (int)n[TCI_SHORT_ROWS];
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     nest.chunk = TCI_MAX(tci_query_vectors(a, b->l->lanes), 1) * b->l->lanes; /* a row whole */

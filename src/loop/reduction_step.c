@@ -1,9 +1,9 @@
 /* loop/reduction_step.c - emits one step of a reduction: updates the accumulators.
  *
  * In: a reduction, its accumulator and the new element, as values of the loop IR. Out: the values
- * after the step, by the program of its combine row (ops/combine.h). A part of an accumulator is a
- * mutable value, or a vector of a local array. The order of the steps is not chosen here:
- * kernel/ir.h prescribes it. */
+ * after the step, by the combine function of the reduction op (ops/combine.h). A component of an
+ * accumulator is a mutable scalar or vector value, or a vector of a local array. The order of the
+ * steps is not chosen here: kernel/ir.h prescribes it. */
 #include "reduction_step.h"
 
 TCI_FN tci_stage_tuple tci_stage_tuple_of(int first, int second)

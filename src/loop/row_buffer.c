@@ -1,10 +1,10 @@
-/* loop/row_buffer.c - builds reductions that keep some inner axes (a row): the row is a local
- * array that later stages read, for one outer point at a time.
+/* loop/row_buffer.c - lowers reductions that keep inner axes: each row of results goes to a local
+ * array that later fused stages read, one outer iteration at a time.
  *
- * In: a stage that keeps axes; the outer point is bound. Out: its loops: vectors run along the
- * last kept axis, a few of them at once, and for each the other axes are walked in order, so every
- * element of the row is one chain. The row is an array of the kept instruction (tci_lkeep), from
- * which later stages read it; its lines are whole vectors, so none is partial. */
+ * In: a stage that keeps axes; the outer indices are bound. Out: its loops: vectors run along the
+ * last kept axis, a few of them at once, and for each the other axes are iterated over in order, so
+ * every element of the row is accumulated sequentially. The row is an array of the kept instruction
+ * (tci_lkeep), from which later stages read it; its lines are whole vectors, so none is partial. */
 #include "row_buffer.h"
 
 enum { TCI_KEEP_UNROLL = 4, TCI_KEEP_LINE = 64 /* bytes of a line of the cache */ };

@@ -1,11 +1,11 @@
 /* loop/row_schedule.c - schedules row kernels (softmax, norms), vectorized along the inner axis.
  *
- * rows: a unit is one outer point, whose stages run along their inner axes one after the other. A
- * value that two stages need and that costs more than a pass through the cache is kept in a local
- * array; the next row of far memory is prefetched; an output larger than the caches may bypass
- * them. */
+ * rows: a unit of work is one outer iteration, whose stages run along their inner axes one after
+ * the other. A value that two stages need and that costs more than a pass through the cache is kept
+ * in a local array; the next row is prefetched from DRAM; an output larger than the caches may
+ * bypass them. */
 #include "gpu_schedules.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "row_buffer.h"
 #include "register_tiles.h"
 

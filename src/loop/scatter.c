@@ -1,9 +1,11 @@
-/* loop/scatter.c - builds scatter stages: stores at loaded indices, one point after the other.
+/* loop/scatter.c - emits scatter stages: stores at data-dependent indices, in the order of the
+ * elements.
  *
- * In: a stage and a tile of outer points. Out: the stage for all of them, in the order of the
- * inner points. A GPU waits long for each element that it adds to, so there several points are
- * processed together: their elements are read at once, and where two of them address one element
- * the later point uses the result of the earlier one, so the sums keep their order. */
+ * In: a stage and a tile of outer iterations. Out: the stage for all of them, in the order of the
+ * inner iterations. On a GPU every read-modify-write has a long latency, so there several
+ * iterations are processed together: their elements are read at once, and where two of them address
+ * one element the later iteration uses the result of the earlier one, so the sums keep their
+ * order. */
 #include "scatter.h"
 
 #include "reduction_step.h"

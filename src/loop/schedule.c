@@ -1,12 +1,14 @@
-/* loop/schedule.c - decides how a kernel runs and builds the loop nest.
+/* loop/schedule.c - selects the cheapest schedule of a kernel by the cost model, and builds its
+ * loop nest.
  *
  * In: a kernel and a machine, or a schedule's text. Out: the loop IR and the data that a run needs
- * (tci_launch). Design: a schedule is a value, a kind and its numbers (loop/schedule_kind.h). Each
- * kind that fits lists its candidate numbers, and the cheapest under the cost model is built; of
- * equals the first in the order of kinds and candidates. All that fit give the same bits, so one
- * can be forced, stored or measured instead.
+ * (tci_launch). Design: a schedule is a plain value: a kind and its parameters
+ * (loop/schedule_kind.h). Each kind that fits lists its candidate parameters, and the cheapest
+ * under the cost model is built; of equals the first in the order of kinds and candidates. All that
+ * fit give the same bits, so one can be forced, stored or measured instead.
  *
- * The text of a schedule is the name of its kind and NAME=NUMBER for each number, in any order. */
+ * The text of a schedule is the name of its kind and NAME=NUMBER for each parameter, in any
+ * order. */
 #include <stdio.h>
 #include <string.h>
 

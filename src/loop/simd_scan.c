@@ -1,11 +1,11 @@
-/* loop/simd_scan.c - builds inclusive scans (prefix sums) vectorized along their axis (VEC_INNER),
+/* loop/simd_scan.c - emits inclusive scans (prefix sums) vectorized along their axis (VEC_INNER),
  * by lane-shift steps in blocks of n elements: class BLOCK_SCAN(n).
  *
- * In: a stage; the outer point is bound. Out: its loops, a block of n elements at a time. Design:
- * steps of the class (kernel/ir.h) below the vector width shift lanes; in those above it a vector
- * adds one number from an earlier vector, or provides one. So the vectors of a block run one after
- * the other, whole, partial or absent, and any width gives the same bits; between blocks one more
- * number is carried, the result of the last element. */
+ * In: a stage; the outer indices are bound. Out: its loops, a block of n elements at a time.
+ * Design: steps of the class (kernel/ir.h) below the vector width shift lanes; in those above it a
+ * vector adds one number from an earlier vector, or provides one. So the vectors of a block run one
+ * after the other, whole, partial or absent, and any width gives the same bits; between blocks one
+ * more number is carried, the result of the last element. */
 #include "simd_scan.h"
 
 enum { TCI_SCAN_MAX_CUTS = 8 };

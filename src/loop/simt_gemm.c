@@ -1,4 +1,4 @@
-/* loop/simt_gemm.c - builds the SIMT GEMM: shared-memory panels and register tiles, by the threads
+/* loop/simt_gemm.c - emits the SIMT GEMM: shared-memory panels, and register tiles of the threads
  * of a block.
  *
  * In: a kernel whose first stage is a DOT of two operands, and whose later stages are pointwise.
@@ -6,25 +6,25 @@
  * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
  * result.
  *
- * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 points
- * each, and every operand is read once per tile: slab by slab of the contracted axes, the block
+ * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 elements
+ * each, and every operand is read once per tile: K block by K block, the thread block
  * evaluates the operands' own expressions into two shared panels, from which each thread reads
- * what its points need. So windows of an image, padding, transposes and cheap arithmetic cost no
- * more than the index of an element, and nothing is copied beforehand. While a slab is multiplied,
- * the next one is loaded into registers. Each point adds its products in the order of the axes, in
- * one chain or, in class SPLIT, one chain per fixed number of slabs.
+ * what its elements need. So windows of an image, padding, transposes and cheap arithmetic cost no
+ * more than the index of an element, and nothing is copied beforehand. While a K block is
+ * multiplied, the next one is loaded into registers. Each element adds its products in the order of
+ * the axes, in one chain or, in class SPLIT, one chain per fixed number of K blocks.
  *
  * Cost: an f32 tile of 128 x 128 x 16 is, per thread, 1024 multiply-adds, 64 reads of four
  * neighbours from the panels, and 16 elements to load, each one load and, if axes must be
  * separated, about ten operations on its index. A panel read takes two cycles of an SM per warp
  * and four neighbours, in which its four partitions do eight multiply-adds of a warp: with 4 x 4
- * points that is the limit, with 8 x 8 half of it.
+ * elements that is the limit, with 8 x 8 half of it.
  *
  * As in loop/smem_transpose.c the loop has one lane and threads are distinguished by
- * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its points are
- * rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads four
- * neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
- * double-buffered. Points outside the result are computed from the last element inside, and not
+ * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its elements
+ * are rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads
+ * four neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
+ * double-buffered. Elements outside the result are computed from the last element inside, and not
  * stored. */
 #include "gpu_schedules.h"
 #include "simt_gemm.h"

@@ -1,5 +1,5 @@
-/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
- * a warp.
+/* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
+ * warp or part of a warp computes one row and keeps it in registers.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
  * outer axes are bound. Out: the stages, unrolled vector by vector.
@@ -9,21 +9,21 @@
  * before the first result is needed, and written once.
  *
  * The threads of a row are one vector of `vlanes` lanes and a reduction has one accumulator; with
- * fewer lanes it has one for each vector of the class, as far as the row has elements: an empty
- * accumulator changes none that it is combined with. The lanes are combined as kernel/ir.h says:
+ * fewer lanes it has one for each vector of the class, as far as the row has elements: an
+ * accumulator without elements holds the identity. The lanes are combined as kernel/ir.h says:
  * neighbours within a thread first, then whole vectors, then lanes of different warps, through one
  * shared array that every warp reads whole, so that no broadcast is needed; then the lanes of a
  * warp. Fewer threads then need fewer shuffles, and fixed work per thread serves more elements.
  *
- * An EARLIER reduction (kernel/ir.h) has words in the step's own memory, which no run clears: one
- * per row, whose tag counts the runs, and the totals of its parts and groups, which get the next
- * tag in a run. Each block reads the row's word, publishes its total, and waits for the preceding
- * ones, of which each thread reads a few; the block of the last part, whose wait implies that all
- * others have read the row's word, stores the new tag there. */
+ * An EARLIER reduction (kernel/ir.h) has flag words in a persistent workspace of the step that is
+ * never cleared: one per row, which contains the run number (epoch), and the totals of its parts
+ * and groups, tagged with the next epoch in a run. Each block reads the row's flag, publishes its
+ * total, and waits for the preceding totals, each thread reading a few; the block of the last part,
+ * whose wait implies that all others have read the row's flag, stores the new epoch there. */
 #include "simt_row_block.h"
 
-#include "stage_cost.h"
-#include "vec_inner_axis.h"
+#include "stage_op_count.h"
+#include "vec_reduced_axis.h"
 #include "simd_scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */

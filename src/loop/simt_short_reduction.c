@@ -1,13 +1,15 @@
-/* loop/simt_short_reduction.c - schedules short reductions and short rows on GPUs, in the vector
- * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
- * few channels, norms (NHWC).
+/* loop/simt_short_reduction.c - GPU schedule of short reductions (pooling, depthwise convolution
+ * and its filter gradient, convolution with few channels) and of maps with a short last axis, in
+ * NHWC: each thread computes one 16-byte vector of adjacent outputs, and the reduction is unrolled
+ * in its registers.
  *
  * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
- * contiguous along the last outer axis or independent of it, and every guard independent; later
- * stages are pointwise. Out: the statements for one thread. Design: a thread has a vector along
- * that axis, of 16 bytes if possible, and several neighbouring points along the axis before it.
- * The last reduced axis is unrolled, so that elements shared by neighbouring windows, and values
- * common to all, such as a filter or a norm's scale, are read once. The order of sums is kept.
+ * contiguous along the last outer axis or independent of it, and every guard independent of that
+ * axis; later stages are pointwise. Out: the statements for one thread. Design: a thread has a
+ * vector along that axis, of 16 bytes if possible, and several neighbouring points along the axis
+ * before it. The last reduced axis is unrolled, so that elements shared by neighbouring windows,
+ * and values common to all, such as a filter or a norm's scale, are read once. The order of sums is
+ * kept.
  *
  * Neighbouring threads take consecutive vectors. */
 #include "simt_short_reduction.h"

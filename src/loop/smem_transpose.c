@@ -1,10 +1,10 @@
-/* loop/smem_transpose.c - builds the transpose through shared memory, with one padding column
+/* loop/smem_transpose.c - emits the transpose through shared memory, with one padding column
  * against bank conflicts.
  *
  * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and
  * the one along which some loads are (row_axis). Out: the statements for one square tile.
  *
- * Design: neighbouring threads must access neighbouring memory, so a tile is walked twice. First
+ * Design: neighbouring threads must access neighbouring memory, so a tile is traversed twice. First
  * along row_axis: the loads contiguous along it are read into a shared array, one column of
  * padding avoiding bank conflicts. Then, after a barrier, along vec_axis: everything else.
  *

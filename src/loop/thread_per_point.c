@@ -1,20 +1,20 @@
-/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, small copies.
+/* loop/thread_per_point.c - GPU schedule in which one thread computes one output element or a short
+ * run of them: depthwise and grouped convolutions, GEMV, pooling, small copies.
  *
- * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
- * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one
- * MAP stage with an axis shorter still. Out: the statements for one thread. Design: neighbouring
- * threads take neighbouring points of the result, on whatever axes, and each runs the stages
- * alone; data shared by neighbours comes from the cache. A thread has several points along an axis
- * that the operand with the last axis lacks, so that one read of that operand serves all of them;
- * for a copy, all points of a short axis that it stores together. The order of sums does not
- * change.
+ * In: a kernel with reductions whose last outer axis is too short for vectors, or not a multiple of
+ * the vector length, or whose loads are guarded or strided, so that a vector would be read lane by
+ * lane; or one MAP stage with an axis shorter still. Out: the statements for one thread. Design:
+ * neighbouring threads take neighbouring points of the result, along any axis, and each runs the
+ * stages alone; data shared by neighbours comes from the cache. A thread has several points along
+ * an axis that the operand with the last axis lacks, so that one read of that operand serves all of
+ * them; for a copy, all points of a short axis that it stores together. The summation order does
+ * not change.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
- * and one read of neighbours for all rows. */
+ * and one coalesced read shared by all rows. */
 #include "thread_per_point.h"
 
-#include "stage_cost.h"
+#include "stage_op_count.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */

@@ -3,8 +3,8 @@
  *
  * In: a range of an axis, known or as index expressions, and how many vectors are taken at once.
  * Out: the loops, and for each piece a call of the body with the vectors' bindings. Within a piece
- * all vectors are whole except the last one of the range; if the length is unknown, the pieces
- * after the whole ones are conditional. */
+ * all vectors are whole except the last one of the range; if the length is unknown, the remainder
+ * pieces are guarded by a condition. */
 #include "vectorize.h"
 
 /* ---- cuts ---- */

@@ -2,8 +2,8 @@
  * stages, clusters, cost.
  *
  * In: a kernel of class MATRIX or TF32, the machine. Out: a kernel template (loop/wgmma_gemm.h)
- * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the sums are a value kept
- * in shared memory, so the epilogue is built like any other stage.
+ * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the accumulators are a value
+ * kept in shared memory, so the epilogue is built like any other stage.
  *
  * The tile is the fastest under a time model: for each step of k the slower of multiplying and
  * loading, or the epilogue if that takes longer, times the number of waves over the SMs; plus the
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_MATRIX_BARRIERS = 256, /* bytes for them */

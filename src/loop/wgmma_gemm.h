@@ -5,12 +5,12 @@
  * products of bf16, f16 or rounded f32, followed by any elementwise epilogue. An SM runs one block
  * at a time, whose warps have three roles. One warp (the producer) loads boxes of A and B, 128
  * bytes of k at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of
- * four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in
- * shared memory (each in a buffer of its own, or all in one, one after the other), rounded as the
- * epilogue's first step requires. The last warps, as machines of `row_threads` threads whose
- * vector is a row of the tile or one of its `chunks`, run the epilogue on `group_rows` rows at a
- * time while the consumers multiply the next tile: that is the template's epilogue slot. At the
- * block's last tile the consumers help.
+ * four warps multiply, 64 * sub_rows rows of the tile each, into registers, and leave the
+ * accumulators in shared memory (each in a buffer of its own, or all in one, one after the other),
+ * rounded as the epilogue's first step requires. The last warps, as groups of `row_threads`
+ * threads, each group treated as a vector machine over a row of the tile or one of its `chunks`,
+ * run the epilogue on `group_rows` rows at a time while the consumers multiply the next tile: that
+ * is the template's epilogue slot. At the block's last tile the consumers help.
  *
  * Two blocks may share a side (cluster multicast): their tiles are neighbours along the other one,
  * and each loads half of the shared side's boxes for both. */

@@ -2,11 +2,11 @@
  * while the graph is built.
  *
  * In: small arrays of numbers and symbolic sizes. Out: the same. Integers are computed by
- * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float that represents
- * a symbolic size is a quotient of it by an integer, so that Floor(Cast(size) / 2) stays exact.
+ * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float derived from a
+ * symbolic size is represented as (size / integer), so that Floor(Cast(size) / 2) stays exact.
  * Values without such a form are computed by the program. */
 #include "import.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* onnx/export_contract.c - contractions as Conv, MatMul or Einsum of ONNX.
+/* onnx/export_contract.c - exports contractions as ONNX Conv, MatMul or Einsum.
  *
  * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
- * else Einsum: axes of one operand alone are summed, no axis is, or axes of symbolic sizes would
- * be merged. */
+ * else Einsum, namely if an axis of only one operand is summed, if no axis is summed, or if axes of
+ * symbolic size would have to be merged. */
 #include "export_state.h"
 
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
- * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
- * Transpose and a Reshape around it where the graph has other axes. */
+ * [batch, groups * channels, spatial positions] and filters as [groups * filters, channels, window
+ * elements], with a Transpose and a Reshape around it where the graph has other axes. */
 #include "export_state.h"
 
 /* Padding of ONNX is not negative, and no symbol. */

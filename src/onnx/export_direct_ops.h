@@ -1,7 +1,7 @@
 /* onnx/export_direct_ops.h - declares the export of high-level ops that map one-to-one to an ONNX
  * operator (convolution, normalization, attention), kept in the graph as NAMED nodes.
  *
- * Operands of a NAMED node after the result, and its words after the call:
+ * Operands of a NAMED node after the result, and its integer attributes after the call id:
  *   built rows        operands of the row; none
  *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
  *                     each axis of an image

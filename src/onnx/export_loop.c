@@ -1,8 +1,8 @@
-/* onnx/export_loop.c - exports repetitions as ONNX Loop.
+/* onnx/export_loop.c - exports loops (REPEAT nodes) as ONNX Loop.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
- * at the iteration number, and held values by their outer names. Elements of outputs, and the rows
- * of carries, are scan outputs, in the order of the steps. */
+ * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the
+ * rows of carries, are scan outputs, in the order of the iterations. */
 #include "export_state.h"
 #include "../graph/loop_node.h"
 

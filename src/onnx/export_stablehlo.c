@@ -3,12 +3,12 @@
  * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
  * module with one function, @main, as XLA's PJRT plugins compile it.
  *
- * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
- * casts and random bits become the scalar operations of their kernel form
- * (export_stablehlo_scalar.c); movement, reductions, contractions, sorts and repetitions the
+ * Design: every op is exported as given by the table TCI_HLO_WAY_..., which covers every op.
+ * Elementwise ops, casts and random bits become the scalar operations of their kernel form
+ * (export_stablehlo_scalar.c); movement ops, reductions, contractions, sorts and loops the
  * StableHLO op of the same meaning; composites their expansion, which XLA's own passes fuse. */
 #include "export_stablehlo.h"
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* onnx/export_stablehlo_conv.c - exports convolutions and pools as StableHLO.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, with operands
- * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
- * reduce_window. */
+ * arranged as [batch, groups * channels, spatial positions] and [groups * filters, channels, window
+ * elements], or reduce_window. */
 #include "export_stablehlo.h"
 
 /* x and the filters, or x, as the list of what is needed. */

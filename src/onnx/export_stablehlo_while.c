@@ -1,9 +1,9 @@
 /* onnx/export_stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
- * iteration number, the carries, the inputs and held values (unchanged), a buffer for each output,
- * and one for the rows of each carry if a node of the graph reads them. Nothing is captured, since
- * not all consumers of StableHLO accept captures. */
+ * iteration number, the carries, the inputs and loop invariants (unchanged), a buffer for each
+ * output, and one for the rows of each carry if a node of the graph reads them. Nothing is
+ * captured, since not all consumers of StableHLO accept captures. */
 #include "export_stablehlo.h"
 #include "../graph/loop_node.h"
 

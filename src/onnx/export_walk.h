@@ -1,8 +1,8 @@
-/* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
+/* onnx/export_walk.h - declares the traversal of an exported graph: operands first, each node once.
  *
- * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file. A composite that the function does not write is replaced by its
- * expansion. Shared by ONNX (export.c) and StableHLO (export_stablehlo.c), with the frames of
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: for each node
+ * its value name in the exported file. A composite that the function does not write is replaced by
+ * its expansion. Shared by ONNX (export.c) and StableHLO (export_stablehlo.c), with the frames of
  * public calls, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_EXPORT_WALK_H
 #define TCI_ONNX_EXPORT_WALK_H

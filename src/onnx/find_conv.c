@@ -1,7 +1,7 @@
 /* onnx/find_conv.c - finds convolutions and pools in a graph that is exported (onnx/find_conv.h).
  *
- * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
- * stride, dilation and padding of each axis; false where it is none. */
+ * In: a CONTRACT, or a reduction. Out: the operands of the equivalent convolution or pooling, with
+ * kernel, stride, dilation and padding per spatial axis; false if there is none. */
 #include "find_conv.h"
 
 #include <math.h>

@@ -1,9 +1,11 @@
-/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* onnx/import_recurrent.c - imports the ONNX operators RNN, GRU and LSTM as a tc_scan for each
+ * direction.
  *
- * The products with the inputs of all steps come first; a step adds those with the state. Sequences
- * of a batch may end early: from there on the state stays and outputs are 0. */
+ * Input projections of all steps are computed up front; each step adds the recurrent projection.
+ * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
+ * 0. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

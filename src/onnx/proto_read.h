@@ -1,7 +1,7 @@
 /* onnx/proto_read.h - an ONNX file as structs: the protobuf wire format, read without a library.
  *
  * In: untrusted bytes. Out: the model in scratch memory; names and data point into the scratch
- * memory or into the bytes. Invalid input escapes by tci_scratch_fail with TC_ERR_IO. Field numbers
+ * memory or into the bytes. Invalid input longjmps (tci_scratch_fail) with TC_ERR_IO. Field numbers
  * are those of onnx.proto (github.com/onnx/onnx, IR version 13). */
 #ifndef TCI_ONNX_PROTO_READ_H
 #define TCI_ONNX_PROTO_READ_H

@@ -1,9 +1,10 @@
-/* ops/composite.c - composites: ops that expand into other ops.
+/* ops/composite.c - composite ops (softmax, mean, layer_norm, cross_entropy, formula rows): builds
+ * them and expands them into primitive ops.
  *
  * There are two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay
  * one node until the compile, where tci_expand_composite replaces them; the planner or a backend
- * may handle them whole. The others (window.c, resample.c) are expanded as they are built. Fusion,
- * printing and differentiation of a composite follow from its expansion.
+ * may handle them whole. The others (convolution_pooling.c, resample.c) are expanded as they are
+ * built. Fusion, printing and differentiation of a composite follow from its expansion.
  *
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
 #include "composite.h"
@@ -65,6 +66,13 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
+/* value, differentiated as f, which broadcasts to its shape. */
+static tci_node *tci_composite_as(tci_graph *g, tci_node *f, tci_node *value)
+{
+    f = tci_build_expand(g, f, value->rank, value->shape);
+    return tci_build_with_derivative(g, f, value);
+}
+
 /* One word of a formula over the nodes it takes. */
 static tci_node *tci_composite_formula_word(tci_graph *g, int word, tci_node *const *operands,
                                             tci_node *const *args, tc_dtype t)
@@ -75,6 +83,8 @@ static tci_node *tci_composite_formula_word(tci_graph *g, int word, tci_node *co
     case TCI_W_C: return operands[2];
     case TCI_W_D: return operands[3];
     case TCI_W_E: return operands[4];
+    case TCI_W_STOP: return tci_build_stop_gradient(g, args[0]);
+    case TCI_W_AS: return tci_composite_as(g, args[0], args[1]);
     case TCI_OP_WHERE: return tci_build_where(g, args[0], args[1], args[2]);
     default: break;
     }

@@ -1,8 +1,8 @@
-/* ops/composite_movement.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals,
+/* ops/composite_movement.c - composite movement ops: roll, rot90, unfold, pixel shuffle, diagonals,
  * triangles, repeats.
  *
  * In: nodes, axes, counts. Out: movement nodes of graph/movement.c, so nothing is copied if a
- * consumer can read in place, and gradients are movement too. */
+ * consumer can read in place, and gradients are movement ops too. */
 #include "composite.h"
 
 #include <string.h>

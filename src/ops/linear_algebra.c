@@ -1,9 +1,10 @@
 /* ops/linear_algebra.c - linear algebra of batched square matrices: LU, determinant, inverse,
  * solves.
  *
- * * In: matrices [..., n, n], n a number. Out: the rows LU, CHOLESKY, SOLVE and SOLVE_TRIANGULAR,
- * in the dtype that they are computed in, and nodes around them; ops/lu_cholesky.c expands these
- * rows. A matrix is factored once, as LU, and all derived results read the factors. */
+ * In: matrices [..., n, n], n known at compile time (not symbolic). Out: the rows LU, CHOLESKY,
+ * SOLVE and SOLVE_TRIANGULAR, in the dtype that they are computed in, and nodes around them;
+ * ops/lu_cholesky.c expands these rows. A matrix is factored once, as LU, and all derived results
+ * read the factors. */
 #include "composite.h"
 
 #include <inttypes.h>

@@ -1,13 +1,14 @@
-/* ops/lu_cholesky.c - LU, Cholesky and triangular solves as repetitions of one elimination step.
+/* ops/lu_cholesky.c - LU, Cholesky and triangular solves as loops (REPEAT) of one elimination step
+ * per iteration.
  *
  * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
  * does not depend on n.
  *
  * Design: matrices are stored transposed, [batch, column, row], so a step for a column is
- * arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns, a repetition eliminates one column
- * after the other. Larger matrices are processed in blocks of columns: within a block as before,
- * and the update of all other columns is one GEMM. Triangles are solved by blocks too, each by the
- * inverse of its diagonal block; these inverses are computed all at once.
+ * arithmetic on vectors. Up to TCI_ELIMINATE_WHOLE columns, a loop (REPEAT node) eliminates one
+ * column after the other. Larger matrices are processed in blocks of columns: within a block as
+ * before, and the update of all other columns is one GEMM. Triangles are solved by blocks too, each
+ * by the inverse of its diagonal block; these inverses are computed all at once.
  *
  * Rows stay in place; a list holds the pivot row of each column. */
 #include "composite.h"

@@ -208,9 +208,43 @@ static inline tci_math_pair tci_math_product(tci_math *m, int a, int b)
     return y;
 }
 
-/* ---- ops/math.c ---- */
-/* log x in f64, x finite and above 0; lost, if not NULL: what its last roundings took. */
+/* ---- ops/math_f32.c ---- */
+TCI_FN void tci_math_exp_f32(tci_math *m);
+TCI_FN void tci_math_expn_f32(tci_math *m);
+TCI_FN void tci_math_log_f32(tci_math *m);
+TCI_FN void tci_math_trig_f32(tci_math *m, bool cosine);
+TCI_FN void tci_math_tanh_f32(tci_math *m);
+TCI_FN void tci_math_sigmoid_f32(tci_math *m);
+TCI_FN void tci_math_erf_f32(tci_math *m);
+TCI_FN void tci_math_gelu_f32(tci_math *m);
+TCI_FN void tci_math_geluh_f32(tci_math *m);
+TCI_FN void tci_math_erfc_f32(tci_math *m);
+TCI_FN void tci_math_tan_f32(tci_math *m);
+
+/* ---- ops/math_f64.c: of both widths, then of f64 ---- */
+TCI_FN void tci_math_expm1(tci_math *m);
+TCI_FN void tci_math_exp2(tci_math *m);
+TCI_FN void tci_math_sinh(tci_math *m);
+TCI_FN void tci_math_cosh(tci_math *m);
+TCI_FN void tci_math_log2(tci_math *m);
+TCI_FN void tci_math_log10(tci_math *m);
+TCI_FN void tci_math_log1p(tci_math *m);
+TCI_FN void tci_math_sinc(tci_math *m);
+TCI_FN void tci_math_pow(tci_math *m);
+TCI_FN void tci_math_log_low(tci_math *m, bool base2);
+TCI_FN void tci_math_copysign(tci_math *m);
+TCI_FN void tci_math_exp_f64(tci_math *m);
+TCI_FN void tci_math_expn_f64(tci_math *m);
+TCI_FN void tci_math_log_f64(tci_math *m);
+TCI_FN void tci_math_trig_f64(tci_math *m, bool cosine);
+TCI_FN void tci_math_tan_f64(tci_math *m);
+TCI_FN void tci_math_tanh_f64(tci_math *m);
+TCI_FN void tci_math_sigmoid_f64(tci_math *m);
+TCI_FN void tci_math_erf_f64(tci_math *m);
+TCI_FN void tci_math_erfc_f64(tci_math *m);
+TCI_FN void tci_math_gelu_f64(tci_math *m);
 TCI_FN int tci_math_log_f32_of(tci_math *m, int x); /* log x, x finite and above 0 */
+/* log x in f64, x finite and above 0; lost, if not NULL: what its last roundings took. */
 TCI_FN int tci_math_log_of(tci_math *m, int x, int *lost);
 /* sin(pi r) / (pi r) - 1, |r| <= 1/2. */
 TCI_FN int tci_math_half_turn(tci_math *m, int r);

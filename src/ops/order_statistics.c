@@ -1,9 +1,9 @@
 /* ops/order_statistics.c - order statistics and sets: median, mode, kth value, histogram, unique,
  * isin.
  *
- * In: x. Out: orders (TOPK), places in them (ops/indexing.c) and writes at indices.
- * The one idea: in sorted order equal elements are neighbours, so that a set is where an element
- * differs from the one before. */
+ * In: x. Out: argsorts (TOPK), gathers by rank (ops/indexing.c) and scatters. Design: in sorted
+ * order equal elements are neighbours, so that a set is where an element differs from the one
+ * before. */
 #include "composite.h"
 
 enum { TCI_SETS_SORTED = 64 }; /* elements of an axis that is sorted for one of them, at most */

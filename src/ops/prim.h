@@ -2,10 +2,11 @@
  *
  * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as
  * f32 that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA
- * dialect each give every row a meaning, and all give the same bits; of a NaN, which has sign and
- * payload as the processor and the order of operands make them, only that it is one. Two classes:
- *   BASE rows are what a dialect must spell. MATH rows have a recipe (ops/math.h) over BASE rows,
- *   written once; a dialect prints the recipe as a function, the interpreter runs it block-wise.
+ * dialect each give every row a meaning, and all give the same bits; for NaN only NaN-ness is
+ * guaranteed: sign and payload depend on the processor and the operand order. Two classes:
+ *   BASE primitives must be implemented by every dialect. MATH primitives have an expansion
+ *   (ops/math.h) into BASE primitives, written once; a dialect prints the expansion as a function,
+ *   the interpreter runs it block-wise.
  *
  * Exact meaning of BASE rows (T = the operands' dtype):
  *   ADD SUB MUL        IEEE for floats, wrapping for integers
@@ -25,12 +26,12 @@
  *                      that of the least integer, which has no magnitude of its own, wraps
  *   SHL SHR            by b: b >= width (as unsigned) gives 0, for signed SHR the sign
  *   SELECT(m,a,b)      m ? a : b, m bool
- *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates,
+ *   CAST               dtype to dtype with tc's edge cases: float -> int truncates, saturates,
  *                      NaN -> 0; int -> int wraps; anything -> bool is != 0; bool -> x is 0 or 1;
  *                      to nearest even
  *   BITS               reinterpret between float and the integer of the same width
  *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept;
- *                      NaN -> a NaN that it holds, so that cutting its bits never makes infinity
+ *                      NaN -> a NaN that it holds, so that truncating its bits never makes infinity
  *   TOINT              float -> signed int of the same width for values known in range (truncates)
  *   LANE1(a,m)         calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
  *                      mask m (bool) is true; other lanes give 0. Lazy: when no lane is active the

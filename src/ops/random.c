@@ -4,8 +4,8 @@
  *
  * Design: a RANDOM node is a pure function of a key, a stream and the index of an element
  * (kernel/random.c), so the distributions are ordinary elementwise nodes over it; fusion, gradients
- * and backends need nothing special. Equal draws with an equal key are one node. Other numbers need
- * another key, which tci_build_fold_in derives from a key.
+ * and backends need nothing special. Identical draws from the same key are one node. Different
+ * numbers require a different key, which tci_build_fold_in derives from a key.
  *
  * A draw that needs more bits than a RANDOM node has takes the second half from stream 1. Derived
  * keys come from a key space of their own: they are drawn with rotated constants. */

@@ -1,10 +1,12 @@
-/* ops/rank_selection.c - selection: elements by rank, without a full sort.
+/* ops/rank_selection.c - rank selection (k-th smallest element) without a full sort, by radix
+ * selection.
  *
  * In: x and an axis. Out: integer keys in the order of the elements; the key of a rank, and its
- * position; positions with those of true elements first.
+ * position; a stable partition of the positions by a mask.
  *
  * The key of rank r is the largest key such that at most r elements are less; its bits are
- * determined from the highest on, each by one count along the axis, and nothing moves. */
+ * determined from the highest on, each by one count along the axis, without moving elements (radix
+ * select). */
 #include "composite.h"
 
 /* ---- words ---- */

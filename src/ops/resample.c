@@ -1,12 +1,12 @@
 /* ops/resample.c - image resampling: interpolation to other sizes, and sampling at the points of a
  * grid.
  *
- * In: x [N, C, ...] of one to three more axes; sizes or factors, or a grid. Out: for each tap along
- * an axis, x read at an index that follows from the coordinate, times its weight.
+ * In: x [N, C, ...] with one to three spatial axes; sizes or factors, or a grid. Out: for each tap
+ * along an axis, x read at an index that follows from the coordinate, times its weight.
  *
  * A coordinate is a float node: its floor is the index, its fraction the weight, and the gradient
  * of both follows. Coordinates are computed in f32, for f64 images in f64. */
-#include "window.h"
+#include "convolution_pooling.h"
 
 #include <string.h>
 

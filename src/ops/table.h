@@ -10,12 +10,12 @@
  *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
  *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
- *          or the next integer, so that nothing is rounded; ROOT as long as a division takes;
- *          CALL as exp does
- *   value  nested neutral calls over A, B and C: the prims of ops/prim.h, and the words below;
- *          K(x) is the constant x in the operands' dtype. Nothing else: no operator, no literal,
- *          no ?:. The whole value is computed in the compute dtype and rounded once to the result
- *          dtype.
+ *          or the next integer, so that nothing is rounded; ROOT about the cost of a division; CALL
+ *          about the cost of exp
+ *   value  nested calls over A, B and C in target-neutral form: the prims of ops/prim.h, and the
+ *          words below; K(x) is the constant x in the operands' dtype. Nothing else: no operator,
+ *          no literal, no ?:. The whole value is computed in the compute dtype and rounded once to
+ *          the result dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, C, the result Y, G and K(x): DA(a's), DAB(a's, b's),
  *          DABC(a's, b's, c's). Ties and corners as in PyTorch 2.15. FLAT: zero everywhere. NONE:
@@ -24,27 +24,27 @@
  *          branch must equal the derivative around the point, not only at it (K(0) may stand for
  *          B where B is 0 only if the function is not smooth there), and where a branch is not
  *          taken nothing may overflow.
- *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
+ *   No compiler ever sees these two columns: tools/amalgamate.c compiles them to bytecode, which
  *   ops/formula.h describes.
- * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
- *   A partial result is a tuple of parts; a reduction starts at the identity, and to join it to
- *   anything changes nothing.
+ * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are
+ *   combined. A partial result is a tuple of parts; a reduction starts at the identity, which is
+ *   the neutral element of combine.
  *   parts  P1 .. TCI_P4(dtype, identity, ...) for each part: the dtype is T, that in which the
  *          reduction accumulates, INDEX (i64) or COUNT (i32); the identity is 0, 1, LOWEST or
  *          HIGHEST of the dtype
  *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
  *          the axis; PAIR: it is two factors
- *   combine  C(...): each part of two tuples joined, over A, A1, .. A3, the parts of the one that
+ *   combine  C(...): each part of two tuples combined, over A, A1, .. A3, the parts of the one that
  *          has what comes first, and B, B1, .. B3, those of the other (PAIR: the factors): prims,
  *          and the words below
  * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL; FLOAT (integers and bool become f32; by NumPy's rule f64)
- *   combine, part  the combine row, and which part of it is the result. The value over nothing is
+ *   combine, part  the combine row, and which part of it is the result. An empty reduction yields
  *          the identity of the first part; LOWEST and HIGHEST may be no result
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTRED()
- * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
- *   with their own functions.
+ * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement ops and the
+ *   ops with their own functions.
  *   least, most  operands; MANY: as many as are given
  *   facts     of tci_fact in ops/op_info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
@@ -53,13 +53,18 @@
  *   tci_expand_ID (ops/composite); else as special rows.
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into; FLAT: zero
  * Built row: X(ID, name, arity, kind, operands, formula, doc)
- *   kind      SAME: the dtype in which the operands meet; FLOAT: so too, integers and bool become
- *             f32 (NumPy's rule: tci_dtype_function; of LOSS f64); LOSS: FLOAT, and behind the
- *             operands the call takes how the result is reduced
+ *   kind      SAME: the promoted dtype of the operands; FLOAT: so too, integers and bool become f32
+ *             (NumPy's rule: tci_dtype_function; of LOSS f64); LOSS: FLOAT, and after the operands
+ *             the call takes the reduction of the result
  *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
  *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
- *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the
- *             gradient is that of the nodes, so where a branch is not taken nothing may overflow */
+ *             K(x), STOP and AS. Shapes broadcast. All is computed in the compute dtype and rounded
+ *             once; the gradient is that of the nodes, so where a branch is not taken nothing may
+ *             overflow. Two rows follow PyTorch 2.15 where that differs from the derivative of the
+ *             value: the gradient of BINARY_CROSS_ENTROPY is (A - B) / max(A (1 - A), 1e-12), its
+ *             second derivative has (A + 1e-12)^2 (1 - A + 1e-12)^2 below, so next to 0 and 1 the
+ *             two are the terms of a Taylor series around A; GAUSSIAN_NLL_LOSS has the gradient of
+ *             the clamped variance for the variance */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
@@ -538,11 +543,21 @@ typedef enum tci_call_name {
       "half the squared error, beyond delta the line that goes on from it (Huber, 1964)")          \
     X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
-      MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
-                                  MAXIMUM(LOG(WHERE(EQ(A, K(0)), K(1), A)), K(-100)))),            \
-                     MUL(SUB(K(1), B),                                                             \
-                         WHERE(EQ(A, K(1)), K(-100),                                               \
-                               MAXIMUM(LOG1P(NEG(WHERE(EQ(A, K(1)), K(0), A))), K(-100))))))),     \
+      MUL(C, AS(                                                                                   \
+        WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)),                                         \
+              SUB(MUL(SUB(A, STOP(A)),                                                             \
+                      ADD(MUL(K(1000000000000), SUB(STOP(A), B)),                                  \
+                          MUL(MUL(K(0.5), SUB(A, STOP(A))),                                        \
+                              DIV(ADD(SUB(SQUARE(STOP(A)), MUL(MUL(K(2), STOP(A)), B)), B),        \
+                                  SQUARE(MUL(ADD(STOP(A), K(0.000000000001)),                      \
+                                             ADD(SUB(K(1), STOP(A)), K(0.000000000001)))))))),     \
+                  ADD(MUL(B, MAXIMUM(LOG(STOP(A)), K(-100))),                                      \
+                      MUL(SUB(K(1), B), MAXIMUM(LOG1P(NEG(STOP(A))), K(-100))))),                  \
+              NEG(ADD(MUL(B, LOG(WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)), K(0.5), A))),  \
+                      MUL(SUB(K(1), B), LOG1P(NEG(                                                 \
+                        WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)), K(0.5), A))))))),       \
+        NEG(ADD(MUL(B, MAXIMUM(LOG(A), K(-100))),                                                  \
+                MUL(SUB(K(1), B), MAXIMUM(LOG1P(NEG(A)), K(-100))))))),                            \
       "-(target * log(input) + (1 - target) * log(1 - input)), each log at least -100")            \
     X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
@@ -551,8 +566,8 @@ typedef enum tci_call_name {
       "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
     X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
-      ADD(MUL(K(0.5), ADD(LOG(WHERE(LT(C, E), E, C)),                                              \
-                          DIV(SQUARE(SUB(A, B)), WHERE(LT(C, E), E, C)))),                         \
+      ADD(MUL(K(0.5), ADD(LOG(AS(C, WHERE(LT(C, E), E, C))),                                       \
+                          DIV(SQUARE(SUB(A, B)), AS(C, WHERE(LT(C, E), E, C))))),                  \
           MUL(K(0.9189385332046727), D)),                                                          \
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
@@ -634,6 +649,8 @@ typedef enum tci_mode {
     X(C, 0, BOTH)                /* the third */                                                   \
     X(D, 0, BUILT)               /* and so on */                                                   \
     X(E, 0, BUILT)                                                                                 \
+    X(STOP, 1, BUILT)            /* a, as a constant to gradients */                               \
+    X(AS, 2, BUILT)              /* b, differentiated as a, which broadcasts to it */              \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(TETRAGAMMA, 1, GRADIENT)   /* the derivative of trigamma */                                  \

@@ -2,11 +2,11 @@
  * default route.
  *
  * In: a CONTRACT of the rewritten graph. Out: the nodes of its route; operands that the route
- * reads often are stored. Design: the rows that fit give the association class (the first of
- * tci_sums that any of them has), from shapes and the kind of machine alone. Of the rows of that
+ * reads often are stored. Design: the rows that fit give the association class (the first value of
+ * tci_sums for which a route fits), from shapes and the kind of machine alone. Of the rows of that
  * class the cheapest under the cost model is built; the others are reported with their costs
- * (tc_explain). A line of the file of forced schedules may name another row of the same class, and
- * so may a measurement (compile/autotune_routes.c). */
+ * (tc_explain). The file of forced schedules, or a measurement (compile/autotune_routes.c), may
+ * select another row of the same class. */
 #include "contraction_route.h"
 
 #include <string.h>

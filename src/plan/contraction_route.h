@@ -4,8 +4,8 @@
  * A route checks whether it fits a contraction, estimates its cost, and builds the nodes. Each row
  * has an association class (tci_sums): the order of the additions, and their instructions. The
  * class of a contraction is the first that a fitting row has, so it follows from shapes, dtypes
- * and the kind of machine; the cheapest row of it is taken. A new route is a row here and in
- * plan/contraction_route.c (or gpu_contraction_routes.c), and a file.
+ * and the kind of machine; the cheapest row of it is taken. To add a route, add a row here and in
+ * plan/contraction_route.c (or gpu_contraction_routes.c), and a source file.
  *
  * Invariants: `fits` materializes nothing and reports nothing; `build` is called only for the
  * chosen route. */

@@ -1,15 +1,17 @@
-/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
- * layout that TMA boxes read.
+/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last (NHWC),
+ * the layout required for TMA box loads.
  *
- * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of
- * an image, on a machine whose matrix unit reads boxes. Out: the same CONTRACT over copies with
+ * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of an
+ * image, on a GPU whose tensor cores load TMA boxes. Out: the same CONTRACT over copies with
  * one axis contiguous: the longest summed axis that both operands have (the channels, in a
- * convolution and its gradient to the image), else for each operand its longest axis that the
- * other lacks (the gradient to the filter). Windows, padding and other views stay above the
- * copies, so nothing else is stored. NULL: it is no such contraction, or too small for the unit.
+ * convolution and its data gradient), else for each operand its longest axis that the other lacks
+ * (the weight gradient). Windows, padding and other views stay above the
+ * copies, so nothing else is stored. NULL: not such a contraction, or too small for the matrix
+ * unit.
  *
- * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
- * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
+ * Design: TMA loads need 16 contiguous bytes and aligned rows. A copy serves every window.
+ * Tensor cores cannot transpose f32 operands on load, so for f32 the contiguous axis is a summed
+ * one. */
 #include "../kernel/match_matrix_unit.h"
 #include "contraction_route.h"
 

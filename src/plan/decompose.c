@@ -3,11 +3,13 @@
  *
  *   large reductions  chunks, and a reduction of their results (plan/rfactor.c)
  *   wide CAT          more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT          one of its routes (plan/contraction_route.c); half precision in blocks
+ *   CONTRACT          one of its routes (plan/contraction_route.c); on GPUs, an f32 contraction of
+ *                     widened f16 or bf16 operands reads the narrow operands themselves
  *   long SCAN         parts (plan/split_scan.c)
  *   TOPK              selection by counting, or a radix sort (plan/sort.c)
  *   long SCATTER      on GPUs: its index is sorted first (plan/scatter_sort.c)
- * The rewritten graph is changed in place: users of a replaced node point to the new one. */
+ * The rewritten graph is changed in place: uses of a replaced node are redirected to the new
+ * one. */
 #include "relayout.h"
 #include "contraction_route.h"
 

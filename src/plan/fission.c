@@ -1,20 +1,21 @@
-/* plan/fission.c - finds groups that the cost model prices far above their floor, and decides
- * whether a plan that stores one more of their values is cheaper (cost-guided fission).
+/* plan/fission.c - cost-guided fission: finds groups whose estimated time is far above their
+ * roofline, and decides whether a plan that stores one more of their values is cheaper.
  *
- * In: a finished plan; trial plans of the same program that store one value more (a cut). Out: the
- * suspect groups, the values of each that may be stored, and for each trial the model's cost of
- * the same nodes in both plans. plan/plan.c makes the trials and keeps the profitable cuts.
+ * In: a finished plan; trial plans of the same program that materialize one more value (a cut).
+ * Out: the candidate groups, the values of each that may be stored, and for each trial the model's
+ * cost of the same nodes in both plans. plan/plan.c makes the trials and keeps the profitable cuts.
  *
- * A group is suspect if the cheapest schedule of its kernel (tci_loop_price) costs more than
- * TCI_PRICE_SUSPECT percent of its floor, and exceeds it by more than the least saving of a cut.
- * The floor is the larger of the times of its memory traffic and of its arithmetic with each value
- * evaluated once. Contractions without packing, repeated arithmetic and accesses without a vector
- * form make a group suspect; a program without such kernels is planned once. Of suspects that read
- * each other, only the one furthest above its floor is tried in a round, because their trials
- * would be compared together; one for which no cut is profitable is not tried again.
+ * A group is a candidate if the cheapest schedule of its kernel (tci_loop_price) costs more than
+ * TCI_PRICE_SUSPECT percent of its floor (roofline), and exceeds it by more than the least saving
+ * of a cut. The floor is the larger of the times of its memory traffic and of its arithmetic with
+ * each value evaluated once. Contractions without packing, repeated arithmetic and accesses without
+ * a vector form make a group a candidate; a program without such kernels is planned once. Of
+ * candidates that read each other, only the one furthest above its floor is tried in a round,
+ * because their trials would be compared together; one for which no cut is profitable is not tried
+ * again.
  *
  * A cut is profitable if the trial's kernels that make the same values cost at most 1 / 1.2 of the
- * plan's. The comparison covers the suspect's values, the values that the trial's kernels make
+ * plan's. The comparison covers the candidate's values, the values that the trial's kernels make
  * with them, and so on until both sets are equal. Costs are the model's for one thread (on a GPU,
  * for all of it) and include launches. bench/results/fusion.md compares model and measurement. */
 #include "fusion_groups.h"

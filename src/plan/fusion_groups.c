@@ -1,14 +1,14 @@
 /* plan/fusion_groups.c - implements fusion: groups of nodes that become one kernel.
  * plan/fusion_groups.h defines roots, probes and groups.
  *
- * A round visits the nodes in topological order. It probes each root (plan/materialize.c), puts it
- * into the group that saves most bytes, among the groups that it reads from and recent siblings,
+ * A round visits the nodes in topological order. It probes each root (plan/trial_lowering.c), puts
+ * it into the group that saves most bytes, among the groups that it reads from and recent siblings,
  * or into a new one, and records what it evaluates (plan/recompute_or_store.c), which may
- * materialize values. If a round materialized any, the next one undoes everything placed from the
- * first of them on (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one round
- * counts recomputation per root instead of per group, so that nothing expensive is recomputed, and
- * the round after it is the last: both start at the first node. Every refusal is kept with its
- * reason.
+ * materialize values. If a round materialized any, the next one rolls back all placements starting
+ * with the first of them (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one
+ * round counts recomputation per root instead of per group, so that nothing expensive is
+ * recomputed, and the round after it is the last: both start at the first node. Every refusal is
+ * kept with its reason.
  *
  * Undoing at each materialized value instead of once per round would be quadratic: the gradient of
  * a long chain materializes values of its beginning at its end, one after the other. */
@@ -766,10 +766,12 @@ static void tci_group_store_barred(tci_fusion *f)
 }
 
 static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                   const tci_table *forced, const tci_table *cuts)
+                                   const tci_table *forced, const tci_table *cuts,
+                                   tci_unit_facts *units)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
+    f->units = units;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     f->known = tci_table_in(s, sizeof(tci_pnode));
     f->probes = tci_table_in(s, sizeof(tci_found_root *));
@@ -777,8 +779,9 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
         p->place = i;
         p->root = -1;
+        bool through = units && tci_table_has(&units->through, f->nodes.items[i]);
         p->apart = cuts && tci_table_has(cuts, f->nodes.items[i]);
-        p->forced = p->apart || tci_table_has(forced, f->nodes.items[i]);
+        p->forced = p->apart || (!through && tci_table_has(forced, f->nodes.items[i]));
         p->why = p->apart ? TCI_WHY_PRICE : TCI_WHY_COUNT;
     }
     tci_group_store_barred(f);
@@ -833,8 +836,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_unit_facts *units, tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
-    f->units = units;
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts, units);
     f->associations = associations;
     f->like = like;
     f->late = late;

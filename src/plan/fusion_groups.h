@@ -35,7 +35,8 @@
  *    roots alone; values read by another group, and results of a SCAN, have buffers
  *  - a domain has an axis of the same size for each axis of its node (or of size 1 for an axis that
  *    the root lists; two for the scanned axis of a SCAN with starts); each axis of a domain is an
- *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
+ *    outer axis of its group, of the same size, or inner; each outer axis is iterated over once,
+ *    in order
  *  - a read inside a group is pure and keeps the outer index; a value read through a BARRIER is in
  *    memory and in another group
  *  - the roots of a group are all computed once, or all in each run (plan/init_section.c)
@@ -49,7 +50,7 @@
 #ifndef TCI_PLAN_FUSION_GROUPS_H
 #define TCI_PLAN_FUSION_GROUPS_H
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../kernel/lower_graph.h"
 #include "../loop/schedule.h"
 #include "plan.h"
@@ -196,8 +197,10 @@ typedef struct tci_association {
 
 /* Facts that decide the reduction order which a matrix unit gives a contraction. */
 typedef struct tci_unit_facts {
-    const tci_table *stored; /* set of what has memory before anything is grouped */
-    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table *stored; /* set of what has memory before anything is grouped */
+    tci_table of;      /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table through; /* set of layout ops that get no memory, though a reader would divide less
+                        * or they are outputs: a unit reads its operand through them */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
@@ -345,15 +348,15 @@ static inline tci_scores_refused tci_scores_none(tci_scratch *s)
     const tci_table none = tci_table_in(s, sizeof(bool));
     return (tci_scores_refused){none, none, none, none, none, none};
 }
-/* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
- * whole are left as they are. */
+/* plan/attention_recompute.c. Changes the roots to what is to be computed; sets that are refused as
+ * a whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
 /* On a GPU: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* True if that kind of machine has kernels that recompute scores. */
 TCI_FN bool tci_scores_taken(tci_machine machine);
-/* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
+/* plan/chunked_attention.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
 /* plan/layout_propagation.c: which values are in memory with their channels last; changes the
@@ -401,7 +404,7 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/split_k.c: contraction n as a sum of parts, with a line in `orders`; NULL: it stays as it
  * is. */
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
-/* plan/materialize.c: tci_root_kind of what computes n; */
+/* plan/trial_lowering.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
@@ -586,8 +589,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* True unless kernel k of group g gives its contraction another order than that. */
 TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k);
-/* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
- * lowering of p's group; */
+/* plan/incremental_lowering.c: notes in `made` what the next plans of the same graph need to take
+ * that lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
                            tci_plan_made *made);
 /* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there
@@ -603,9 +606,10 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
     const tci_custom_call *call = p->kernels[p->steps[step].kernel]->call;
     return call && call->comm.phase ? &call->comm : NULL;
 }
-/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
+/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet; on
+ * a GPU (blocks) only what it must know before contractions are replaced. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots);
+                                 int n_roots, bool blocks);
 /* Association of n, which is in the table or was made later. */
 TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
 /* Fold n has class `as`, unless it has one. */
@@ -656,6 +660,6 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
  * neighbours, and else as they are. Units must not wait for each other in a circle. */
 TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
 /* plan/horizontal_fusion.c: small kernels as one launch. peak: what tci_plan_sequence said. */
-TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
+TCI_FN void tci_plan_join(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif

@@ -1,9 +1,9 @@
 /* plan/hoist_factors.c - hoists factors that are constant along the summed axes out of split
  * reductions: sum(x * s) = s * sum(x).
  *
- * In: a SUM that is cut in chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) = s *
- * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and is
- * no number.
+ * In: a SUM that is split into chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) =
+ * s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and
+ * is not a scalar constant.
  *
  * Design: the sums in a norm's gradient are linear in values that are sums themselves (of squares,
  * of gradient times x), so the second sum would wait for the first and read everything again. With

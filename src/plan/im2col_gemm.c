@@ -2,16 +2,17 @@
  * TMA box describes, as a GEMM over a copy of the windows.
  *
  * In: a CONTRACT of bf16 or f16 values, whose one operand is windows of an image, and no batch
- * axis, on a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps:
- * channels and window elements), the other operand as a matrix, a CONTRACT of two axes each, which
- * takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the
- * old one.
+ * axis, on a GPU. Out: the copy [positions, taps] (positions: images and positions of windows;
+ * taps: channels and window elements), the other operand as a matrix, a CONTRACT of two axes each,
+ * which takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes
+ * of the old one.
  *
- * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but a
- * tile walks all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps for 132 SMs.
- * The copy is small then, and its K may be cut. Patches of few channels have no boxes at all. The
- * route fits where the model of such kernels is faster than the kernel that it replaces; the model
- * has the constants of a kind of machine, so the choice is the same on every GPU. */
+ * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but
+ * each tile iterates over all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps
+ * for 132 SMs. The copy is small then, and its K may be cut. Windows of few channels have no TMA
+ * box at all. The route fits where the model of such kernels is faster than the kernel that it
+ * replaces; the model has the constants of a kind of machine, so the choice is the same on every
+ * GPU. */
 #include "split_k.h"
 
 enum {

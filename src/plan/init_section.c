@@ -1,18 +1,19 @@
 /* plan/init_section.c - hoists values that depend on constants alone into the init section, which
  * runs once per program.
  *
- * In: the nodes of a program, and later its steps. Out: materialized values that no run changes;
- * the steps that compute them, moved to the front; the buffers that hold them (TCI_BUF_KEPT).
+ * In: the nodes of a program, and later its steps. Out: materialized values that are constant
+ * across runs; the steps that compute them, moved to the front; the buffers that hold them
+ * (TCI_BUF_KEPT).
  *
- * Design: a value is computed once if everything below it is a number, or memory that the program
- * captured and does not change. Inputs and outputs of a run are neither. Groups of such values are
+ * Design: a value is computed once if it depends only on literals and on captured memory that the
+ * program does not modify. Inputs and outputs of a run are neither. Groups of such values are
  * kept apart from those of each run (plan/fusion_groups.c), so that whole kernels are one or the
  * other.
  *
- * At the border, a value is materialized if that saves work: reading it takes fewer bytes than
- * reading its operands, or as many and it replaces an operation more expensive than a
- * multiplication. A single element is never worth a launch. A program without inputs has no init
- * list: all of it is computed once. */
+ * At the boundary of the init section, a value is materialized if that saves work: reading it takes
+ * fewer bytes than reading its operands, or as many and it replaces an operation more expensive
+ * than a multiplication. A single element is never worth a launch. A program without inputs has no
+ * init section: all of it is computed once. */
 #include "../graph/build.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"
@@ -177,7 +178,7 @@ static bool *tci_init_find_steps(tci_scratch *s, const tci_plan *p, tci_node *co
     return once;
 }
 
-/* Temporaries that a run reads and the init list wrote. */
+/* Temporaries that a run reads and the init section wrote. */
 static void tci_init_keep(tci_plan *p)
 {
     for (int t = p->n_init; t < p->n_steps; t++) {

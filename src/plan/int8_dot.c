@@ -1,9 +1,9 @@
 /* plan/int8_dot.c - prepares int8 and int16 dot products (VNNI): operand layout, sign correction,
  * and zero points as separate sums.
  *
- * In: an i32 CONTRACT of operands that widen bytes or 16-bit integers. Out: how many products a
- * lane takes at once, and the same sums with one unsigned and one signed byte operand, as VPDPBUSD
- * takes them in fours. A matrix unit takes the operands as they are.
+ * In: an i32 CONTRACT of operands converted from 8- or 16-bit integers. Out: the number of products
+ * per lane and instruction, and the same sums with one unsigned and one signed 8-bit operand, as
+ * VPDPBUSD needs them (four products per lane). A matrix unit takes the operands as they are.
  *
  * Design: all sums are exact modulo 2^32. If both operands are signed,
  *
@@ -11,8 +11,9 @@
  *
  * where a + 128 is an unsigned byte, a with its highest bit flipped (loop/dot_packing.c); if both
  * are unsigned, a - 128 is a signed byte and the last sum is added. The separate sum is over the
- * cheaper operand: one that no run changes is summed once, else the one with fewer elements. The
- * same serves zero points, numbers of any size that are constant along the summed axes:
+ * cheaper operand: one that is constant across runs is summed once, else the one with fewer
+ * elements. The same serves zero points, values of any size that are constant along the summed
+ * axes:
  *
  *     sum (a - y) (b - z)  =  sum a b  -  y sum (b - z)  -  z sum a */
 #include "contraction_route.h"
@@ -33,8 +34,8 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
 
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
-static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
-                                 bool is_same)
+static tci_node *tci_int8_sums(const tci_algo *a, const tci_node *n, int which, tci_node *x,
+                               bool is_same)
 {
     int all = x->rank, rank = 0, n_axes = 0;
     int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
@@ -93,7 +94,7 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
     }
     tci_value by = {.i = t == TC_I8 ? 128 : -128};
     tci_node *more = tci_graph_const(a->g, TC_I32, by), *in[2] = {n->in[0], n->in[1]};
-    tci_node *sum = tci_int8_beside(a, n, 1 - changed, in[1 - changed], false);
+    tci_node *sum = tci_int8_sums(a, n, 1 - changed, in[1 - changed], false);
     in[changed] = tci_int8_ew(a, TCI_OP_ADD, in[changed], more);
     sum = tci_int8_ew(a, TCI_OP_MUL, sum, more);
     return tci_int8_ew(a, TCI_OP_SUB, tci_contract_of(a->g, n, TC_I32, in), sum);
@@ -150,8 +151,8 @@ static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node 
         tci_node *zero = tci_int8_part(a, n, i, true), *other = n->in[1 - i];
         tci_node *plain = i == 1 ? tci_int8_part(a, n, 0, false) : NULL;
         if (zero) {
-            zero = zero->rank > 0 ? tci_int8_beside(a, n, i, zero, true) : zero;
-            other = tci_int8_beside(a, n, 1 - i, plain ? plain : other, false);
+            zero = zero->rank > 0 ? tci_int8_sums(a, n, i, zero, true) : zero;
+            other = tci_int8_sums(a, n, 1 - i, plain ? plain : other, false);
             sums = tci_int8_ew(a, TCI_OP_SUB, sums, tci_int8_ew(a, TCI_OP_MUL, zero, other));
         }
     }

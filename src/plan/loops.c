@@ -8,15 +8,15 @@
  * Design: a body is closed, so it is a program: its inputs are its BOUND nodes, its outputs the
  * results of an iteration, and tci_plan_make plans it. To the outer plan a loop is one step that
  * reads its operands and writes its results and some scratch memory, so order, lifetimes and arena
- * know nothing of bodies. At the end the steps of the body replace that step; their operands are
+ * do not depend on bodies. At the end the steps of the body replace that step; their operands are
  * inside its operands, or move along them.
  *
- * Memory is in rows. A carry has two, which alternate (or one more than there are iterations, if
- * all are read), so an iteration never writes what it reads. Each slice read or written by an
- * iteration is a row of an operand. On GPUs memory starts at multiples of TCI_ALIGNED_BYTES, so
- * rows do too: they are padded there, and cropped where read. The temporaries of a body become the
- * plan's and live within an iteration; all other memory of its steps lives as long as the one step
- * did, hence through all iterations. */
+ * Memory is in rows. A carry is double-buffered: its two rows alternate (it has one row more than
+ * there are iterations if all are read), so an iteration never writes what it reads. Each slice
+ * read or written by an iteration is a row of an operand. On GPUs memory starts at multiples of
+ * TCI_ALIGNED_BYTES, so rows do too: they are padded there, and cropped where read. The temporaries
+ * of a body become the plan's and live within an iteration; all other memory of its steps lives as
+ * long as the one step did, hence through all iterations. */
 #include "../graph/build.h"
 #include "../graph/loop_node.h"
 #include "fusion_groups.h"

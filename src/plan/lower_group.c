@@ -1,13 +1,13 @@
 /* plan/lower_group.c - lowers one fusion group to kernel IR: axes, stages, vector axis.
  *
- * Slots: one for each outer axis of the group, and a family of inner axes for each distinct list
- * of inner sizes; where contractions keep rows, one for each inner axis, and families of these. A
- * slot starts as one kernel axis and is split into factors if that makes the index map of a
- * reshape affine (kernel/simplify.c finds the split; lowering then restarts). Stages are made in
- * root order: a reduction joins the earliest stage that walks the same family and comes after
- * everything the reduction depends on; stores of values come last. Then the vector axis is chosen
- * and the kernel is canonicalized. */
-#include "../kernel/simplify.h"
+ * Slots: one for each outer axis of the group, and a set of inner axes (a family) for each distinct
+ * list of inner sizes; where contractions keep rows, one slot for each inner axis, and sets of
+ * those slots. A slot starts as one kernel axis and is split into factors if that makes the index
+ * map of a reshape affine (kernel/canonicalize.c finds the split; lowering then restarts). Stages
+ * are made in root order: a reduction joins the earliest stage that iterates over the same family
+ * and comes after everything the reduction depends on; stores of values come last. Then the vector
+ * axis is chosen and the kernel is canonicalized. */
+#include "../kernel/canonicalize.h"
 #include "../graph/build.h"
 #include "fusion_groups.h"
 

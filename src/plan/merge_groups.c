@@ -4,7 +4,7 @@
  * roots in the new group, computed on copies; then the group, or the reason why it is illegal.
  *
  *     INTO    keeps its outer axes
- *     MAKES   a producer: each of its axes that INTO reads it along is outer or inner as there
+ *     MAKES   a producer: each axis by which INTO indexes it is outer or inner as in INTO
  *     TAKES   a contraction that reads INTO: shared axes that are outer stay outer, its summed axes
  *             are inner axes of INTO, and its other axes are new inner ones
  *

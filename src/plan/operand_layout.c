@@ -2,7 +2,8 @@
  * the vector axis contiguous.
  *
  * In: a CONTRACT. Out: the same CONTRACT; operands that are read often and that the kernel does
- * not pack are stored with the vector axis contiguous, in forward order, bytes as bytes. */
+ * not pack are stored with the vector axis contiguous, in forward order; int8 operands stay
+ * int8. */
 #include "contraction_route.h"
 
 enum {

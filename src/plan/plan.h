@@ -8,17 +8,17 @@
  * execution order; an operand is inside its buffer, and a written operand is all of it; a buffer is
  * written (by one or several steps, to disjoint elements) before it is read, and every output is
  * written; temporaries are in the arena, and those with overlapping lifetimes do not overlap;
- * offsets are multiples of 64; a step of the init list reads only what no run gives or changes, and
- * writes temporaries and kept values, which nothing else writes.
+ * offsets are multiples of 64; a step of the init section reads only values that are constant
+ * across runs, and writes temporaries and kept values, which nothing else writes.
  *
  * The kernel of a step may be a merged one (a joint, plan/horizontal_fusion.c) of several
  * independent kernels. Its operands and literals are those of its members in order.
  *
- * Loops (plan/loops.c): the steps of a body are in the list once, at the place of the first
- * iteration. An operand whose memory differs between iterations has a move: the number of bytes
- * that it advances per iteration, or, with `back`, forward and back in turn. Such an operand is
- * always inside its buffer, and is not all of it. An outer loop comes before those inside it and
- * moves their operands too. The init list has no loops. A loop with little work per iteration is
+ * Loops (REPEAT nodes, plan/loops.c): the steps of a body are in the list once, at the position of
+ * the first iteration. An operand whose memory differs between iterations has a move: the number of
+ * bytes that it advances per iteration, or, with `back`, forward and back in turn. Such an operand
+ * is always inside its buffer, and is not all of it. An outer loop comes before those inside it and
+ * moves their operands too. The init section has no loops. A loop with little work per iteration is
  * one step instead, whose kernel contains the loop (plan/loop_in_kernel.c). */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
@@ -32,7 +32,7 @@ typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
     TCI_BUF_TEMP,   /* offset: bytes from the arena's start */
-    TCI_BUF_KEPT    /* written by the init list, read by runs; offset: from the program's memory */
+    TCI_BUF_KEPT    /* written by the init section, read by runs; offset: in the program memory */
 } tci_buffer_kind;
 typedef struct tci_buffer {
     uint8_t kind;
@@ -41,7 +41,7 @@ typedef struct tci_buffer {
     tci_dim n, bytes; /* elements; their bytes */
     int64_t offset;
     int32_t first, last;  /* steps between which it lives (derived) */
-    bool once;            /* the init list writes it */
+    bool once;            /* the init section writes it */
     const tci_node *node; /* whose value it holds; only valid during the compile */
 } tci_buffer;
 
@@ -135,7 +135,7 @@ typedef struct tci_plan {
     int n_kernels, cap_kernels;
     tci_step *steps;
     int n_steps, cap_steps;
-    int n_init; /* the first so many are the init list: once for a program */
+    int n_init; /* the first so many are the init section: once for a program */
     tci_buffer *buffers;
     int n_buffers, cap_buffers;
     tci_alias *aliases;

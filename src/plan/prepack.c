@@ -1,7 +1,7 @@
 /* plan/prepack.c - packs GEMM panels of constant operands once per program (weight prepacking).
  *
- * In: a CONTRACT that a CPU computes from packed panels (loop/gemm.c), whose column operand
- * depends on nothing that a run gives or changes: weights. Out: the same CONTRACT over a view of a
+ * In: a CONTRACT that a CPU computes from packed panels (loop/gemm.c), whose column operand is
+ * constant across runs: weights. Out: the same CONTRACT over a view of a
  * copy that is stored as the panels are, so the copy is made once (plan/init_section.c) and the
  * loops read it in place. For w[columns, k]:
  *
@@ -15,16 +15,17 @@
  *     copy  w[columns / panel, k / 2, column of the panel, 1 - k % 2], an odd k padded with zeros
  *     copy  w[columns / panel, k / 4, column of the panel, k % 4], padded with zeros
  *
- * Design: the values and the order of their sums are unchanged, so code that knows nothing of
- * panels (the interpreter, other schedules) computes the same bits through the view. Its index
+ * Design: the values and the order of their sums are unchanged, so executors without panels (the
+ * interpreter, other schedules) compute the same bits through the view. Its index
  * keeps a division and a remainder; the operand's `panel` (kernel/ir.h) says that no axis is to be
  * split for them.
  *
  * The gain is the ratio of packing time to multiplication time: smaller with more rows, larger
  * where columns are strided and must be transposed. The cost is a second copy of the weights. So
- * the number of rows has a maximum. Two rows are enough: they run at the speed of memory, where
- * sums along k (plan/split_k.c) wait for arithmetic. Where columns are contiguous and rows are
- * few, memory is the limit, and long runs of it are read at least as fast as panels. */
+ * the route is limited to GEMMs of few rows. Two rows are enough: they are memory-bound, whereas
+ * dot products along k (plan/split_k.c) are compute-bound. Where columns are contiguous and rows
+ * are few, the GEMM is memory-bound, and long contiguous rows are read at least as fast as
+ * panels. */
 #include "contraction_route.h"
 
 enum {

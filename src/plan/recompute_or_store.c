@@ -3,8 +3,8 @@
  *
  * A node that is no root is evaluated again by every kernel that needs it. It becomes a root
  *   where it repeats   a second kernel evaluates it, or one kernel at several indices, and that is
- *                      more expensive than to write and read it (plan/fusion_cost.h); on GPUs
- *                      rather the value one or two cheap ops upstream, if that has fewer bytes
+ *                      more expensive than to write and read it (plan/fusion_cost.h); on GPUs, the
+ *                      value one or two cheap ops upstream is stored instead if it is smaller
  *   where it spreads   one value per row, more expensive than a multiplication, is needed for each
  *                      element of the row by a GPU kernel that does not make its operands
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
@@ -14,15 +14,15 @@
  *                      index went through many RESHAPEs
  *
  * Repetition is found while roots are placed, in topological order. Each node knows its home: the
- * group that evaluated it last. A root whose walk meets a node with another home repeats that node
- * and all below it; the topmost expensive one is materialized at once, and later walks end there.
- * So a value carried from step to step is stored at the step where its repetition begins to cost,
- * and no walk goes further back: the work is linear in nodes. A materialized value becomes a root
- * in the next round (plan/fusion_groups.c), which begins there.
+ * group that evaluated it last. A root whose traversal reaches a node with another home repeats
+ * that node and all below it; the topmost expensive one is materialized at once, and later
+ * traversals end there. So a value carried from step to step is stored at the step where its
+ * repetition begins to cost, and no traversal goes further back: the work is linear in nodes. A
+ * materialized value becomes a root in the next round (plan/fusion_groups.c), which begins there.
  *
  * The cost of a node is that of one evaluation with everything inlined into it: flops and sources
- * of the distinct nodes down to memory. The walk that adds them up ends early, since a few nodes
- * suffice to be expensive. */
+ * of the distinct nodes down to memory. The traversal that adds them up ends early, since a few
+ * nodes suffice to be expensive. */
 #include "fusion_cost.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"
@@ -310,7 +310,7 @@ static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
     }
 }
 
-/* True if n is one operation on folds of scores alone (plan/score_recompute.h). GPU kernels of
+/* True if n is one operation on folds of scores alone (plan/attention_recompute.h). GPU kernels of
  * scores have forms that take such values from the folds, for example the divisor of a softmax. */
 static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
 {

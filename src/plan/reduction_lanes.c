@@ -1,8 +1,9 @@
-/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
- * (LANES, BLOCK_SCAN) or sequential (CHAIN).
+/* plan/reduction_lanes.c - chooses, before fusion, the summation order of each reduction and scan:
+ * partial sums in interleaved lanes (LANES, BLOCK_SCAN) or one sequential sum per output element
+ * (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
- * (kernel/ir.h), the axes along which lanes are counted, and the number of lanes.
+ * (kernel/ir.h), the axes over which elements are assigned to lanes, and the number of lanes.
  *
  * Design: the class decides the bits of a sum, so it follows from the graph alone, and later
  * decisions (which ops share a kernel, where vectors run, which instructions exist) must keep it.
@@ -18,16 +19,21 @@
  * along it, through views and elementwise ops down to memory, contractions and other reductions,
  * whose results are row-major.
  *
- *   CHAIN  if more is contiguous along the last kept axis than along the last reduced one, or rows
- *          are short, or are made of two short rows, and there are enough adjacent results for a
- *          vector of them
- *   LANES  otherwise: rows. Lanes are counted along the last reduced axis, merged with those before
- *          it while everything walks them as one and they do not fill the lanes: until their size
- *          is a multiple of the lanes, or TCI_ASSOC_FILLED. Kernels may split and merge that axis
- *          if it changes no lane (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a
- *          block hold the row in a few vectors; those of one thread are combined first.
+ *   CHAIN  if more loads are contiguous along the last kept axis than along the last reduced one,
+ *          or rows are short (contiguous or not), or are made of two short rows, and there are
+ *          enough adjacent results for a vector of them
+ *   LANES  otherwise: the reduction runs along contiguous rows. Lanes are assigned along the last
+ *          reduced axis, merged with the preceding axes as long as all accesses are linear in the
+ *          merged axis and they do not fill the lanes: until their size is a multiple of the lanes,
+ *          or TCI_ASSOC_FILLED. Kernels may split and merge that axis if it changes no lane
+ *          (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a block hold the row
+ *          in a few vectors; those of one thread are combined first.
  *
- * A reduction that plan/decompose.c makes from another keeps its class if it walks the same rows,
+ * A matrix that a contraction computes is computed transposed if only its transpose is read
+ * (rewrite/slice_pushdown.c). So that other readers of the matrix decide no class, its transpose
+ * counts as row-major in either case; on GPUs it is looked at before contractions are replaced.
+ *
+ * A reduction that plan/decompose.c makes from another keeps its class if it reduces the same rows,
  * on a CPU; others are decided by the same rule when first requested. */
 #include "fusion_groups.h"
 
@@ -135,10 +141,20 @@ static bool tci_assoc_follows(const tci_node *n, const tci_assoc_axis *in, int i
     return joined && before >= 0 && from > 0 && n->attr[before] == from - 1;
 }
 
+/* True if n is the transpose of a contraction's matrix, which may be computed transposed. */
+static bool tci_assoc_is_transpose(const tci_node *n)
+{
+    return n->op == TCI_OP_PERMUTE && n->rank == 2 && n->in[0]->op == TCI_OP_CONTRACT;
+}
+
 /* On a processor no axis of one element may be between axes that are walked as one. */
 static void tci_assoc_permute(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
+    if (tci_assoc_is_transpose(n)) {
+        tci_assoc_row_major(n, axes);
+        return;
+    }
     for (int i = 0; i < n->rank; i++) {
         bool next = i > 0 && n->attr[i] == n->attr[i - 1] + 1 && in[n->attr[i]].joined;
         bool follows = blocks && (n->shape[i] == 1 || tci_assoc_follows(n, in, i));
@@ -436,7 +452,7 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
     double row = tci_assoc_line(f, axis) / (double)f->parts, across = tci_assoc_line(f, kept);
     bool wide = tci_assoc_is_wide(f, row, across);
     bool many = wide || ((f->blocks || row <= across) && f->results >= TCI_ASSOC_POINTS);
-    bool brief = row < TCI_ASSOC_SHORT_ROW && many && (f->blocks || in > 0 || out > 0);
+    bool brief = row < TCI_ASSOC_SHORT_ROW && many;
     bool pairs = !f->blocks && wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 &&
                  in < tci_assoc_elements(f->x);
     return brief || (wide && out > in) || pairs ? (tci_association){.known = true} : lanes;
@@ -528,10 +544,14 @@ TCI_FN void tci_association_as(tci_table *found, const tci_node *n, tci_associat
 }
 
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots)
+                                 int n_roots, bool blocks)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
-        tci_association_of(found, list.items[i], false);
+        if (!blocks) {
+            tci_association_of(found, list.items[i], false);
+        } else if (tci_assoc_is_transpose(list.items[i])) {
+            tci_assoc_visit(s, found, list.items[i], true);
+        }
     }
 }

@@ -1,5 +1,5 @@
-/* plan/reduction_order.c - chooses the reduction order (association class) of contractions and
- * groups.
+/* plan/reduction_order.c - chooses the reduction order (association class) of contractions and of
+ * fusion groups.
  *
  * In: nodes, groups, kernels before scheduling, the kind of machine. Out: the class of each
  * reduction. Design: results follow from the class alone, so the class never depends on a typical
@@ -9,8 +9,8 @@
  * Classes are properties of nodes, which groups and kernels keep: LANES, BLOCK_SCAN and CHAIN of
  * reductions and scans (plan/reduction_lanes.c); here ONLINE, the parts of SPLIT, and the axis
  * order of a sum over windows (tci_class_online_of, tci_class_part_of, tci_class_turns). The
- * exceptions are classes of units and instructions, which a kernel has only if a schedule exists
- * for it:
+ * exceptions are classes of matrix units and instructions, which a kernel has only if a schedule
+ * exists for it:
  *
  *   MATRIX    products of f16, bf16 or f64 on a matrix unit (kernel/match_matrix_unit.c,
  *             kernel/match_mma_sync.c)
@@ -23,18 +23,19 @@
  *
  *   SPLIT(n)  contractions of f32, f16 or bf16 with more than 512 products per sum, or possibly so
  *             many: the error of a chain grows with its length
- *   CHAIN     other contractions, and rows that are kept
+ *   CHAIN     other contractions, and rows held in registers
  *   ONLINE    the combine row of a sum of exp(v - m), m the maximum of v in the same row, if the
- *             row is far: the sum is rescaled as m grows, so both are made in one pass. A row is
- *             far if the first pass does not leave it in near memory: from TCI_CLASS_FAR bytes on a
- *             CPU; on a GPU if a block cannot hold it in registers (loop/simt_row_block.c). Near
- *             rows are read twice, as a step of ONLINE waits for an exp and rounds once more. A
- *             symbolic row is far if it always is. A row that is cut (plan/decompose.c) has an m
- *             for each part, which is near or far itself.
+ *             row is long: the sum is rescaled as m grows, so both are made in one pass. A row is
+ *             long if it does not stay in fast memory (cache, registers) after the first pass: from
+ *             TCI_CLASS_FAR bytes on a CPU; on a GPU if a block cannot hold it in registers
+ *             (loop/simt_row_block.c). Short rows are read twice, as a step of ONLINE waits for an
+ *             exp and rounds once more. A symbolic row is long if it is long for every value of its
+ *             symbols. A row that is cut (plan/decompose.c) has an m for each part, each short or
+ *             long by its own length.
  *
  * The axis order of a sum over windows (kernel/window_overlap.h) is a class too: on a CPU the axis
- * along which neighbouring rows of positions share image rows comes last, if one operand has no
- * output axis that the other lacks (each channel has its own filter).
+ * along which windows of neighbouring output rows share image rows comes last, if one operand has
+ * no output axis that the other lacks (each channel has its own filter).
  *
  * Reproducible results (tci_machine.reproducible) need classes that are the same for all sizes and
  * machines: a reduction whose axes end with the last one of its input, as the graph has them, is

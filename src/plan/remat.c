@@ -1,5 +1,5 @@
-/* plan/remat.c - recomputes values instead of keeping them in memory at the peak
- * (rematerialization), and reports what the user's regions recompute (grad/loop.c).
+/* plan/remat.c - rematerialization: recomputes values instead of keeping them in memory at the
+ * peak, and reports what the user's regions recompute (grad/loop.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, after the step with
  * the most live bytes, values kept only for later steps are recomputed from other kept values.
@@ -7,9 +7,9 @@
  * Design: later steps need certain values that were computed before the peak. The kept values must
  * separate these from the expensive ones that must not be recomputed (contractions, sums). The set
  * with the fewest bytes that does so is a minimum cut (plan/mincut.h), in which recomputation has
- * a cost too. A value after the cut is recomputed where it is read. A value whose copy would be
- * made from another copy that waits long for consumers of its own is kept (TCI_REMAT_FAR):
- * otherwise the copies of a long chain would wait as the values did.
+ * a cost too. A value after the cut is recomputed where it is read. A value whose recomputation
+ * needs another recomputed value that stays live long is kept (TCI_REMAT_FAR): otherwise the copies
+ * of a long chain would stay live as long as the values did.
  *
  * A copy must differ from its original: it reads kept values through a RESHAPE to the same shape,
  * which no builder makes, and groups keep nodes before the peak apart from nodes after it, so that
@@ -336,6 +336,9 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
         tci_table_put(&m.now, u, now);
         tci_remat_keep_kernel(f, u, now, pairs);
         bool is_kept = m.fate[i] == TCI_REMAT_KEPT && !tci_remat_is_leaf(u);
+        if (f->units && tci_table_has(f->units->stored, u)) { /* as in tci_unit_facts */
+            tci_table_add(f->units->stored, now);
+        }
         if (tci_pnode_of(f, u)->forced || is_kept) { /* what had memory has it again */
             tci_table_add(forced, u);
             tci_table_add(forced, now);

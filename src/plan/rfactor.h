@@ -2,8 +2,8 @@
  * results a second reduction combines (rfactor).
  *
  * In: a REDUCE, or the operands of a SCAN or CONTRACT and the length of a part. Out: the nodes.
- * The length decides the association class, so each pass has a rule of its own for it; the rule for
- * reductions is in plan/rfactor.c. */
+ * The part length fixes the order of accumulation (association class), so each pass has a rule of
+ * its own for it; the rule for reductions is in plan/rfactor.c. */
 #ifndef TCI_PLAN_RFACTOR_H
 #define TCI_PLAN_RFACTOR_H
 

@@ -1,13 +1,13 @@
 /* plan/scatter_sort.c - rewrites scatter-add on GPUs as a sort of its indices and a segmented
  * reduction.
  *
- * In: a SCATTER whose index is the same for all lines. Out: a SEGMENT that gives each element of x
- * the result of its segment of src in sorted order, in the order of SCATTER (kernel/ir.h): the
- * same bits. A SCATTER walks src sequentially; here the elements of x are parallel, and src is
- * read once, wherever the index points.
+ * In: a SCATTER with one index per row (constant along the other axes). Out: a SEGMENT that gives
+ * each element of x the result of its segment of src in sorted order, in the order of SCATTER
+ * (kernel/ir.h): the same bits. A SCATTER iterates over src sequentially; here the elements of x
+ * are parallel, and src is read once, wherever the index points.
  *
- * The order is a stable sort of the index: words (index, place), all different, i32 if that holds
- * them. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
+ * The order is a stable sort of the index: unique sort keys (index, position) packed into one
+ * integer, i32 if they fit. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
  *
  *   ranks    all words are compared with all, n * n comparisons, in three kernels:
  *     words    are made
@@ -20,11 +20,12 @@
  *     ranks    the number of equal digits before it in the chunk, by comparing again
  *     words    move to their positions, begin + rank
  *
- * The model takes 2 us for a small kernel, and TCI_ORDER_COMPARED i32 comparisons for as long, as
- * an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to some 5000
- * indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither comparisons nor
- * prefix sums take long. The start of an element's segment is found by binary search in the sorted
- * words. Equal nodes are one, so several SCATTERs over one index share its order.
+ * The cost model assumes 2 us per small kernel, and the same time for TCI_ORDER_COMPARED i32
+ * comparisons: an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to
+ * some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither
+ * comparisons nor prefix sums take long. The start of an element's segment is found by binary
+ * search in the sorted words. Nodes are hash-consed, so SCATTERs with the same index share its
+ * sort.
  *
  * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
  * MB; 4 small kernels precede it. */

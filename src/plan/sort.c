@@ -1,18 +1,18 @@
-/* plan/sort.c - implements top-k and sort as ordinary nodes: selection in chunks, or radix sort.
+/* plan/sort.c - implements top-k and sort as graph nodes: selection in chunks, or radix sort.
  *
- * In: a TOPK. Out: its indices. Design: an element becomes an unsigned word of the same order
- * (tci_build_order_words) with its index appended, so that no two are equal and the smallest come
- * first, for every dtype and direction: one i64 key for words of up to 32 bits, two values for
- * longer ones.
+ * In: a TOPK. Out: its indices. Design: an element becomes an unsigned word of the same order (a
+ * sort key, tci_build_order_words) with its index appended, so that no two are equal and the
+ * smallest come first, for every dtype and direction: one i64 key for words of up to 32 bits, two
+ * values for longer ones.
  *
  * Elements that cannot be selected are dropped first, except on GPUs, which need the parallelism:
  *   groups  if k is far less than the axis: of groups of neighbours, the k with the smallest words
  *           contain the first k elements
- *   parts   up to half of the rest: elements up to the word of rank k (ops/rank_selection.c) move
- *           to the front in their present order
+ *   parts   up to half of the rest: stable compaction of the elements whose word is at most the
+ *           k-th smallest one (ops/rank_selection.c)
  * The method that orders the rest depends on k:
- *   ranks   up to TCI_SORT_CHUNK elements: the rank of an element is the number of smaller ones, a
- *           sum over all others; the key of rank r is the sum of the keys with that rank. A longer
+ *   ranks   up to TCI_SORT_CHUNK elements: rank (enumeration) sort: the rank of an element is the
+ *           number of smaller ones, and the key of rank r is selected by a masked sum. A longer
  *           axis is cut into chunks of 4 k and more, which keep their first k, and so on: some 6 k
  *           comparisons per element
  *   digits  otherwise, and if the axis or k is symbolic: a stable radix sort by TCI_SORT_BITS of

@@ -1,12 +1,12 @@
 /* plan/split_k.c - rewrites contractions with a long K axis: split-K, GEMV as a reduction, and
  * operand reordering.
  *
- * In: a CONTRACT whose sums have many products. Out, or NULL to leave it as it is:
+ * In: a CONTRACT with many products per sum. Out, or NULL to leave it as it is:
  *
- *   rows    every element is read once or a few times, and neighbours in memory are summed (dot
- *           product, GEMV): a SUM of products, with the lanes and cuts of any reduction. On a CPU
- *           also sums for which it has no tiles: depthwise filters
- *   sides   result axes of one operand interrupt those of the other, so no tile fits: the same
+ *   rows    every element is used once or a few times (memory-bound), and the reduction is along
+ *           the contiguous axis (dot product, GEMV): a SUM of products, with the lanes and parts of
+ *           any reduction. On a CPU also sums for which it has no tiles: depthwise filters
+ *   sides   M axes and N axes are interleaved in the result, so it cannot be tiled: the same
  *           contraction with each operand's axes adjacent, and the result's axes restored
  *   parts   few results, each of very many products: CONTRACTs that keep an axis of parts,
  *           out[part, ..], each over a range of K; a SUM over the parts; the same for the rest.
@@ -16,10 +16,10 @@
  * Design of parts: with fewer results than threads, parts are work for the idle ones. Their cost
  * is estimated first. On a CPU a part has enough products that writing and reading its sum costs a
  * few percent of reading the elements or of multiplying them, and there are never more partial
- * sums than elements. On a GPU (tci_split_k_cycles) few tiles wait for memory slab after slab, so
- * the number of parts is the one for which a model of such tiles is fastest, with the second
- * kernel and the partial sums included. (Accuracy needs no parts: the class of a long sum, SPLIT,
- * keeps them inside one kernel.)
+ * sums than elements. On a GPU (tci_split_k_cycles) with few tiles, the loads of consecutive K
+ * slabs are latency-bound, so the number of parts is the one for which a model of such tiles is
+ * fastest, with the second kernel and the partial sums included. (Accuracy needs no parts: the
+ * class of a long sum, SPLIT, keeps them inside one kernel.)
  *
  * A product of a few rows (except over panels of several points, plan/prepack.c) is as
  * memory-bound as GEMV: its rows are summed the same way, next to each other, so that the larger
@@ -654,11 +654,21 @@ TCI_FN const tci_route *tci_route_grouped(void)
 
 /* ---- parts ---- */
 
+/* True if both operands are of one half dtype on a GPU: a matrix unit multiplies them as they are,
+ * and a widening that is stored would hide them from it. */
+static bool tci_split_k_stays_half(const tci_split_k *p)
+{
+    return p->a->machine.block_threads > 0 && tci_dtype_is_half((tc_dtype)p->in[0]->dtype) &&
+           p->in[0]->dtype == p->in[1]->dtype;
+}
+
 /* The sum of parts, as they were chosen. */
 TCI_FN tci_node *tci_split_k_made(tci_split_k *p)
 {
     double products = tci_split_k_products(p);
-    tci_split_k_widen(p);
+    if (!tci_split_k_stays_half(p)) {
+        tci_split_k_widen(p);
+    }
     int64_t size = p->sizes[p->at];
     tci_split_k_piece whole = {0, size / p->length, p->length};
     tci_split_k_piece rest = {size - size % p->length, 1, size % p->length};

@@ -1,12 +1,12 @@
-/* plan/split_scan.c - splits a long prefix scan into parts: one kernel that chains block totals in
- * order (after decoupled look-back), or reduce-then-scan.
+/* plan/split_scan.c - splits a long prefix scan into parts: a single-pass chained scan (a variant
+ * of decoupled look-back with a fixed order), or reduce-then-scan.
  *
  * In: a SCAN. Out: a SCAN whose parts each start from the prefix total of the preceding parts, or
  * NULL to leave it whole. The prefix totals come in one of two ways.
  *
  *   linked   one kernel: a block reduces its part, publishes the total, waits for the totals of the
  *            preceding parts, in two levels, and scans its part, which it kept in registers: x is
- *            read once. For machines whose blocks start in order.
+ *            read once. For GPUs that dispatch blocks in index order.
  *   starts   a second input: the reductions of the parts, in a kernel of their own, and the prefix
  *            totals of these; for very many parts, a scan in parts again.
  *

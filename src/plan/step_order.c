@@ -1,12 +1,12 @@
-/* plan/step_order.c - orders the steps of a run by memory-aware list scheduling: few bytes are
- * live at a time.
+/* plan/step_order.c - orders the steps of a run by memory-aware list scheduling, to minimize the
+ * peak of live bytes.
  *
  * In: steps, each of which reads what earlier ones wrote. Out: the same steps in an order that has
  * fewer live bytes of temporaries, and that writes the new value of a parameter after the last
- * read of the old one, so that both can share memory. The init list stays as it is.
+ * read of the old one, so that both can share memory. The init section stays as it is.
  *
- * Design: a step is ready when everything that it reads is written. Among ready steps the choice
- * goes by the bytes that a step makes live minus those that die after it (`growth`). Weight
+ * Design: a step is ready when everything that it reads is written. Among ready steps the priority
+ * is the bytes that a step makes live minus those that die after it (`growth`). Weight
  * gradients and updates that run early free the activations kept for them. No rule is best for all
  * programs: each is tried, and the first with the lowest peak is taken.
  *

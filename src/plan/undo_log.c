@@ -1,12 +1,12 @@
-/* plan/undo_log.c - logs the changes that placing each root made, so that the fusion pass can undo
- * them.
+/* plan/undo_log.c - undo log of the fusion pass: records the changes that placing each root
+ * (materialized value) made, so that they can be rolled back.
  *
  * In: roots as they are placed, one after the other. Out: the state before any of them.
  *
- * That a value must be in memory may be found only when a later root is placed; then it becomes a
- * root itself, with a number before that one's. Roots placed before it stay: their state follows
- * from the graph and from the values materialized so far, and nothing later is part of that. Those
- * placed after it are undone, the last one first.
+ * That a value must be materialized may be discovered only while a later root is placed; then it
+ * becomes a root itself, with a number before that one's. Roots placed before it stay: their state
+ * follows from the graph and from the values materialized so far, and nothing later is part of
+ * that. Those placed after it are undone, the last one first.
  *
  * Invariants (tests/unit/test_plan.c):
  *  - roots are in the order of their nodes, each with a mark of the same number: how many groups,
@@ -15,10 +15,11 @@
  *    only grow: entries past their old end are ignored. `outer` is never written to; if it was
  *    another one, rows were transposed (plan/fusion_groups.c), and every axis of the members was
  *    outer
- *  - a fact of a node changes only after a record of the old one: home, n_homes, group, operand_of
- *  - stamps only grow: no walk has an old one
+ *  - a node's placement fields (home, n_homes, group, operand_of) are changed only after their old
+ *    values were logged
+ *  - visit stamps increase monotonically, so no traversal sees a stale one
  *  - materialized values stay so, and an undone root keeps what its probe found
- *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
+ *    (plan/trial_lowering.c). So the state undone to a point is that of a first round with the same
  *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
 #include "fusion_groups.h"
 

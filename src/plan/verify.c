@@ -1,5 +1,5 @@
-/* plan/verify.c - checks the invariants of plan/fusion_groups.h and plan/plan.h; a broken one
- * escapes as an internal error. Conditions on symbolic sizes are not checked. */
+/* plan/verify.c - checks the invariants of plan/fusion_groups.h and plan/plan.h; a violation aborts
+ * the compile with TC_ERR_INTERNAL. Conditions on symbolic sizes are not checked. */
 #include "fusion_cost.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"
@@ -296,7 +296,7 @@ static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, int t, bool 
     }
 }
 
-/* Verifies values that no run gives or changes, and memory that only the init list writes. */
+/* Verifies values that no run gives or changes, and memory that only the init section writes. */
 static void tci_plan_verify_once(tci_scratch *s, const tci_plan *p, int t)
 {
     const tci_step *step = &p->steps[t];

@@ -11,8 +11,8 @@
  * compares each index with a ramp read at that index: the read is a fault where the index is out of
  * range, and its result then differs from the index. The bool is therefore false only in runs that
  * fail. For a SCATTER into the old value it selects whether elements are stored, so only changed
- * elements are written. Where indices are computed in other ways, or within a repetition, the
- * ASSIGN stays as it is, and new values are kept separately until the end of the run. */
+ * elements are written. Where indices are computed in other ways, or within a loop (REPEAT node),
+ * the ASSIGN stays as it is, and new values are kept separately until the end of the run. */
 #include "../graph/build.h"
 #include "rewrite.h"
 

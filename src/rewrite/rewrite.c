@@ -1,13 +1,13 @@
 /* rewrite/rewrite.c - bit-exact graph rewriting: expansion of composites, constant folding, merging
- * of movement.
+ * of data-movement (view) ops.
  *
  * In: roots in a graph. Out: nodes of the same graph with the same values, bit for bit (any NaN
- * equals any NaN), in fewer and simpler ops: composites expanded, repetitions of one step inlined,
- * constants folded, consecutive movement merged, identities removed. Equal nodes are merged by
- * hash-consing; dead nodes are left behind.
+ * equals any NaN), in fewer and simpler ops: composites expanded, loops of one iteration inlined,
+ * constants folded, consecutive movement (view) ops merged, identities removed. Equal nodes are
+ * merged by hash-consing; dead nodes are left behind.
  *
  * Design: nodes are visited inputs first, so a rule sees inputs in their final form, and one visit
- * per pass suffices. There are four passes (expand, sink movement into bodies, simplify,
+ * per pass suffices. There are four passes (expand, sink movement ops into bodies, simplify,
  * rewrite/slice_pushdown.c), each linear in the graph.
  *
  * Rules must be exact in IEEE arithmetic; otherwise results would depend on what the compiler sees.

@@ -1,17 +1,17 @@
 /* run/async_compile.c - asynchronous compile: one background thread and its queue of jobs.
  *
- * In: a program that is interpreted, and the request of its native form. Out: a second program with
- * the same captured memory and literals, which later runs use.
+ * In: a program that is interpreted, and the request to compile it to native code. Out: a second
+ * program with the same captured memory and literals, which later runs use.
  *
  * Design: the background thread compiles as any caller does (compile/compile.c), from a copy of the
  * user's nodes, since their context may change or end meanwhile. The code goes to the caches. The
  * new program is made from it and from the interpreted one, and published by one store, so a run
- * has either the one or the other. Programs with equal keys share a job. A large program has two
+ * uses either the one or the other. Programs with equal keys share a job. A large program has two
  * tiers: code from a quick build is published first, then the optimized build
  * (options.quick_build). With options.background a job is a work item for the host's threads
  * instead.
  *
- * Rule for bits: all forms have the bits of the same program compiled synchronously, and those
+ * Bit-exactness: every variant gives the same bits as the program compiled synchronously, and those
  * agree except for the cases that tci_later_may_differ lists (a matrix unit, Winograd, TF32, a
  * GPU). */
 #include "async_compile.h"
@@ -27,8 +27,8 @@
 #endif
 
 #include "../base/alloc.h"
-#include "../debug/dump.h"
-#include "symbolic_shapes.h"
+#include "../debug/log.h"
+#include "shape_instances.h"
 
 /* Nodes of a program from which on a quick build comes first: seconds of compilers. */
 enum { TCI_LATER_QUICK_NODES = 150 };
@@ -112,7 +112,7 @@ static tci_node *tci_later_copy_node(tci_scratch *s, tci_graph *g, const tci_nod
     } else if (is_value) {
         copy = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0,
                               NULL);
-        copy->storage = n->storage; /* which one it is; nobody looks into it */
+        copy->storage = n->storage; /* which one it is; it is not read */
         copy->strides = n->strides
                             ? tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank)
                             : NULL;
@@ -555,7 +555,7 @@ TCI_FN bool tci_later_wait(tci_later *l, int64_t ms)
     return over;
 }
 
-/* A job that nobody waits for goes, or its compile ends; under the lock. Returns it if it is to be
+/* A job without waiters goes, or its compile ends; under the lock. Returns it if it is to be
  * freed. */
 static tci_later_job *tci_later_drop(tci_later_job *j)
 {
@@ -595,7 +595,7 @@ TCI_FN void tci_later_rest(void)
     tci_later_unlock();
 }
 
-/* Jobs that nobody began are cancelled and put into *gone; the others end as soon as they can.
+/* Jobs that no thread began are cancelled and put into *gone; the others end as soon as they can.
  * Under the lock. */
 static void tci_later_cancel_all(tci_later_job **gone)
 {

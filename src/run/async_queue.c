@@ -16,7 +16,7 @@
  * A queue works for one device at a time: device queues for upload, compute and download, created
  * at its first run for that device, and drained and dropped when it gets a run for another.
  *
- * Locks: `gate` orders submitters; `lock` guards the list and is held briefly. A task holds a
+ * Locks: `gate` serializes submitters; `lock` guards the list and is held briefly. A task holds a
  * reference to its program, and to its event. An event has its own lock and outlives the queue. A
  * child made by fork has no thread; every call reports that. */
 #include "async_compile.h"
@@ -66,7 +66,7 @@ struct tc_queue {
     pthread_t thread;
     const tc_backend *device; /* NULL: none yet */
     void *native[TCI_QUEUES];
-    bool is_over;   /* the one for work is somebody else's */
+    bool is_over;   /* the one for work belongs to another owner */
     tci_error lost; /* of the first failed run without an event since the last record */
 };
 

@@ -1,22 +1,23 @@
-/* run/bind_operands.c - operand binding: pointers of the operands of a run.
+/* run/bind_operands.c - operand binding: resolves the operands of every launch of a run to
+ * pointers.
  *
  * In: a checked call. Out: its slots, one pointer for each operand of each launch.
  *
- * On the host they are filled when the call is made, except for memory of the user, of parameters,
- * and results of the init section, which each run updates where they changed. On a device with its
+ * On the host they are filled when the call is made, except for user memory, parameters, and
+ * results of the init section, which each run updates where they changed. On a device with its
  * own memory every port (input, captured leaf or output) is bound to device memory: the user's own
- * if the backend can use it; for captured memory the storage's device copy (run/device_copies.c),
- * which is uploaded only when its bytes changed, and in which parameters are updated in place;
- * otherwise a copy that the call owns, made at first use.
+ * if the backend can use it; for captured memory the storage's device copy
+ * (run/device_residency.c), which is uploaded only when its bytes changed, and in which parameters
+ * are updated in place; otherwise a copy that the call owns, made at first use.
  *
  * Flags: a step of a device may request private memory (tci_launch.work_bytes), placed after the
  * temporaries of each call. It is zeroed when the call is made and never shared with another step
- * or call. Runs of a call, and iterations of a repetition, are sequential, however many calls are
- * in flight. No run clears it: a kernel finds its words as the previous run left them, so those of
- * running sums hold a tag that counts runs (loop/simt_row_block.c).
+ * or call. Runs of a call, and iterations of a loop, are sequential, however many calls are
+ * in flight. No run clears it: a kernel finds its flag words as the previous run left them, so
+ * those of running sums contain the run number (epoch, loop/simt_row_block.c).
  *
  * Design: while bindings stay the same, so do all arguments of all launches; the backend then
- * captures them once, and a run is one replay (run/execute.c). */
+ * captures them once, and a run is one replay (run/launch_loops.c). */
 #include "../base/alloc.h"
 #include "runtime_structs.h"
 #include "device_memory.h"
@@ -215,8 +216,8 @@ TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
- * lies so that generated code cannot take it. */
+/* The address of a captured leaf on the device; *bound stays NULL where the leaf is already there,
+ * or has a layout that generated code cannot take. */
 static tc_status tci_bind_leaf(tc_call *c, int captured, void **bound)
 {
     const tc_program *f = c->program;

@@ -10,7 +10,7 @@
  * divisor. If each stride is longer than the reach of all shorter ones (every layout made by
  * slicing, permuting and flipping a dense array), one candidate is left at each step; with two
  * terms the answer is exact without a search. A layout that needs more than TCI_OVERLAP_STEPS
- * choices counts as free of overlap: nothing legal is refused, and only layouts of three or more
+ * choices counts as free of overlap: nothing legal is rejected, and only layouts of three or more
  * axes with interleaved strides can be missed. */
 #include <stdlib.h>
 

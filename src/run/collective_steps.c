@@ -4,11 +4,11 @@
  * In: a program with collectives, a run of it. Out: operations given to the engines of its
  * communicators, in the order of its steps.
  *
- * A run has its communicators for itself from its beginning to its end. Before the first run of a
- * program all ranks of each of them compare what they compiled: marks of the nodes of the canonical
- * graph, with the lines that made them. That is also the barrier after which time limits are those
- * of operations: until then a rank may compile. A failure ends the communicator, as nobody knows
- * any more at which operation the others are; parameters stay as they were.
+ * A run holds its communicators exclusively. Before the first run of a program all ranks of each
+ * communicator compare what they compiled: hashes of the nodes of the canonical graph, with their
+ * source lines. This is also a barrier: the timeouts of operations apply only after it, because
+ * before it a rank may still be compiling. A failure aborts the communicator, because the position
+ * of the other ranks is then unknown; parameters stay as they were.
  *
  * An engine of host memory works on copies where the program runs on a device with memory of its
  * own. */

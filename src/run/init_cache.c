@@ -1,13 +1,14 @@
 /* run/init_cache.c - results of a program's init section, cached across runs and shared between
  * programs.
  *
- * In: a call whose program has an init list, and the current versions of the captured memory that
- * the list reads. Out: memory with the results of each unit of the list (compile/compiled_code.h).
+ * In: a call whose program has an init section, and the current versions of the captured memory
+ * that the section reads. Out: memory with the results of each unit of the section
+ * (compile/compiled_code.h).
  *
  * Design: results never change once computed; when captured memory changes, new results replace
  * them. Runs in flight keep the results that they started with, and a call that finds the versions
- * it knows takes no lock. Memory of outdated results is reused if nobody else holds it. Callers
- * that meet at a missing result each compute it, and all but the first drop theirs.
+ * it knows takes no lock. Memory of outdated results is reused if it has no other reference.
+ * Concurrent callers that need a missing result each compute it, and all but the first drop theirs.
  *
  * A unit is found by its key: the kernels and their operands, the captured storages and their
  * versions, the values of literals. Programs over the same weights (two sequence lengths of one
@@ -99,7 +100,7 @@ static void tci_kept_list(tci_kept_unit *u)
     u->is_listed = true;
 }
 
-/* Frees a unit that is in no list and that nobody holds. Without the lock. */
+/* Frees a unit that is in no list and has no holder. Without the lock. */
 static void tci_kept_free_unit(tci_kept_unit *u)
 {
     if (u->memory && u->device) {
@@ -198,7 +199,7 @@ static tci_kept_unit *tci_kept_take_listed(tci_kept_unit *u, bool lists)
     return there ? there : u;
 }
 
-/* u takes over the memory of an outdated unit that nobody else holds. */
+/* u takes over the memory of an outdated unit without another holder. */
 static void tci_kept_reuse(tci_kept_unit *u, tci_kept_unit *old)
 {
     tci_kept_lock();
@@ -262,7 +263,7 @@ static void tci_kept_destroy(tci_kept *k)
 }
 
 /* Units that are listed are computed; the others have memory to be computed in. old: outdated, held
- * by nobody else; or NULL. NULL: no memory. */
+ * by no other program; or NULL. NULL: no memory. */
 static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, const tci_kept *old)
 {
     size_t words = sizeof(uint64_t) * (size_t)f->n_captured;
@@ -300,7 +301,7 @@ static void tci_kept_list_all(tci_kept *k, const tc_program *f)
     }
 }
 
-/* The caller holds the lock. Returns what nobody holds any more, to be destroyed without it. */
+/* The caller holds the lock. Returns what has no holder any more, to be destroyed without it. */
 static tci_kept *tci_kept_let_go(tci_kept *k)
 {
     return k && --k->refs == 0 ? k : NULL;
@@ -316,7 +317,7 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
     if (*ready) {
         c->kept = keeper->kept;
         c->kept->refs++;
-    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* nobody else reads it */
+    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* no other run reads it */
         keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
         mine->refs = 1;
     }

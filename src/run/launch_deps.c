@@ -1,11 +1,11 @@
-/* run/launch_deps.c - dependencies between the launches of a captured run.
+/* run/launch_deps.c - computes dependencies between the launches of a captured run (graph capture).
  *
  * In: the launches of a run with all operands bound. Out: for each launch the numbers of earlier
  * ones that must finish before it, so that the device may overlap all others.
  *
  * Design: dependencies follow from bytes alone. A launch depends on the last writer of what it
  * reads or writes, and on all readers since then of what it writes. The starts and ends of operands
- * cut memory into intervals, and each interval has its last writer and the readers since. Reused
+ * divide memory into intervals, and each interval has its last writer and the readers since. Reused
  * arena memory, outputs that alias inputs, and parameters that overwrite the old value therefore
  * need no special rules. Transitive dependencies are left out. */
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * no team.
  *
  * Design: threads of an OpenMP runtime spin for milliseconds after their last loop, and a pool
- * competing with them gets half of each processor at best (measured on 16 processors, interleaved
- * with such loops: 1.2 to 3.3 times as long). If the process has such a runtime (compiled in, or
+ * competing with them gets half of each core at best (measured on 16 logical CPUs, interleaved with
+ * such loops: 1.2 to 3.3 times as long). If the process has such a runtime (compiled in, or
  * brought by a library such as PyTorch), the work is given to the team that spins anyway.
  *
  * A team belongs to the calling thread, and each calling thread has its own. The runtime is

@@ -1,17 +1,21 @@
-/* run/param.c - parameters: versioned memory that runs read while others write it.
+/* run/param.c - parameters: versioned memory, so that runs read a consistent snapshot while other
+ * runs write new values.
  *
- * In: runs that read or change parameters, and reads of the user. Out: each finds a consistent
- * snapshot of all parameters, and a run that fails leaves them as they were.
+ * In: runs that read or change parameters, and reads by the user. Out: each sees a consistent
+ * snapshot of all parameters, and a run that fails leaves them as they were (multi-version
+ * concurrency).
  *
- * Design: a value does not change while somebody holds it. A run holds the newest value of each
+ * Design: a value does not change while it is held. A run holds the newest value of each
  * parameter that it reads. It writes changes to spare memory, which becomes the newest value when
- * the run succeeds. Runs therefore do not wait for each other, and the runs of one thread keep two
- * values. They keep one if the new value may overwrite the old one (tci_run_effect.over_old): until
- * two runs have met at a parameter, a run overwrites and holds the parameter exclusively. A run
- * that meets it waits for that one run, and from then on (is_shared) nothing is overwritten.
+ * the run succeeds. Runs therefore do not wait for each other, and the runs of one thread need two
+ * versions (double buffering), or one if the update may be done in place (tci_run_effect.over_old):
+ * until two runs have accessed a parameter concurrently, a run overwrites and holds the parameter
+ * exclusively. A concurrent run waits for that one run, and from then on (is_shared) nothing is
+ * overwritten.
  *
  * One run at a time may change a parameter (writer). A run on a device holds its parameters
- * exclusively while it binds and launches (run/execute.c); the order of the device covers the rest.
+ * exclusively while it binds and launches (run/execute.c); the order of the device's queue covers
+ * the rest.
  *
  * All of it changes under a lock shared by the parameters of a context, so a run acquires and
  * changes all of its own at once. A run without parameters never takes it. */
@@ -36,16 +40,16 @@ typedef struct tci_param_lock {
 struct tci_param {
     tci_param_lock *lock;
     tci_param_value *value;  /* the newest in host memory; tci_storage.data is its data */
-    tci_param_value *spares; /* nobody holds them */
+    tci_param_value *spares; /* without holders */
     uint32_t writer;         /* a run changes it */
-    uint32_t changing;       /* ... or its memory, now: nobody may look at that */
+    uint32_t changing;       /* ... or its memory, now: no run may read that */
     bool is_shared;
     char *name;            /* or NULL; only the thread of the context asks */
-    tci_param_value first; /* its data lies in the storage itself */
+    tci_param_value first; /* its data is in the storage itself */
 };
 
 enum { TCI_PARAM_LOCKS = 4, TCI_PARAM_HEADER = 64 };
-_Static_assert(sizeof(tci_param_value) <= TCI_PARAM_HEADER, "the header lies in front of the data");
+_Static_assert(sizeof(tci_param_value) <= TCI_PARAM_HEADER, "the header precedes the data");
 
 static tci_param_lock tci_param_locks[TCI_PARAM_LOCKS] = {{TCI_MUTEX_INIT, TCI_COND_INIT},
                                                           {TCI_MUTEX_INIT, TCI_COND_INIT},
@@ -116,7 +120,7 @@ static void tci_param_set(tci_storage *s, tci_param_value *v)
     tci_param_put(s->param, old); /* unless v is the old one */
 }
 
-/* A device has newer bytes, which will come to host memory: not over what somebody holds. */
+/* A device has newer bytes, which will come to host memory: not over a value that has a holder. */
 static bool tci_param_make_room(tci_storage *s)
 {
     if (!s->ahead || s->param->value->holders == 0) {

@@ -1,4 +1,5 @@
-/* run/program.c - programs: code together with the values that one compile captured.
+/* run/program.c - programs: compiled code together with the values and memory that one compile
+ * captured.
  *
  * In: code (shared, immutable) and the request that led to it. Out: a tc_program, usable from any
  * thread and independent of its context.
@@ -6,9 +7,9 @@
  * Design: everything that a run needs is precomputed here. The literal words of every kernel are
  * laid out as the kernel reads them, each launch knows whether threads pay off, and the operand
  * pointers of a call are split into those that never change (temporaries, captured leaves) and
- * those in `binds`, which each run updates. Results of the init list are kept with the program
- * (run/init_cache.c). A program is one heap block, so the lazy form makes and drops one for the
- * price of a malloc.
+ * those in `binds`, which each run updates. Results of the init section are kept with the program
+ * (run/init_cache.c). A program is one heap block, so lazy evaluation (tc_eval) creates and frees
+ * one at the cost of a malloc.
  *
  * Lifetime: reference-counted. tc_program_free drops the user's reference, a tc_call holds another.
  */
@@ -19,7 +20,7 @@
 #include "../debug/string_intern.h"
 #include "../debug/source_location.h"
 #include "device_memory.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 #include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
@@ -27,9 +28,9 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
-#define TCI_PROGRAM_SLICE_NS 1e6   /* a fused loop runs for so long before the host looks up */
+#define TCI_PROGRAM_SLICE_NS 1e6   /* an in-kernel loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
-#define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
+#define TCI_PROGRAM_CALLS 256.0    /* and so many times the overhead of a call, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
@@ -294,20 +295,20 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 }
 
 /* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
- * by others when it is slow, but each call does something besides (it packs columns anew). Of two
+ * by others when it is slow, but each call has an overhead (it packs columns anew). Of two
  * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
  * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
     double calls = TCI_PROGRAM_CALLS / ((double)threads * threads);
-    double beside = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
-    double wanted = TCI_MAX(beside, TCI_PROGRAM_TAKE_NS);
+    double overhead = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
+    double wanted = TCI_MAX(overhead, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
-/* Of a fused loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
+/* Of an in-kernel loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
 static void tci_program_fill_loop(const tci_code_kernel *kernel, bool device, tci_run_step *step)
 {
     step->go = kernel->go;
@@ -457,7 +458,7 @@ static void tci_program_sort_aliases(tc_program *f)
     }
 }
 
-/* The strings of the options belong to somebody who may go first, and no run reads them. */
+/* The strings of the options may be freed before the program, and no run reads them. */
 static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;

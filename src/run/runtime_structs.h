@@ -60,7 +60,7 @@ typedef struct tci_run_step {
     bool faults;
     int32_t n_operands;
     int64_t work_bytes; /* a slot behind the operands: work memory (here thread 0's) */
-    int64_t rounds;     /* of a fused loop; 0: it is none */
+    int64_t rounds;     /* of an in-kernel loop; 0: it is none */
     int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
     int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
@@ -99,18 +99,18 @@ typedef struct tci_run_param {
 typedef struct tci_run_effect {
     int32_t captured;
     int32_t param; /* the same one, in tc_program.params */
-    bool over_old; /* may be written over the old value, while nobody else reads that */
+    bool over_old; /* may be written over the old value, while no other run reads that */
     int64_t bytes;
 } tci_run_effect;
 
 typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
-/* Results of a program's init list; reference-counted (run/init_cache.c). */
+/* Results of a program's init section; reference-counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
 /* slots[slot] of a call is so many bytes into the memory of a unit. */
 typedef struct tci_kept_bind {
     int64_t offset;
-    int32_t slot, unit; /* of the init list (tci_code.units) */
+    int32_t slot, unit; /* of the init section (tci_code.units) */
 } tci_kept_bind;
 
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
@@ -165,7 +165,7 @@ typedef struct tci_thread_errors {
 
 typedef struct tci_origin tci_origin; /* debug/source_location.h */
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+/* One heap block: the arrays follow the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
@@ -184,12 +184,12 @@ struct tc_program {
     tci_run_bind *param_binds;
     int n_param_binds;
     int32_t *once;
-    int n_once; /* captured leaves that the init list reads */
+    int n_once; /* captured leaves that the init section reads */
     tci_kept_bind *kept_binds;
     int n_kept_binds;
-    struct tc_program *keeper; /* has what the init list computed: itself, or its family */
+    struct tc_program *keeper; /* has what the init section computed: itself, or its family */
     struct tci_dynamic
-        *dynamic; /* sizes are symbols: runs are of instances (run/symbolic_shapes.c) */
+        *dynamic; /* sizes are symbols: runs are of instances (run/shape_instances.c) */
     struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
     struct tci_later *later;           /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;               /* code->n_steps */
@@ -250,7 +250,7 @@ struct tc_call {
     tci_run_span *spans;      /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind_operands.c), or NULL */
     struct tci_dynamic_call
-        *dynamic;    /* of a program with symbols (run/symbolic_shapes.c), or NULL */
+        *dynamic;    /* of a program with symbols (run/shape_instances.c), or NULL */
     tc_call *native; /* of the program's native form, once that is there; or NULL */
     char *strided;   /* copies of buffers that have strides (run/strided_buffers.c), or NULL */
     int64_t strided_bytes;
@@ -345,7 +345,7 @@ typedef struct tci_param_held {
  * they stay as they are until the drop. */
 TCI_FN tc_status tci_param_hold(tci_param_held *list);
 TCI_FN void tci_param_drop(tci_param_held *list);
-/* Memory for a new value of each, all parameters, which nobody sees until they are settled: then
+/* Memory for a new value of each, all parameters, which no run sees until they are settled: then
  * all are the newest values, or, where a run changes one of them (TC_ERR_BUSY) or the caller does
  * not want it, none. TC_ERR_MEMORY. */
 TCI_FN tc_status tci_param_room(tci_param_held *list);
@@ -363,12 +363,12 @@ TCI_FN void tci_param_end(tc_call *c, bool commits);
 /* Between these a run, begun on a device, has its parameters for itself. */
 TCI_FN tc_status tci_param_claim(tc_call *c);
 TCI_FN void tci_param_unclaim(tc_call *c);
-/* The new value of a parameter, claimed, that lies on a device. */
+/* The new value of a parameter, claimed, on a device. */
 TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from);
 /* Tells the forks of the locks of this room and of the next. */
 TCI_FN void tci_param_start(void);
 
-/* ---- run/device_copies.c ---- */
+/* ---- run/device_residency.c ---- */
 TCI_FN void tci_copies_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
 TCI_FN tc_status tci_copies_bring(tci_storage *s, const tc_backend *device, void **memory);
@@ -391,7 +391,7 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
                                 int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/program.c ---- */
-/* Where the lowest address that the elements of a captured leaf take lies, in bytes from its
+/* The lowest address that the elements of a captured leaf take, in bytes from its
  * storage's data: negative strides reach below element 0...0. */
 TCI_FN int64_t tci_program_lowest(const tci_node *n);
 /* A program from code and the request that led to it: captures literal values and leaf memory.
@@ -419,7 +419,7 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
 /* ---- run/init_cache.c ---- */
-/* Notes the versions of what the init list reads. Those of parameters do not change while the
+/* Notes the versions of what the init section reads. Those of parameters do not change while the
  * caller has them (run/param.c). */
 TCI_FN void tci_kept_note(tc_call *c);
 /* Whether c->kept was computed from what was noted. */
@@ -430,16 +430,16 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
 /* Publishes computed results: other calls use them from now on. c->kept may be another, equal one
  * afterwards. */
 TCI_FN void tci_kept_publish(tc_call *c);
-/* The memory of a unit of the init list, and whether this call is to compute it: not before that is
- * published. */
+/* The memory of a unit of the init section, and whether this call is to compute it: not before that
+ * is published. */
 TCI_FN void *tci_kept_memory(const tc_call *c, int unit);
 TCI_FN bool tci_kept_wants(const tc_call *c, int unit);
 /* Copies all that is kept, as the code's buffers are placed: kept_bytes. */
 TCI_FN void tci_kept_copy(const tc_call *c, void *bytes);
 /* Bytes of what programs keep, in the process: what several share is counted once. */
 TCI_FN int64_t tci_kept_total(void);
-/* f, which runs on the host and has not run yet, keeps these bytes: what its init list makes of the
- * captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
+/* f, which runs on the host and has not run yet, keeps these bytes: what its init section makes of
+ * the captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
  * TC_ERR_MEMORY. */
 TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n);
 TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
@@ -458,7 +458,7 @@ TCI_FN void tci_bind_refresh(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
-/* Kernels read and write that memory of the user where it lies. */
+/* Kernels read and write that memory of the user in place. */
 TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 

@@ -1,13 +1,14 @@
-/* run/strided_buffers.c - runs on strided buffers of the user.
+/* run/strided_buffers.c - supports strided input and output buffers: gathers strided inputs into
+ * dense copies before a run, and scatters dense outputs back after it.
  *
- * In: a call, buffers of which some have strides. Out: the run, on dense copies.
+ * In: a call; buffers, some of them strided. Out: the run, on dense copies.
  *
  * Design: generated code expects dense memory, so the elements of an input are gathered before the
  * run, and those of an output are scattered after a run that succeeded. The user's memory is not
  * written in between, so such an output may overlap any input. Copies belong to the call: a run
  * with the sizes of the previous one allocates nothing. */
 #include "../base/alloc.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 
 #include <stdlib.h>
 #include <string.h>
