@@ -43,7 +43,7 @@
  * plan/fusion_patterns.c, which sees what the nodes of a kernel read, decides if they become one
  * group; if not, plan/plan.c plans again without the copies. */
 #include "../graph/build.h"
-#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_attention.h"
 #include "attention_recompute.h"
 
 enum {
@@ -348,12 +348,12 @@ static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
     for (int e = 0; e < set->n_ends; e++) {
         const tci_scores_end *of = &set->ends[e];
         if (!of->folds && of->summed == end->summed && of->level == end->level) {
-            columns += tci_attn_grad_columns_of(tci_scores_width(set, of));
+            columns += tci_attention_columns_of(tci_scores_width(set, of));
             n++;
         }
     }
     bool refused = tci_table_has(&p->refused->joint, tci_scores_origin(p, set->pairs[0]));
-    bool wide = m->matrix_units > 0 && halves && columns > TCI_BACKWARD_SUMS;
+    bool wide = m->matrix_units > 0 && halves && columns > TCI_ATTENTION_SUMS;
     return !p->bands && m->block_threads > 0 && !end->folds && n > 1 && (refused || wide);
 }
 
