@@ -4,9 +4,9 @@
  * with identical text are stored once and launched several times.
  *
  * A program may be planned several times: until no group materializes another value, with
- * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
- * cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has its
- * own set of materialized values: a rejected trial does not bind the next one. */
+ * attention scores recomputed by each kernel (plan/attention_recompute.c), with values stored that
+ * the cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has
+ * its own set of materialized values: a rejected trial does not bind the next one. */
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"
