@@ -1,5 +1,5 @@
-/* plan/matrix_unit_gemm.c - implements the route of a GEMM on tensor cores or AMX: unaligned rows
- * are copied to an aligned pitch.
+/* plan/matrix_unit_gemm.c - prepares the operands of a GEMM for tensor cores or AMX: an operand
+ * whose rows are unaligned is copied to an aligned row pitch.
  *
  * In: a CONTRACT of bf16 or f16 values, or of values widened from them. Out: the same CONTRACT,
  * with a copy in place of each operand whose rows are unaligned; on a GPU a copy as a matrix if

@@ -16,7 +16,7 @@
  * place. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "rewrite.h"
 
 typedef struct tci_pushdown {

@@ -11,7 +11,7 @@
 #include "same.h"
 #include "sums.h"
 
-extern int32_t tci_interp_unit_part; /* interp/prepare_reductions.c */
+extern int32_t tci_interp_unit_part; /* interp/lower_reductions.c */
 extern bool tci_layout_is_off;       /* plan/layout_propagation.c */
 
 enum {
