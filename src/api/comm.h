@@ -1,4 +1,5 @@
-/* api/comm.h - collectives in the graph, and the interface of the engines that execute them.
+/* api/comm.h - declares collective ops (all-reduce, all-gather, send, receive), and the interface
+ * of the communication engines that execute them (shared memory, MPI, NCCL, the user's).
  *
  * A communicator is a group of processes (ranks 0 .. size - 1) that run programs together. The
  * optional header tc_comm.h makes communicators over shared memory, MPI or NCCL. */
@@ -44,48 +45,48 @@ TC_API const char *tc_comm_engine_name(const tc_comm *comm);
  * thread that makes communicators failed. Valid until the communicator is freed, or the next such
  * call. */
 TC_API const char *tc_comm_error(const tc_comm *comm);
-/* Ends every operation under way and fails all later ones, on all ranks that the engine reaches. */
+/* Aborts every pending operation and fails all later ones, on all ranks that the engine reaches. */
 TC_API void tc_comm_abort(tc_comm *comm);
-/* The ranks that gave the same color, in the order of key (equal keys: of rank), as a communicator
- * of their own. A collective call: every rank of comm makes it. color < 0: this rank is in none,
+/* Splits comm: ranks with the same color, in the order of key (equal keys: of rank), form a new
+ * communicator. A collective call: every rank of comm makes it. color < 0: this rank is in none,
  * and *out is NULL. TC_ERR_COMM, TC_ERR_HANDLE, TC_ERR_MEMORY; TC_ERR_UNSUPPORTED: the engine
  * cannot. */
 TC_API tc_status tc_comm_split(tc_comm *comm, int color, int key, tc_comm **out);
-/* Programs that were compiled with the communicator keep its engine open until they are freed; runs
- * of them fail with TC_ERR_COMM from here on. NULL does nothing. */
+/* Programs that were compiled with the communicator keep its engine open until they are freed;
+ * later runs of them fail with TC_ERR_COMM. NULL is ignored. */
 TC_API void tc_comm_free(tc_comm *comm);
 
 /* ---- ops ----
  *
- * Each call is one message of each run: equal calls are not merged. All ranks must run the same
- * program; what a program does with its communicators is compared at its first run (tc_run:
+ * Each call is one operation of each run: equal calls are not merged. All ranks must run the same
+ * program; the collectives of a program are compared at its first run (tc_run:
  * TC_ERR_COMM names the first difference, with the lines of both ranks). Sizes may be symbols; all
  * ranks must run with the same sizes. Gradients are those of the sum of all ranks' losses, and
- * tc_vmap adds an axis to what is sent. Errors of all: TC_ERR_HANDLE, TC_ERR_COMM (the communicator
- * was freed or failed before), and those that are named. Examples: docs/distributed.md. */
+ * tc_vmap adds an axis to the operand. Errors of all: TC_ERR_HANDLE, TC_ERR_COMM (the communicator
+ * was freed or failed before), and those that are listed. Examples: docs/distributed.md. */
 
-/* x of all ranks, element by element; x's shape and dtype (MEAN: a float dtype). bool: MIN and MAX
- * only (TC_ERR_DTYPE). f16 and bf16 are summed in f32 and rounded once. Under
- * options.reproducible the order of the sum is tc's own, of ranks 0, 1, 2 .., with the engine
- * only moving data; else the order is the engine's. */
+/* Elementwise reduction of x over all ranks; x's shape and dtype (MEAN: a float dtype). bool: MIN
+ * and MAX only (TC_ERR_DTYPE). f16 and bf16 are summed in f32 and rounded once. Under
+ * options.reproducible tc sums in the order of ranks 0, 1, 2 .., and the engine only moves data;
+ * otherwise the engine chooses the order. */
 TC_API tc_tensor tc_comm_all_reduce_at(tc_comm *comm, tc_tensor x, tc_comm_how how, tc_site here);
 #define tc_comm_all_reduce(comm, x, how) tc_comm_all_reduce_at((comm), (x), (how), TC_HERE)
-/* x of all ranks, joined along an axis in the order of ranks: that axis is `size` times as long.
- * x must have an axis (TC_ERR_AXIS). */
+/* Concatenation of x of all ranks along an axis in the order of ranks: the axis is `size` times as
+ * long. x must have an axis (TC_ERR_AXIS). */
 TC_API tc_tensor tc_comm_all_gather_at(tc_comm *comm, tc_tensor x, int axis, tc_site here);
 #define tc_comm_all_gather(comm, x, axis) tc_comm_all_gather_at((comm), (x), (axis), TC_HERE)
 /* tc_comm_all_reduce; then rank r keeps part r of `size` equal parts along the axis.
- * TC_ERR_SHAPE: the size of the axis is no multiple of the number of ranks, or a symbol of which
- * that is not known. */
+ * TC_ERR_SHAPE: the size of the axis is no multiple of the number of ranks, or a symbolic size that
+ * is not provably one. */
 TC_API tc_tensor tc_comm_reduce_scatter_at(tc_comm *comm, tc_tensor x, int axis, tc_comm_how how,
                                            tc_site here);
 #define tc_comm_reduce_scatter(comm, x, axis, how)                                                 \
     tc_comm_reduce_scatter_at((comm), (x), (axis), (how), TC_HERE)
-/* x of rank root; what the others have of x only says shape and dtype. */
+/* x of rank root; on other ranks only the shape and dtype of x are used. */
 TC_API tc_tensor tc_comm_broadcast_at(tc_comm *comm, tc_tensor x, int root, tc_site here);
 #define tc_comm_broadcast(comm, x, root) tc_comm_broadcast_at((comm), (x), (root), TC_HERE)
-/* Part r of `size` equal parts along axis `cut` goes to rank r; the parts that a rank gets are
- * joined along axis `join` in the order of ranks. Errors as of tc_comm_reduce_scatter. */
+/* Part r of `size` equal parts along axis `cut` goes to rank r; the received parts are concatenated
+ * along axis `join` in the order of ranks. Errors as for tc_comm_reduce_scatter. */
 TC_API tc_tensor tc_comm_all_to_all_at(tc_comm *comm, tc_tensor x, int cut, int join, tc_site here);
 #define tc_comm_all_to_all(comm, x, cut, join)                                                     \
     tc_comm_all_to_all_at((comm), (x), (cut), (join), TC_HERE)
@@ -110,7 +111,7 @@ typedef struct tc_comm_job {
     tc_comm_how how; /* of ALL_REDUCE, REDUCE_SCATTER; never MEAN */
     tc_dtype dtype;
     int peer;   /* root, destination, source */
-    int number; /* of the operation in its program: equal on all ranks */
+    int number; /* index of the operation in its program: equal on all ranks */
     int64_t n;  /* elements of `in`. ALL_GATHER: `out` has n for each rank; REDUCE_SCATTER:
                             `out` has n / ranks; BARRIER: neither is read or written; else `out`
                             has n */
@@ -118,53 +119,53 @@ typedef struct tc_comm_job {
     void *out;
     const struct tc_backend *device; /* whose memory these are: its own queue has what comes before
                             and after; NULL: host memory */
-    tc_site site;                    /* of the user's call */
+    tc_site site;                    /* source location of the call */
     const char *name;                /* "all_reduce" */
     bool started, done;
     void *engine_data; /* for the engine, NULL at the start */
-    /* An operation that begins together with this one, or NULL: of engines with `groups`. Each is
-     * waited for by a call of its own. */
+    /* The next operation of a group that starts together with this one, or NULL (engines with
+     * `groups`). Each has a wait of its own. */
     struct tc_comm_job *with;
 } tc_comm_job;
 
-/* An engine carries operations out. Calls on one state come from one thread at a time, those of a
- * run in the order of its program, which is the same on all ranks. `why` has room for
- * TC_COMM_WHY bytes: which rank, if it is known, and what was wrong; tc adds operation, file and
- * line. */
+/* An engine executes operations. One thread at a time calls functions on one state, those of a run
+ * in the order of its program, which is the same on all ranks. `why` has room for TC_COMM_WHY
+ * bytes: the rank, if it is known, and the cause; tc adds operation, file and line. */
 enum { TC_COMM_WHY = 256 };
 typedef struct tc_comm_engine {
     const char *name;
-    const char *device; /* whose memory it takes, "cuda" (and "cuda:1" ..); NULL: host memory */
-    /* Begins an operation; need not wait for other ranks. Memory of the job stays until wait
-     * returns or, after a failure of any operation, until stop does. */
+    const char *device; /* memory of its operands: "cuda" (and "cuda:1" ..); NULL: host memory */
+    /* Starts an operation; need not wait for other ranks. Memory of the job stays valid until wait
+     * returns or, after a failure of any operation, until stop returns. */
     tc_status (*start)(void *state, tc_comm_job *job, char *why);
-    /* Until `out` may be read (on a device: by what follows on its own queue) and `in` written. */
+    /* Waits until `out` may be read (on a device: by later work of its own queue) and `in`
+     * written. */
     tc_status (*wait)(void *state, tc_comm_job *job, char *why);
-    /* bytes of host memory of each rank to all, in the order of ranks, with a time limit in ms. */
+    /* All-gather of host memory, `bytes` per rank, in the order of ranks, with a timeout in ms. */
     tc_status (*exchange)(void *state, const void *mine, void *all, int64_t bytes, int64_t limit_ms,
                           const char *what, char *why);
     /* Optional. *state_out NULL where color < 0. */
     tc_status (*split)(void *state, int color, int key, void **state_out, int *rank, int *size,
                        char *why);
-    /* Ends what is under way, here and, as far as possible, on other ranks. After it only free is
-     * called. */
+    /* Aborts pending operations, here and, as far as possible, on other ranks. Afterwards only free
+     * is called. */
     void (*stop)(void *state, const char *why);
     void (*free)(void *state);
-    /* Optional, of a device: until all that was started is done there, or failed. */
+    /* Optional, for devices: waits until all started operations are done there, or failed. */
     tc_status (*finish)(void *state, char *why);
-    /* Optional, of a device: tc_launch.node. With it programs are recorded once and replayed. */
+    /* Optional, for devices: tc_launch.node. With it programs are recorded once and replayed. */
     tc_status (*node)(void *state, tc_comm_job *job, void *graph, void *const *after,
                       size_t n_after, void **node);
-    /* Optional: TC_ERR_COMM if it is known that a rank is gone. Returns at once. */
+    /* Optional: TC_ERR_COMM if a rank is known to be dead. Returns immediately. */
     tc_status (*look)(void *state, char *why);
-    /* start and node take a list of operations (tc_comm_job.with), which cost about as much as one:
+    /* start and node accept a group of operations (tc_comm_job.with), at about the cost of one:
      * gradients of a bucket are then not copied. */
     bool groups;
 } tc_comm_engine;
 
 /* A link of a rank, in the alpha-beta model: a message of n bytes takes latency + n / rate. While
- * it is in flight kernels lose the share `busy`, from 0 to 1, of their speed: collectives take
- * processors and memory from them. */
+ * it is in flight kernels lose the fraction `busy`, from 0 to 1, of their speed: collectives use
+ * SMs and memory bandwidth too. */
 typedef struct tc_link {
     double latency_us, gb_per_s, busy;
 } tc_link;
@@ -172,19 +173,19 @@ typedef struct tc_link {
 typedef struct tc_cluster {
     int ranks_per_node;   /* 0: all ranks are on one node */
     tc_link inner, outer; /* within a node; between nodes, of each rank */
-    double compute;       /* kernels take so many times the model's time; 0: 1 */
+    double compute;       /* factor for the modelled times of kernels; 0: 1 */
 } tc_cluster;
 
 typedef struct tc_comm_options {
     int64_t timeout_ms;       /* of an operation, from when this rank waits for it; 0: 5 minutes */
     int64_t first_timeout_ms; /* of the first run, at which ranks may still compile; 0: 1 hour */
     bool may_differ;          /* programs of ranks may differ in all but their collectives */
-    int processors;           /* NCCL: multiprocessors that an operation takes, at most; 0: 16 */
+    int processors;           /* NCCL: maximum number of SMs of an operation; 0: 16 */
 } tc_comm_options;
 
-/* A communicator of the user's own engine, which must stay as long as the process; options NULL:
- * defaults. The communicator frees state. TC_ERR_ARGUMENT: no engine, or rank not in [0, size);
- * TC_ERR_MEMORY; state is not freed then. */
+/* Makes a communicator over a user-defined engine, which must stay valid until the process ends;
+ * options NULL: defaults. The communicator frees state. TC_ERR_ARGUMENT: no engine, or rank not in
+ * [0, size); TC_ERR_MEMORY; state is not freed then. */
 TC_API tc_status tc_comm_of_engine(const tc_comm_engine *engine, void *state, int rank, int size,
                                    const tc_comm_options *options, tc_comm **out);
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* api/cuda.h - GPU memory, for programs of the "cuda" backend. Declared under TC_CUDA.
+/* api/cuda.h - public API of the CUDA backend: allocates, frees and copies GPU memory, and wraps a
+ * CUDA stream of the user as a queue. Declared under TC_CUDA.
  *
  * tc_run accepts pointers to it like any others, through TC_BUF((float *)memory, n): inputs are
  * then not copied to the device, nor outputs back. Pointers of the CUDA runtime and driver are
@@ -17,19 +18,19 @@ extern "C" {
 /* bytes >= 0, aligned to 256. TC_ERR_ARGUMENT: less, or memory is NULL; TC_ERR_BACKEND: no GPU
  * works here; TC_ERR_MEMORY. The caller frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);
-/* On the GPU of that number (tc_options.device); elsewhere programs copy what is stored there. */
+/* On the GPU of that number (tc_options.device); programs of other devices copy that memory. */
 TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory);
-TC_API void tc_cuda_free(void *memory); /* NULL is fine */
-/* Either side may be memory of the host or of the device. Returns when the bytes are there.
- * TC_ERR_ARGUMENT: bytes < 0, or NULL where there are some; TC_ERR_BACKEND: no GPU works here, or
- * it refuses. */
+TC_API void tc_cuda_free(void *memory); /* NULL is ignored */
+/* Copies between host and device memory in any direction. Returns when the copy is complete.
+ * TC_ERR_ARGUMENT: bytes < 0, or NULL with bytes > 0; TC_ERR_BACKEND: no usable GPU, or the driver
+ * fails. */
 TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
-/* A queue (tc_run_async) whose kernels go to a CUDA stream of the user on the GPU of that number: a
- * CUstream or cudaStream_t, NULL for the legacy default stream. What is on the stream before
- * tc_run_async comes before the run, what comes later after it. Outputs in host memory are there
- * when the event is reached, as ever. The stream outlives the queue, which runs programs of that
- * GPU alone; the caller frees it with tc_queue_free. TC_ERR_BACKEND: no such GPU works here;
- * TC_ERR_MEMORY. */
+/* Makes a queue (tc_run_async) whose kernels go to an existing CUDA stream of the GPU of that
+ * number: a CUstream or cudaStream_t, NULL for the legacy default stream. Work submitted to the
+ * stream before tc_run_async executes before the run, later work after it. Outputs in host memory
+ * are complete when the event is, as with other queues. The stream must outlive the queue, which
+ * runs programs of that GPU only; the caller frees the queue with tc_queue_free. TC_ERR_BACKEND: no
+ * such usable GPU; TC_ERR_MEMORY. */
 TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* api/custom_op.h - user-defined ops: C functions that programs call. */
+/* api/custom_op.h - declares user-defined ops: C functions, or CUDA source, that programs call. */
 #ifndef TC_API_CUSTOM_OP_H
 #define TC_API_CUSTOM_OP_H
 
@@ -19,25 +19,26 @@ typedef struct tc_custom_array {
     int64_t n;
 } tc_custom_array;
 
-/* Name and version say what an op is, also to programs on disk: another op of both is refused. An
- * op computes its result of its inputs alone, the same of the same ones: equal calls are one, and
- * what does not change between runs may be computed once. */
+/* Name and version identify an op, also in programs on disk: a different op with the same pair is
+ * rejected. An op must be a pure function of its inputs: equal calls are merged, and calls with
+ * constant inputs may be computed once. */
 typedef struct tc_custom_op {
     const char *name; /* copied */
     int version;
-    void *user; /* for the functions, which stay as long as programs do; not freed */
-    /* dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, which has those of
-     * the first input so far. false: the inputs do not fit. NULL: they are those of the first.
-     * Symbolic sizes, and n, are as tc_size gives them: to be compared by == and computed with by
-     * tc_dim_add and the others; the functions that compute are given those of the run. */
+    void *user; /* for the functions; both must stay valid as long as programs; not freed */
+    /* Sets dtype, rank and sizes (there is room for TC_CUSTOM_MOST) of the result, initially those
+     * of the first input. false: invalid inputs. NULL: the result has the shape of the first input.
+     * Symbolic sizes, and n, are as returned by tc_size: compare them by == and compute with
+     * tc_dim_add and similar calls; the functions that compute get the sizes of the run. */
     bool (*shape)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
-    /* Computes the result. On any thread, also in several runs at once; makes no call of tc. */
+    /* Computes the result. Called on any thread, also concurrently; must not call tc. */
     void (*run)(void *user, const tc_custom_array *inputs, int n, tc_custom_array *result);
-    /* The gradient of input `which`, of its shape and dtype, given that of the result; made of tc's
-     * calls, of other custom ops too. TC_NONE: there is none. NULL: to ask for one fails. */
+    /* The gradient of input `which`, of its shape and dtype, from the gradient of the result; built
+     * by calls of tc, also of custom ops. TC_NONE: no gradient. NULL: requesting a gradient
+     * fails. */
     tc_tensor (*vjp)(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad, int which);
-    /* The results of many examples, along a first axis, which each input has too (what is the same
-     * for all is repeated); made of tc's calls. NULL: tc_vmap repeats `run` for each of them. */
+    /* The result for a batch of examples along a leading axis, which each input has too (unbatched
+     * inputs are broadcast); built by calls of tc. NULL: tc_vmap calls `run` for each example. */
     tc_tensor (*vmap)(void *user, tc_tensors inputs);
     /* CUDA C++ source (copied) that GPU programs use instead of `run`. It defines a function
      *     __device__ void run(const tc_custom_array *in, int n, tc_custom_array *out)
@@ -51,11 +52,12 @@ typedef struct tc_custom_op {
 } tc_custom_op;
 
 /* tc_custom(&op, TC_TENSORS(x, y)): the result of a call in each run, on the host in the thread of
- * the run, or on the GPU whose program it is. The shape rule is asked once. tc_jvp differentiates
- * what vjp makes by `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs, cuda_threads or
- * cuda_elements out of range, another op of that name and version, and where a program is compiled
- * for a GPU: its compiler refuses the text (tc_error has its words, with lines of the text);
- * TC_ERR_SHAPE: the shape rule says no, or gives a bad shape; TC_ERR_DTYPE; TC_ERR_MEMORY. */
+ * the run, or on the GPU of the program. The shape rule is called once. tc_jvp differentiates the
+ * result of vjp with respect to `grad`. TC_ERR_ARGUMENT: no name or run, no or too many inputs,
+ * cuda_threads or cuda_elements out of range, another op with that name and version, and when a
+ * program is compiled for a GPU: NVRTC rejects the source (tc_error has its messages, with lines of
+ * the source); TC_ERR_SHAPE: the shape rule returns false, or an invalid shape; TC_ERR_DTYPE;
+ * TC_ERR_MEMORY. */
 TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site here);
 #define tc_custom(op, ...) tc_custom_at((op), __VA_ARGS__, TC_HERE)
 

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { TC_GRAPH_TEXT = 512 }; /* bytes of the texts that functions of a graph backend write */
+enum { TC_GRAPH_TEXT = 512 }; /* bytes of the messages that functions of a graph backend write */
 
 /* A writer of models: tc_onnx_format, tc_stablehlo_format (tc_onnx.h). */
 typedef struct tc_graph_format tc_graph_format;
@@ -38,41 +38,43 @@ typedef struct tc_graph_model {
     int n_inputs, n_outputs;
     const char *option; /* what follows ':' in options.backend: "cuda" of "onnxrt:cuda"; or "" */
     int threads;        /* that the engine may use, at least 1 */
-    const void *blob;   /* n_blob bytes that `blob` gave for the same model and version, or NULL */
+    const void *blob;   /* n_blob bytes that `blob` returned for the same model and version, or
+                         * NULL */
     size_t n_blob;
 } tc_graph_model;
 
 /* A graph backend. `user` is the struct's own pointer, option as in tc_graph_model. Functions may
  * be called from any thread, several at once; they must not abort, exit or print. A function that
- * fails writes why to its text, in the engine's own words where it has some. */
+ * fails writes the cause to its text, with the engine's message if there is one. */
 typedef struct tc_graph_backend {
     const char *name;                       /* required; under 16 characters, without ':' */
-    const tc_graph_format *(*format)(void); /* required: of the models that compile is given */
+    const tc_graph_format *(*format)(void); /* required: format of the models for compile */
     void *user;
-    /* Required. True if the engine is there; text: what was found ("libfoo.so.1.2"), or else what
-     * is missing and how to get it. Must not load the engine: tc_backend_at asks every backend. */
+    /* Required. True if the engine is installed; text: the library ("libfoo.so.1.2"), or else what
+     * is missing and how to get it. Must not load the engine: tc_backend_at calls it for every
+     * backend. */
     bool (*find)(void *user, const char *option, char text[TC_GRAPH_TEXT]);
-    /* Required. Loads the engine; text: its name, version and what executes ("onnxruntime 1.32.0,
-     * CPU"). TC_ERR_BACKEND: it cannot be loaded, or lacks what is needed. */
+    /* Required. Loads the engine; text: its name, version and device ("onnxruntime 1.32.0, CPU").
+     * TC_ERR_BACKEND: it cannot be loaded, or lacks required functions. */
     tc_status (*version)(void *user, const char *option, char text[TC_GRAPH_TEXT]);
-    /* Optional. False: the engine does not take this op (as tc_op_name says it) with a result of
-     * that dtype; tc computes it. NULL: it takes what the format has. */
+    /* Optional. False: the engine does not support this op (a name of tc_op_name) with a result of
+     * that dtype; tc computes it. NULL: it supports whatever the format can express. */
     bool (*supports)(void *user, const char *op, tc_dtype dtype);
-    /* Required. *compiled belongs to tc until `free`. TC_ERR_BACKEND: the engine refuses it. */
+    /* Required. *compiled belongs to tc until `free`. TC_ERR_BACKEND: the engine rejects it. */
     tc_status (*compile)(void *user, const tc_graph_model *model, void **compiled,
                          char text[TC_GRAPH_TEXT]);
     /* Required. Arrays are dense, in the model's order, with the sizes of this run; the data of
      * inputs must not be written. Blocks until the outputs are computed. */
     tc_status (*run)(void *user, void *compiled, const tc_custom_array *inputs, int n_inputs,
                      tc_custom_array *outputs, int n_outputs, char text[TC_GRAPH_TEXT]);
-    /* Required. No run of it is under way. */
+    /* Required. No run of it is in progress. */
     void (*free)(void *user, void *compiled);
     /* Optional. Bytes from which compile makes the same program faster, borrowed from compiled;
      * stored in the disk cache. NULL: there are none. */
     const void *(*blob)(void *user, void *compiled, size_t *n);
 } tc_graph_backend;
 
-/* Makes a graph backend known under its name (options.backend, TC_BACKEND, tc_list_backends); the
+/* Registers a graph backend under its name (options.backend, TC_BACKEND, tc_list_backends); the
  * struct is borrowed for the rest of the process. TC_ERR_ARGUMENT: a required member is missing, or
  * the name is taken or malformed; TC_ERR_LIMIT: there are 16 already.
  *
@@ -80,12 +82,12 @@ typedef struct tc_graph_backend {
  *     tc_register_graph_backend(&mine);
  *     tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &(tc_options){.backend = "mine"}, &f);
  *
- * A graph that the engine refuses is split: the engine runs the parts that it takes, tc's default
- * backend the rest; an engine that is not there, or takes nothing, leaves all of it to tc
- * (tc_explain and the log say so). Where options.fallback is TC_FALLBACK_REFUSE it is
- * TC_ERR_BACKEND or TC_ERR_UNSUPPORTED. A failing run is TC_ERR_BACKEND with the engine's text.
- * Models hold copies of captured memory, made when they are compiled: after tc_touch a program must
- * be compiled again, and its runs say so. The stance TC_STANCE_LATER compiles at once. */
+ * A graph that the engine rejects is partitioned: the engine runs the parts that it supports, tc's
+ * default backend the rest; if the engine is missing or supports nothing, tc runs everything
+ * (tc_explain and the log report it). With options.fallback TC_FALLBACK_REFUSE this is
+ * TC_ERR_BACKEND or TC_ERR_UNSUPPORTED. A failing run is TC_ERR_BACKEND with the engine's message.
+ * Models contain copies of captured memory, made when they are compiled: after tc_touch a program
+ * must be compiled again, and its runs fail until then. TC_STANCE_LATER compiles immediately. */
 TC_API tc_status tc_register_graph_backend(const tc_graph_backend *backend);
 
 #ifdef __cplusplus

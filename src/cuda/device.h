@@ -3,7 +3,7 @@
 #define TCI_CUDA_DEVICE_H
 
 #include "driver_api.h"
-#include "wgmma.h"
+#include "wgmma_gemm.h"
 
 enum { TCI_CUDA_DEVICES = 16 };
 
@@ -96,5 +96,8 @@ TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, in
 /* upload, download, and between any memory of the process: returns when the bytes are there. */
 TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes);
 TCI_FN const tc_backend_queues *tci_cuda_queues(void);
+
+/* ---- cuda/backend.c ---- */
+TCI_FN const tc_backend *tci_cuda_backend(void);
 
 #endif

@@ -1,5 +1,6 @@
-/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
- * (LANES, BLOCK_SCAN) or sequential (CHAIN).
+/* plan/reduction_lanes.c - chooses, before fusion, the summation order of each reduction and scan:
+ * partial sums in interleaved lanes (LANES, BLOCK_SCAN) or one sequential sum per output element
+ * (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
  * (kernel/ir.h), the axes over which elements are assigned to lanes, and the number of lanes.
@@ -25,8 +26,8 @@
  *          reduced axis, merged with the preceding axes as long as all accesses are linear in the
  *          merged axis and they do not fill the lanes: until their size is a multiple of the lanes,
  *          or TCI_ASSOC_FILLED. Kernels may split and merge that axis if it changes no lane
- *          (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
- *          few vectors; those of one thread are combined first.
+ *          (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a block hold the row
+ *          in a few vectors; those of one thread are combined first.
  *
  * A matrix that a contraction computes is computed transposed if only its transpose is read
  * (rewrite/slice_pushdown.c). So that other readers of the matrix decide no class, its transpose
