@@ -11,7 +11,7 @@ extern "C" {
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
 /* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data (NULL:
- * zeros), that programs may change. tc_read tells its present value. */
+ * zeros), that programs may change. tc_read returns its current value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 /* tc_param of memory whose type is known, as tc_copy_in_as_at. */
@@ -28,24 +28,25 @@ TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
  * TC_ERR_ARGUMENT: not a parameter, or the name is NULL. */
 TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
 #define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
-/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major. Runs
- * under way continue with the value that they found. TC_ERR_BUFFER: as tc_read; TC_ERR_ARGUMENT:
- * not a parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY. tc_error(param) holds the text. */
+/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major. Runs in
+ * progress continue with the value that they started with. TC_ERR_BUFFER: as tc_read;
+ * TC_ERR_ARGUMENT: not a parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY. tc_error(param)
+ * has the message. */
 TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
 #define tc_param_write(param, pointer, n)                                                          \
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand; in no list of outputs, it has no effect. Of the parameter's dtype; broadcasts
- * to its shape. Where value is a write into param at indices that the run is given (tc_index_put,
- * tc_scatter, tc_index_add ...: a ring, a cache of keys and values), the elements there are all
- * that is written. */
+ * and is not an operand; unless it is in the list of outputs, it has no effect. value has the
+ * parameter's dtype and broadcasts to its shape. If value is a write into param at indices that are
+ * inputs of the run (tc_index_put, tc_scatter, tc_index_add ...: a ring buffer, a key-value cache),
+ * only those elements are written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 
-/* ---- gradients, and a function over many examples: new nodes of the same graph, to which all of
- * this applies again. On failure all results tell the error; TC_ERR_UNSUPPORTED: an op on the way
- * has no gradient, or no form for many examples; a dtype that is no float is TC_ERR_DTYPE ---- */
+/* ---- gradients and vmap: new nodes of the same graph, to which all of this applies again. On
+ * failure all results are poisoned; TC_ERR_UNSUPPORTED: an op has no gradient, or no batching rule;
+ * a dtype that is not a float is TC_ERR_DTYPE ---- */
 /* grads[i] = d loss / d params[i], of its shape and dtype. loss: one element; params: any float
  * tensors of the graph, zeros for those it does not depend on. Ties and corners as in PyTorch 2.15:
  * equal elements of tc_max, tc_min, tc_maximum, tc_fmax and tc_clamp by tensors share; pools and
@@ -63,11 +64,11 @@ TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_t
 #define tc_vjp(results, ...) tc_vjp_at(results, __VA_ARGS__, TC_HERE)
 /* Jacobian-vector product (forward mode): tc_jvp(results, inputs, tangents, out) stores in
  * out[i], of the shape and dtype of result i, its Jacobian times the inputs' tangents, which are
- * given as the cotangents above. One walk for any number of inputs. */
+ * given as the cotangents above. One traversal for any number of inputs. */
 TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
                            tc_tensor *out, tc_site here);
 #define tc_jvp(results, ...) tc_jvp_at(results, __VA_ARGS__, TC_HERE)
-/* A function that builds y[0], y[1] ... of x[0], x[1] ..., its own numbers of both. */
+/* A function that builds y[0], y[1] ... from x[0], x[1] ... */
 typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
 #define TC_UNMAPPED INT32_MIN
 /* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): vectorizes f over axis in_axes[i] of
@@ -78,7 +79,7 @@ typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
  * examples, as are random numbers, unless their key depends on the example. tc_grad, tc_jvp and
  * tc_vmap may be called inside f and around it; the values of an example cannot be read in f.
  * TC_ERR_SHAPE: the sizes of the axes differ; TC_ERR_AXIS; TC_ERR_ARGUMENT: every input is
- * TC_UNMAPPED, f is NULL, or an output that differs is to be TC_UNMAPPED. */
+ * TC_UNMAPPED, f is NULL, or a TC_UNMAPPED output depends on the example. */
 TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
                             tc_tensor *outputs, const int *out_axes, int n, tc_site here);
 #define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)

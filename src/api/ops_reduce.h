@@ -304,8 +304,8 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
 #define tc_cdist(x1, x2, p) tc_cdist_at((x1), (x2), (p), TC_HERE)
 /* softmax(query key^T * scale + mask) value: query [..., q, width], key [..., k, width], value
  * [..., k, v], result [..., q, v] (Vaswani et al., arXiv 1706.03762); mask broadcasts to [..., q,
- * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: no key behind its
- * query, counted from the first of both; scale 0: 1 / sqrt(width). Where query is [..., heads,
+ * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: query i sees only keys
+ * 0 to i; scale 0: 1 / sqrt(width). Where query is [..., heads,
  * rows, width] key and value may have fewer heads, a number that divides it: neighbouring heads of
  * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. A query
  * that sees no key (a row of false, or of -INFINITY) has a row of zeros and no gradient, as in
