@@ -967,7 +967,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     }
     tci_made_bags b = {cut ? 0 : tc_size(index, 0), cut ? 0 : tc_size(index, 1), TC_NONE};
     tc_tensor flat = tc_reshape(index, -1);
-    if (cut) { /* as many offsets as are not behind an element, less one */
+    if (cut) { /* as many offsets as are not after an element, less one */
         offsets = include_last_offset ? tc_slice(offsets, 0, 0, -1, 1) : offsets;
         tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(flat, 0), 1, TC_I64);
         b.bag = tc_sub(tc_sum(tc_le(offsets, tc_unsqueeze(place, 1)), TC_AXES(1), false), 1);
@@ -1027,7 +1027,7 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
     tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(p, -1), 1, TC_I64);
     tc_tensor sums = tc_cumsum(wide, -1);
     u = tc_mul(u, tc_slice(sums, -1, -1, TC_END, 1));
-    /* rounded up to the sum of all, it would be behind the last that can be drawn */
+    /* rounded up to the sum of all, it would be after the last that can be drawn */
     tc_tensor last = tc_max(tc_where(tc_gt(wide, 0), place, 0), TC_AXES(-1), true);
     return tci_made_end(&m, tc_minimum(tc_searchsorted(sums, u, true), last));
 }

@@ -209,7 +209,7 @@ typedef struct tci_fourier {
     tci_made m;
     int rank, axis; /* of the numbers: an axis of pairs is not among them */
     int64_t n;      /* points of the transform */
-    int64_t inner;  /* numbers behind its axis, transformed where they are; 1: the axis is moved */
+    int64_t inner;  /* numbers after its axis, transformed where they are; 1: the axis is moved */
     double scale;
 } tci_fourier;
 
@@ -273,7 +273,7 @@ static int64_t tci_fourier_twice(int64_t size)
     return 2 * (size - 1);
 }
 
-/* The numbers behind the axis stay there where vectors may lie along them. */
+/* The numbers after the axis stay there where vectors may be along them. */
 static void tci_fourier_stay(tci_fourier *f, tc_tensor x)
 {
     int64_t radices[TCI_FOURIER_STAGES], inner = 1;

@@ -36,7 +36,7 @@ typedef struct tc_jit_axis {
 typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
 
 /* POW2: sizes that are not of options.fixed_axes are rounded up to a power of two. Inputs are
- * copied and padded with zeros behind their elements; outputs are cut out of larger ones, to the
+ * copied and padded with zeros after their elements; outputs are cut out of larger ones, to the
  * sizes of their buffers (TC_BUF_ND), and tc_jit_output_size is TC_ERR_UNSUPPORTED. Ops that mix
  * elements along such an axis (a sum, a softmax) see the zeros: name these axes in fixed_axes,
  * or mask them. Sizes are then no symbols. */

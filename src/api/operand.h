@@ -60,7 +60,7 @@ TCI_FN tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w);
 
 /* ---- calls that are one builder ---- */
 
-/* A builder of one tensor and what comes behind it. */
+/* A builder of one tensor and what comes after it. */
 #define TCI_OPS_ONE(name, takes, build, ...)                                                       \
     TC_API tc_tensor tc_##name##_at takes                                                          \
     {                                                                                              \

@@ -33,7 +33,7 @@ TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inpu
 #define tc_op_results(ctx, name, inputs, attrs, results, n)                                        \
     tc_op_results_at((ctx), (name), (inputs), (attrs), (results), (n), TC_HERE)
 /* Name and parameters of op i, counted from 0: "slice" and "x: tensor, axis: axis, start: integer =
- * 0, stop: integer = TC_END, step: integer = 1". NULL behind the last one. */
+ * 0, stop: integer = TC_END, step: integer = 1". NULL past the last one. */
 TC_API const char *tc_op_name(int i);
 TC_API const char *tc_op_params(int i);
 #endif

@@ -10,7 +10,7 @@
 
 enum { TCI_FACTOR_PANEL = 32 }; /* columns whose reflectors are applied at once */
 
-/* Arguments for the body of a repetition. */
+/* Arguments for the body of a loop. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* elements of a row that enter dot products; for columns all */

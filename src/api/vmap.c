@@ -29,7 +29,7 @@ typedef struct tci_vmap_call {
 
 typedef void (*tci_vmap_part)(tci_vmap_call *c);
 
-/* Runs a part with the scratch armed; an escape fails the frame. */
+/* Runs a part with the scratch armed; a longjmp fails the frame. */
 static void tci_vmap_armed(tci_vmap_call *c, tci_vmap_part part)
 {
     if (c->f.failed) {

@@ -92,7 +92,7 @@ TCI_FN void *tci_heap_get_aligned(size_t bytes)
     memcpy(data - sizeof(void *), &base, sizeof(void *));
 #ifdef MADV_HUGEPAGE
     if (bytes >= TCI_ALLOC_HUGE) {
-        /* Only advice, and only for the huge pages that lie wholly inside. */
+        /* Only advice, and only for the huge pages that are wholly inside. */
         uintptr_t from = ((uintptr_t)data + TCI_ALLOC_HUGE - 1) / TCI_ALLOC_HUGE * TCI_ALLOC_HUGE;
         uintptr_t to = ((uintptr_t)data + bytes) / TCI_ALLOC_HUGE * TCI_ALLOC_HUGE;
         if (to > from) {

@@ -83,7 +83,7 @@ static bool tci_object_open(tci_object *o, const void *bytes, size_t n)
     return counts[0] == f->ph && counts[2] == f->sh;
 }
 
-/* The mark lies in the last segment with bytes of its own. */
+/* The mark is in the last segment with bytes of its own. */
 static bool tci_object_has_mark(const tci_object *o, uint64_t at, uint64_t bytes)
 {
     static const uint64_t mark[2] = {TCI_OBJECT_MARK_1, TCI_OBJECT_MARK_2};

@@ -6,8 +6,8 @@
  * afterwards.
  *
  * Design of the file functions: whoever can write where tc reads could plant code. A private file
- * is trusted only if its owner is this user or root, nobody else may write to it, and it is not a
- * link. In a directory that nobody else may enter, the mode of the file does not matter: no other
+ * is trusted only if its owner is this user or root, no one else may write to it, and it is not a
+ * link. In a directory that no one else may enter, the mode of the file does not matter: no other
  * user can open or link it, and compilers give their files the mode that the umask leaves. */
 #include "os.h"
 #include "posix.h"
@@ -177,7 +177,7 @@ static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 
 typedef enum tci_os_trust {
     TCI_OS_ANY_FILE,    /* the user named it */
-    TCI_OS_OUR_FILE,    /* in a directory that nobody else may enter */
+    TCI_OS_OUR_FILE,    /* in a directory that no one else may enter */
     TCI_OS_PRIVATE_FILE /* anywhere */
 } tci_os_trust;
 

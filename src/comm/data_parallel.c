@@ -175,7 +175,7 @@ static const tc_tensor *tci_grads_at(const tci_grads *b, int place)
  * last one travels, so where buckets cost no copies the last bucket becomes several smaller. */
 static int64_t tci_grads_most(const tci_grads *b, int begin)
 {
-    enum { TCI_GRADS_LAST = 4 }; /* buckets in the place of the last one */
+    enum { TCI_GRADS_LAST = 4 }; /* buckets in place of the last one */
     int64_t left = 0;
     for (int i = begin; i < b->n; i++) {
         left += tc_nbytes(*tci_grads_at(b, i));

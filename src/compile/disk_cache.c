@@ -321,7 +321,7 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
     return m;
 }
 
-/* Makes sure that the module's file lies in this directory too. */
+/* Makes sure that the module's file is in this directory too. */
 static bool tci_disk_has_object(const tci_disk *d, tci_module *m)
 {
     const char *name = tci_disk_base_name(m->path);

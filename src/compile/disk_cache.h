@@ -24,7 +24,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c,
                                 const tc_backend_compiler *compiler);
 
 /* The same of an exported cache: code of that program that was made for another machine and runs
- * here, the most capable one first. It comes with r's key. Escapes by s. */
+ * here, the most capable one first. It comes with r's key. Longjmps through s. */
 TCI_FN tci_code *tci_disk_load_for_other(const tci_disk *d, tci_scratch *s, const tci_request *r,
                                          const tci_backend *backend);
 /* Copies the entries of this build, their objects and sources to another directory, with the list
@@ -38,7 +38,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
                                   const tc_backend_compiler *compiler);
 
 /* Puts an object file and its source into the cache, under the hash of the object. False: it could
- * not be written. path (heap) is where the object lies then. */
+ * not be written. path (heap) is where the object is then. */
 TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path);
 /* Takes it out again. */

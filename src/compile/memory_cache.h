@@ -66,7 +66,7 @@ struct tci_module {
     int32_t refs;            /* under the cache's lock */
     const tc_backend *calls; /* that loaded it */
     void *handle;
-    char *path;    /* where its bytes lie; in a cache, never those of another module */
+    char *path;    /* where its bytes are; in a cache, never those of another module */
     int64_t bytes; /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;    /* that it offers */

@@ -229,7 +229,7 @@ static void tci_wire_comm(tci_wire *w, tci_comm_step *c)
     c->comm = tci_wire_range(w, c->comm, 0, INT64_MAX);
 }
 
-/* A function of the user's, which this process knows: the key named it. */
+/* A user function, which this process knows: the key named it. */
 static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
 {
     tci_custom_call *call = tci_wire_array(w, (void *)(uintptr_t)k->call, 1, sizeof(*call));

@@ -476,10 +476,10 @@ static const char tci_cuda_halves_text[] =
  * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
  * multiples of that, keep to themselves.
  *
- * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
+ * tc_put stores what each of `group` threads has after what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
- * first one stores what lies before its first block, the last one what lies behind the last. Halves
+ * first one stores what is before its first block, the last one what is after the last. Halves
  * cost more to move than that saves. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"

@@ -52,7 +52,7 @@ TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
- * blocks of so many warps, several at once on a processor. */
+ * blocks of so many warps, several at once on a CPU. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
 /* The values that its slots read of them. */

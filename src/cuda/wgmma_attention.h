@@ -6,7 +6,7 @@
 #include "../loop/wgmma_attention.h"
 #include "wgmma.h"
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);

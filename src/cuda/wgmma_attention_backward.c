@@ -258,7 +258,7 @@ static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
     return 4 * x->in[0].consumers + 4;
 }
 
-/* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
+/* Of steps all are loaded that a box has, zeros after the last one: a product takes them. */
 static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
 {
     tci_cuda_skeleton k;

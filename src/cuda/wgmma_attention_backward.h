@@ -16,9 +16,9 @@ enum {
     TCI_CUDA_BACKWARD_ROWS
 };
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
-/* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
+/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
 TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
 TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);

@@ -25,8 +25,8 @@ typedef struct tci_grad_place {
     int32_t old_at;
     tci_node **results; /* of a REPEAT: the sum so far for each of its results */
     bool asked;         /* its gradient is a result */
-    bool leads;         /* an asked-for node lies at or behind it, along floats */
-    bool passes;        /* one lies behind it: its operands take their part */
+    bool leads;         /* an asked-for node is at or below it, along floats */
+    bool passes;        /* one is after it: its operands take their part */
 } tci_grad_place;
 
 typedef struct tci_grad_walk {
@@ -95,7 +95,7 @@ static int tci_grad_n_taking(const tci_node *n)
     return one ? 1 : tci_node_n_outside(n);
 }
 
-/* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */
+/* first: nodes below it are ends of the traversal, they lead nowhere but to themselves. */
 static void tci_grad_find_ways(tci_grad_walk *w, int first)
 {
     for (int i = 0; i < w->n; i++) {
@@ -129,8 +129,8 @@ static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
     return tci_grad_place_of(w, n)->leads;
 }
 
-/* Operands of a composite that lead nowhere are given to the inner walk too, as ends; what it finds
- * for them is left aside. */
+/* Operands of a composite that lead nowhere are given to the inner traversal too, as ends; what it
+ * finds for them is left aside. */
 static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
 {
     tci_node *n = v->n;
@@ -223,7 +223,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
     }
 }
 
-/* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
+/* A traversal that has listed nothing yet. ends: the wanted nodes are its ends. */
 static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
                          bool ends, tci_node **grads)
 {

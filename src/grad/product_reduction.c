@@ -79,7 +79,7 @@ static tci_node *tci_product_turn(const tci_vjp *v, tci_node *x, int axis, bool 
 }
 
 /* h with h[i] = a[i] h[i - 1] + b[i] along the axis, or h[i + 1] if `back`, from h = 0 on: a
- * repetition, step by step. */
+ * loop, step by step. */
 static tci_node *tci_product_recurrence(const tci_vjp *v, tci_node *a, tci_node *b, int axis,
                                         bool back)
 {

@@ -218,9 +218,9 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
  * The way back looks at a place and asks for the windows over it. With g = gcd(stride, dilation),
  * s = stride / g, d = dilation / g and j = s t + e, 0 <= e < s, the place is
  *     g (s (o + d t) + d e)
- * so place m = o + d t of phase e takes element s t + e of window m - d t for every t: a walk with
- * stride 1 whatever the stride, without a remainder to ask for. The phases then interleave: place
- * s m + d e is number q of residue r, and s and d have no common factor. */
+ * so place m = o + d t of phase e takes element s t + e of window m - d t for every t: a traversal
+ * with stride 1 whatever the stride, without a remainder to ask for. The phases then interleave:
+ * place s m + d e is number q of residue r, and s and d have no common factor. */
 typedef struct tci_rule_phases {
     int axis;
     tci_dim kernel, taps; /* elements; most of them to one phase */
@@ -378,7 +378,7 @@ static tci_node *tci_rule_interleave_all(const tci_vjp *v, tci_node *r, const tc
     return r;
 }
 
-/* x's axes and n of phases among them: phases[i] to right behind the axis of window i. */
+/* x's axes and n of phases among them: phases[i] to right after the axis of window i. */
 static tci_node *tci_rule_pair(const tci_vjp *v, tci_node *r, const tci_node *x, const int *phases,
                                const tci_rule_phases *p, int n)
 {
@@ -561,7 +561,7 @@ static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 
 /* ---- contractions ---- */
 
-/* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more behind them. */
+/* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more after them. */
 static int *tci_rule_labels(const tci_vjp *v, int which, int room)
 {
     const int64_t *at = tci_contract_labels(v->n, which);

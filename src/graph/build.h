@@ -203,11 +203,11 @@ TCI_FN tci_node *tci_build_named(tci_graph *g, tci_call_name call, tci_node *r, 
                                  tci_node *const *operands, int n_words, const int64_t *words);
 /* value, with the derivatives of f, of the same shape and dtype and equal to it. */
 TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *value);
-/* x behind a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
+/* x after a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
  * a leaf where there are no others. NULL where x is. */
 TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n,
                                    bool sinks);
-/* x by an op whose operands and value are behind barriers. */
+/* x by an op whose operands and value are after barriers. */
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
 /* Running log(sum(exp(x))) along the axis. */
 TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);

@@ -207,7 +207,7 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 
 /* ---- slice, flip, pad ---- */
 
-/* One axis walked from start, n elements, by step. */
+/* One axis traversed from start, n elements, by step. */
 static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
                                      tci_dim step)
 {
@@ -235,8 +235,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative; where it surely lies before or
- * behind the axis, there. A symbolic one is a size, so never from the end. */
+/* A bound of a slice as Python takes it: from the end when negative; where it surely is before or
+ * after the axis, there. A symbolic one is a size, so never from the end. */
 static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behind)
 {
     if (!tci_dim_is_known(v)) {

@@ -249,6 +249,6 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
 TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank,
                                   const tci_dim *shape); /* "[3, 4]" */
 TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots,
-                             int n_roots); /* escapes on a breach */
+                             int n_roots); /* longjmps on a breach */
 
 #endif

@@ -1066,7 +1066,7 @@ TCI_QUICK_END
 
 /* ---- the interface ---- */
 
-/* Escapes. */
+/* Longjmps. */
 static void tci_interp_join(tci_interp *p, const tci_kernel *k)
 {
     tci_interp_member next = {0};

@@ -78,7 +78,7 @@ static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int of
     }
 }
 
-/* A panel has a place for each lane of a chunk at each point of its stage, and lies behind the
+/* A panel has a place for each lane of a chunk at each point of its stage, and is after the
  * values. */
 static void tci_iverify_panel(const tci_iverify *v, const tci_interp_step *st)
 {

@@ -16,7 +16,7 @@ typedef struct tci_saved_blob {
     const void *data; /* writing */
 } tci_saved_blob;
 
-/* Memory that captured leaves lie in. */
+/* Memory that captured leaves are in. */
 typedef struct tci_saved_storage {
     tci_saved_blob blob;
     bool is_param;
@@ -79,10 +79,10 @@ TCI_FN bool tci_saved_is_native(const tci_saved *v);
 TCI_FN void tci_saved_wire(tci_wire *w, tci_saved *v);
 /* base, with the options that results depend on as they were. */
 TCI_FN tc_options tci_saved_options(const tci_saved *v, const tc_options *base);
-/* Escapes where the graph calls a custom op that this process does not know. */
+/* Longjmps where the graph calls a custom op that this process does not know. */
 TCI_FN void tci_saved_need_op(tci_scratch *s, const tci_key_graph *g);
 /* The request that the saved key is of, over the storages; its roots and nodes are in s.
- * Escapes. */
+ * Longjmps. */
 TCI_FN tci_request *tci_saved_request(tci_scratch *s, const tci_saved *v, const tc_options *o,
                                       const tci_backend *backend);
 

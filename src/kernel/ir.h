@@ -128,7 +128,7 @@
 #include "../ops/prim.h"
 
 enum {
-    TCI_VLANES = 64, /* virtual lanes on a processor, and the fewest anywhere */
+    TCI_VLANES = 64, /* virtual lanes on a CPU, and the fewest anywhere */
     TCI_VLANES_MAX = 2048,
     TCI_KERNEL_GROUP = 16,     /* parts of a group, at least */
     TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
@@ -152,7 +152,7 @@ typedef struct tci_kx {
     int32_t a, b; /* indices of kx nodes; -1 unused */
     tci_dim c;
     tci_dim lo, hi; /* range, inclusive */
-    uint64_t axes;  /* derived, as tci_kinst.axes; so a walk for it is never needed */
+    uint64_t axes;  /* derived, as tci_kinst.axes; so a traversal for it is never needed */
     int32_t stage;  /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
@@ -338,7 +338,7 @@ typedef struct tci_kernel {
     int n_operands, cap_operands;
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
-    /* A function of the user's in the place of axes and stages: it takes the operands in order,
+    /* A user function in place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
     /* of a merged kernel, or a fused loop; equal ones are one pointer */

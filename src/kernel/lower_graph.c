@@ -600,7 +600,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     return to;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
@@ -820,7 +820,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
                                   zero);
 }
 
-/* Marks the instructions inside an index expression; seen: expressions that were walked. */
+/* Marks the instructions inside an index expression; seen: expressions that were traversed. */
 static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *needed)
 {
     const tci_kx *e = &k->kx[x];
@@ -895,9 +895,9 @@ static bool tci_lower_depends(tci_lower *l, int from, int on)
     return needed[on];
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back.
- * The index is checked whatever x makes of it: where that is the same everywhere, the value is
- * chosen by the check. */
+/* x at the loaded index: a frame of its own, so that the traversal evaluates it. -1: pushed, come
+ * back. The index is checked whatever x makes of it: where that is the same everywhere, the value
+ * is chosen by the check. */
 static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
 {
     const tci_node *x = f->node->in[0];

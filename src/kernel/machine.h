@@ -70,7 +70,7 @@ typedef struct tci_machine {
      * any sizes (plan/reduction_order.c) */
     bool reproducible;
     bool joins;           /* one launch may be of several kernels (plan/horizontal_fusion.c) */
-    bool loops;           /* and of a whole repetition of little work (plan/loop_in_kernel.c) */
+    bool loops;           /* and of a whole in-kernel loop (plan/loop_in_kernel.c) */
     bool apart;           /* each op that computes has a kernel of its own */
     tc_remat remat;       /* plans: tc_options.remat */
     int64_t memory_limit; /* plans: tc_options.memory_limit, */

@@ -266,7 +266,7 @@ static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, 
     return w.fits && (takes_kept || (w.stopped && w.reds == other));
 }
 
-/* Stores are made of one of the last products, which they walk. */
+/* Stores are made of one of the last products, which they traverse. */
 static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;

@@ -196,7 +196,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+/* True if axis d of A is traversed by positions of this axis of the kernel, and otherwise only by
  * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
  * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,

@@ -157,7 +157,7 @@ static int64_t tci_b2b_most(const tci_b2b *p)
 
 /* ---- the nest ---- */
 
-/* The first row of tile number `tile`, the number of rows behind the last one. */
+/* The first row of tile number `tile`, the number of rows after the last one. */
 static tci_lin tci_b2b_first(tci_build *b, const tci_b2b *p, int tile)
 {
     tci_loop *l = b->l;

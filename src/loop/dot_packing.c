@@ -378,7 +378,7 @@ TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s)
     tci_dot_pack_close(s, &open);
 }
 
-/* Zeros behind the last point of a row, up to a whole element and perhaps further. */
+/* Zeros after the last point of a row, up to a whole element and perhaps further. */
 static void tci_dot_pack_fill_row(tci_gemm_state *s, tci_lin at, int points)
 {
     tci_build *b = s->b;

@@ -48,7 +48,7 @@ typedef struct tci_gemm {
     int row_load, vec_load;    /* and the loads that they are, -1: computed; */
     bool row_flips, vec_flips; /* bytes whose highest bit changes (loop/gemm_operands.c) */
     bool row_unsigned, vec_unsigned; /* four points: such bytes; of vectors one of the two */
-    int64_t inner;                   /* points of the inner axes behind the cut one, */
+    int64_t inner;                   /* points of the inner axes after the cut one, */
     int64_t run;                     /* of the axes of the flat loop over them, */
     int steps;                       /* and those of it that are written out */
     int row_run;        /* last inner axes along which the row factor is packed as one */

@@ -11,7 +11,7 @@
 
 enum { TCI_BUILD_LINE = 64 /* bytes: arrays in work memory begin with lines of a cache */ };
 
-/* Index expressions share parts, so a walk looks at each part once: what it found there counts
+/* Index expressions share parts, so a traversal looks at each part once: what it found there counts
  * while the same outermost call is under way and no binding has changed. */
 typedef struct tci_lkx_found {
     int32_t at_pass, range_pass; /* when they were found; 0: never */

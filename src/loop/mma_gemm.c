@@ -503,7 +503,7 @@ static void tci_mma_slabs(tci_mma_state *s)
 /* ---- the result ---- */
 
 /* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
- * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
+ * them, after row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
  * in pairs the halves are what is even and what is odd. */
 static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
                                            const tci_mma_panel *panel, int f)

@@ -42,7 +42,7 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
  * which no machine fetches by itself where a tile has as many rows as lanes. */
 TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile);
 /* For the next row along next_axis (-1: nothing), at the current place of `axis`, which is `skip`
- * elements behind a cache line. */
+ * elements after a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);

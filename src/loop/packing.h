@@ -49,7 +49,7 @@ TCI_FN void tci_gemm_make_panels(tci_gemm_state *s, int64_t group);
 /* The axes of a side but for the last one at `bind`. */
 TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, const tci_bind *bind);
 
-/* The vectors of the panel that are multiplied a few inner points behind `inner`. */
+/* The vectors of the panel that are multiplied a few inner points after `inner`. */
 TCI_FN void tci_gemm_fetch_panel(tci_gemm_state *s, int n, tci_lin inner);
 /* Prefetches the operands of vectors that are used `inner` inner points later, or `columns`
  * further. */
@@ -67,7 +67,7 @@ TCI_FN const tci_bind **tci_gemm_bind_column_vectors(tci_gemm_state *s, tci_lin 
                                                      int *n);
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). Of an unknown number of columns what is left is TCI_GEMM_LEFT where it is packed,
- * and a whole tile behind that. */
+ * and a whole tile after that. */
 TCI_FN void tci_gemm_columns(tci_gemm_state *s, int chunk,
                              void (*body)(tci_gemm_state *, tci_lin, int64_t));
 /* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */

@@ -16,17 +16,17 @@ typedef struct tci_launch {
     double task_ns;  /* estimated time of one task, for choosing serial or threads, */
     double call_ns;  /* and of what each call does before its first one */
     /* Memory that each thread gets, 64-byte aligned, as one more operand. Of blocks it is the
-     * step's: zero before its first run in a call, and nobody else's, so that the next run finds
+     * step's: zero before its first run in a call, and no one else's, so that the next run finds
      * what one left (flags, run/bind_operands.c). */
     tci_dim work_bytes;
     tci_dim *dims;
-    int n_dims;      /* scratch: whose values are words behind the literals */
+    int n_dims;      /* scratch: whose values are words after the literals */
     int lanes;       /* for explain */
     char note[96];   /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
     const char *why; /* scratch: the schedule's text and cost, the best, the runners-up */
 } tci_launch;
 
-/* The cheapest schedule by the model. Never fails but by escape. */
+/* The cheapest schedule by the model. Never fails but by longjmp. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
 /* The loop IR for the schedule text `forced` (NULL: the cheapest). If that is not a schedule of

@@ -16,7 +16,7 @@ enum {
     TCI_FLASH_THREADS = 128,
     TCI_FLASH_LANES = 16, /* that share a row, */
     TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
-    TCI_FLASH_PAD = 4 /* and elements behind each row in shared memory: banks differ */
+    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
 };
 
 /* Elements between rows of a factor in shared memory, of so many elements. */

@@ -485,7 +485,7 @@ static tci_lin tci_simt_gemm_at(const tci_simt_gemm_points *points, int i)
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
- * pair is behind the first on the last axis, where that has pairs alone. */
+ * pair is after the first on the last axis, where that has pairs alone. */
 static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_points *points)
 {
     const tci_simt_gemm_side *side = points->side;
@@ -532,7 +532,7 @@ static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points,
     return cut;
 }
 
-/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+/* Whether statement `one` stores an element, and `next` the one after it: both are one access. */
 static bool tci_simt_gemm_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
 {
     bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&

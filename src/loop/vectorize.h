@@ -20,7 +20,7 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
  * max, else none. Those that are not known are left out: what is there is masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
-/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+/* The rows after the last whole tile of `base` rows, of `size` in all, where that is not known:
  * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
 typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
 TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,

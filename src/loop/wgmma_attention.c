@@ -170,7 +170,7 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
 
 /* ---- the values of a row ---- */
 
-/* Largest score and sum of the rows at hand, where the main loop has left them: behind the columns
+/* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
  * of what is staged. */
 static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
 {

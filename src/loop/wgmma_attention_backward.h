@@ -26,7 +26,7 @@ enum { TCI_BACKWARD_TILES = 8 };
 
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
  * what is left of the sums, and of all with barriers and the rounding up of its start. The second
- * factors are behind the first. */
+ * factors are after the first. */
 TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);

@@ -51,7 +51,7 @@ TCI_BLOCK_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machin
 TCI_BLOCK_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
 /* where the main loop stands: on a whole number of columns or of groups of rows; */
 TCI_BLOCK_FN tci_lin tci_matrix_given(tci_build *b, int axis);
-/* the chain behind stage `stage`, for the rows at hand. */
+/* the chain after stage `stage`, for the rows at hand. */
 TCI_BLOCK_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
 /* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_BLOCK_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,

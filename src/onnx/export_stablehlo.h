@@ -8,7 +8,7 @@
 #include "export.h"
 #include "find_conv.h"
 
-/* A repetition that has left: the names of its results. */
+/* A loop that has left: the names of its results. */
 typedef struct tci_hlo_loop {
     const tci_node *repeat;
     const char **results;

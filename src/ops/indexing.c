@@ -299,7 +299,7 @@ typedef struct tci_places {
     tci_graph *g;
     int rank, n, first; /* of x; indices; the axis at which their axes stand in the result */
     int *order, *back;  /* x's axes with those that have an index in front; and back */
-    tci_dim *sizes;     /* of the indices' axes, and behind them of x's others */
+    tci_dim *sizes;     /* of the indices' axes, and after them of x's others */
     int n_index;        /* how many axes the indices have */
     tci_dim all, count; /* elements of the axes with an index; of the indices */
     tci_node *flat;     /* one index through these axes, [count] */

@@ -177,7 +177,7 @@ TCI_FN tci_node *tci_window_grouped(tci_graph *g, tci_node *x, int n, const tci_
 TCI_FN tci_node *tci_window_contract(tci_graph *g, tci_node *windows, tci_node *w, int n,
                                      int64_t groups)
 {
-    enum { image, group, channel, place };                 /* labels; behind those of places */
+    enum { image, group, channel, place };                 /* labels; after those of places */
     const int element = place + n, filter = place + 2 * n; /* those of the window */
     int lx[TCI_IMAGE_RANK + TCI_IMAGE_AXES], lw[TCI_IMAGE_RANK], out[TCI_IMAGE_RANK];
     int nx = 0, nw = 0, no = 0;
@@ -663,7 +663,7 @@ static tci_adaptive tci_adaptive_of(tci_graph *g, tci_dim n, tci_dim m)
     return a;
 }
 
-/* The places in x of the elements of each window, [m, most]; behind its end the last one again. */
+/* The places in x of the elements of each window, [m, most]; after its end the last one again. */
 static tci_node *tci_adaptive_places(tci_graph *g, const tci_adaptive *a)
 {
     tci_node *at = tci_composite_binary(g, TCI_OP_ADD, a->first,

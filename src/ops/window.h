@@ -32,7 +32,7 @@ TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t
 /* Fields of tc_conv for n axes. */
 typedef struct tci_window_conv {
     int64_t stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
-    int64_t after[TCI_IMAGE_AXES]; /* padding behind the last element */
+    int64_t after[TCI_IMAGE_AXES]; /* padding after the last element */
     int64_t more[TCI_IMAGE_AXES];  /* output padding */
     int64_t groups;
 } tci_window_conv;

@@ -62,7 +62,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {

@@ -14,7 +14,7 @@
 
 #include "rfactor.h"
 
-/* Association classes of contractions, the preferred ones first. On a processor a result depends on
+/* Association classes of contractions, the preferred ones first. On a CPU a result depends on
  * nothing else. */
 typedef enum tci_sums {
     TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds over copies of windows: runs of channels filled up

@@ -46,7 +46,7 @@ static tci_node *tci_algo_cat(const tci_algo *a, tci_node *n)
 
 /* ---- calls ---- */
 
-/* A function of the user's, or a communicator, reads dense memory. */
+/* A user function, or a communicator, reads dense memory. */
 static tci_node *tci_algo_call(const tci_algo *a, tci_node *n)
 {
     tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);

@@ -146,7 +146,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
 }
 
 /* A CAT of single elements along axes in front of the last one, nested or not, would ask for each
- * element which part it is of; so its places are listed. On a processor, where the parts that are
+ * element which part it is of; so its places are listed. On a CPU, where the parts that are
  * stored side by side are vectors. */
 static void tci_root_list(const tci_fusion *f, tci_root *r)
 {
@@ -347,7 +347,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
     return given ? known->buffer : f->roots[known->root].buffer;
 }
 
-/* Operands of a repetition, or of a user call, are materialized and read as a whole. */
+/* Operands of a loop, or of a user call, are materialized and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {

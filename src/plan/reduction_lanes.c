@@ -96,8 +96,8 @@ static bool tci_assoc_has_unit(const tci_node *n, const tci_assoc_axis *axes)
 }
 
 /* On GPUs an operand that is read with stride 1 along no axis, as what a pool or a convolution of
- * steps gives back, does not part axes that others walk as one: if it is not stored, its index is
- * computed for each element in any case. */
+ * steps gives back, does not part axes that others traverse as one: if it is not stored, its index
+ * is computed for each element in any case. */
 static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, bool blocks,
                                 tci_assoc_axis *axes)
 {
@@ -136,7 +136,7 @@ static bool tci_assoc_follows(const tci_node *n, const tci_assoc_axis *in, int i
     return joined && before >= 0 && from > 0 && n->attr[before] == from - 1;
 }
 
-/* On a processor no axis of one element may be between axes that are walked as one. */
+/* On a CPU no axis of one element may be between axes that are traversed as one. */
 static void tci_assoc_permute(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
@@ -239,8 +239,8 @@ static int tci_assoc_last(const tci_node *n, int from, int to)
     return last;
 }
 
-/* True if axis b of part [j, j_end) of RESHAPE n and the one before it are walked as one: both are
- * of one axis of what it reads, or those that meet where they do are. */
+/* True if axis b of part [j, j_end) of RESHAPE n and the one before it are traversed as one: both
+ * are of one axis of what it reads, or those that meet where they do are. */
 static bool tci_assoc_splits(const tci_node *n, const tci_assoc_axis *in, int i, int i_end, int b,
                              int j_end)
 {
@@ -258,7 +258,7 @@ static bool tci_assoc_splits(const tci_node *n, const tci_assoc_axis *in, int i,
     return to > 0;
 }
 
-/* On a processor the axes of a part are walked as one if all that it reads are. */
+/* On a CPU the axes of a part are traversed as one if all that it reads are. */
 static void tci_assoc_reshape(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
@@ -343,7 +343,7 @@ static bool tci_assoc_folds(const tci_assoc_fold *f, int axis)
     return folds;
 }
 
-/* Elements of the axes of x that end with `axis`, are kept or are not, and are walked as one. */
+/* Elements of the axes of x that end with `axis`, are kept or are not, and are traversed as one. */
 static double tci_assoc_line(const tci_assoc_fold *f, int axis)
 {
     double line = (double)tci_dim_most(f->x->shape[axis]);

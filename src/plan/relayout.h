@@ -34,7 +34,7 @@ typedef struct tci_relayout_panel {
 TCI_FN tci_node *tci_relayout_panels(const tci_algo *a, tci_node *x, tci_relayout_panel panel);
 /* Writes the order of x's axes in which `axis` comes last. */
 TCI_FN void tci_relayout_last(const tci_node *x, int axis, int64_t *order);
-/* Operand x with `now` in the place of `source`, a value that it moves, pads or converts: what
+/* Operand x with `now` in place of `source`, a value that it moves, pads or converts: what
  * moves and pads takes now's dtype. */
 TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_node *source,
                                    tci_node *now);

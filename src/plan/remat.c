@@ -41,7 +41,7 @@ typedef struct tci_remat {
     bool all;               /* reductions and contractions may be done again */
     int peak;               /* a step */
     const int32_t *step_of; /* per group */
-    int32_t *first, *last;  /* per buffer: the steps behind the peak that read it, -1: none */
+    int32_t *first, *last;  /* per buffer: the steps after the peak that read it, -1: none */
     bool *held;             /* per node, by its place in f->nodes: kept if it is needed at all */
     uint8_t *fate;          /* tci_remat_fate */
     tci_node **again;       /* AGAIN: its copy */

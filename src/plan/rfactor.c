@@ -160,10 +160,10 @@ typedef struct tci_rfactor_chunks {
     int64_t *axes, *parts;
     int n_kept, n_axes, n_parts;
     bool padded;
-    tci_association as; /* class of what walks the elements of chunks, on a processor */
+    tci_association as; /* class of what traverses the elements of chunks, on a CPU */
 } tci_rfactor_chunks;
 
-/* True if what a reduction is made of has its class: on a processor. Chunks that GPUs reduce are
+/* True if what a reduction is made of has its class: on a CPU. Chunks that GPUs reduce are
  * rows of another length. */
 static bool tci_rfactor_hands_on(const tci_algo *a)
 {
@@ -531,7 +531,7 @@ static const tci_rfactor_label *tci_rfactor_find(const tci_rfactor_label *cuts, 
     return NULL;
 }
 
-/* Operand `which` of f with the stretch of each axis that a cut names, and several parts of it as
+/* Operand `which` of f with the range of each axis that a cut names, and several parts of it as
  * an axis before that of their elements. */
 static void tci_rfactor_operand(const tci_algo *a, tci_contract_form *f, int which,
                                 const tci_rfactor_label *cuts, int n_cuts)
@@ -590,7 +590,7 @@ TCI_FN tci_node *tci_rfactor_contract(const tci_algo *a, const tci_contract_form
 
 /* ---- the pass ---- */
 
-/* n, a reduction, in the place of it: one of partial results where it is cut, else n itself. */
+/* n, a reduction, in place of it: one of partial results where it is cut, else n itself. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)
 {
     tci_node *made = NULL;

@@ -39,7 +39,7 @@ enum {
 };
 static const int64_t tci_sort_most = (int64_t)1 << (TCI_SORT_PLACE - 1); /* elements by keys */
 
-/* The sort of an axis of n elements, behind one of `lines`. */
+/* The sort of an axis of n elements, after one of `lines`. */
 typedef struct tci_sort {
     const tci_algo *a;
     tci_dim lines, n; /* n: places given so far, those of what fills up too */
@@ -154,7 +154,7 @@ static tci_node *tci_sort_join(const tci_sort *s, tci_node *a, tci_node *b)
     return tci_sort_kept(s, tci_sort_built(s, tci_build_cat(s->a->g, both, 2, 1)));
 }
 
-/* [lines, size]: behind the list elements that are greater than all others. */
+/* [lines, size]: after the list elements that are greater than all others. */
 static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
 {
     tci_dim have = l.words->shape[1], more = tci_dim_sub(size, have);
@@ -325,7 +325,7 @@ static tci_node *tci_sort_selected(const tci_sort *s, tci_node *words, int64_t k
 }
 
 /* The k groups of neighbours with the least words have the first k elements: their places, some
- * behind the axis, and *words there. */
+ * after the axis, and *words there. */
 static tci_node *tci_sort_grouped(const tci_sort *s, tci_node **words, int64_t k)
 {
     tci_graph *g = s->a->g;

@@ -59,7 +59,7 @@ enum {
     TCI_SPLIT_K_WAIT = 800         /* no faster than this, however small it is */
 };
 
-/* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
+/* A range of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_split_k_piece {
     int64_t start, parts, length;
 } tci_split_k_piece;
@@ -483,7 +483,7 @@ static void tci_split_k_unpermute(tci_split_k *p, int k)
     p->in[k] = tci_split_k_cast(p, x, (tc_dtype)whole->dtype);
 }
 
-/* The order of n's axes in which those that only the smaller operand has are behind the others, so
+/* The order of n's axes in which those that only the smaller operand has are after the others, so
  * that rows that read the same are neighbours; false: it is that already. */
 static bool tci_split_k_order(const tci_node *n, int64_t *order)
 {

@@ -199,7 +199,7 @@ static tci_kept_unit *tci_kept_take_listed(tci_kept_unit *u, bool lists)
     return there ? there : u;
 }
 
-/* u takes over the memory of an outdated unit that nobody else holds. */
+/* u takes over the memory of an outdated unit that no one else holds. */
 static void tci_kept_reuse(tci_kept_unit *u, tci_kept_unit *old)
 {
     tci_kept_lock();
@@ -263,7 +263,7 @@ static void tci_kept_destroy(tci_kept *k)
 }
 
 /* Units that are listed are computed; the others have memory to be computed in. old: outdated, held
- * by nobody else; or NULL. NULL: no memory. */
+ * by no one else; or NULL. NULL: no memory. */
 static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, const tci_kept *old)
 {
     size_t words = sizeof(uint64_t) * (size_t)f->n_captured;
@@ -317,7 +317,7 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
     if (*ready) {
         c->kept = keeper->kept;
         c->kept->refs++;
-    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* nobody else reads it */
+    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* no one else reads it */
         keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
         mine->refs = 1;
     }

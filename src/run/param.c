@@ -44,7 +44,7 @@ struct tci_param {
     uint32_t changing;       /* ... or its memory, now: nobody may look at that */
     bool is_shared;
     char *name;            /* or NULL; only the thread of the context asks */
-    tci_param_value first; /* its data lies in the storage itself */
+    tci_param_value first; /* its data is in the storage itself */
 };
 
 enum { TCI_PARAM_LOCKS = 4, TCI_PARAM_HEADER = 64 };

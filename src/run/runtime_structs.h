@@ -33,11 +33,11 @@ typedef struct tci_ctx {
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
     uint32_t region;                  /* open now (debug/string_intern.h); */
     uint32_t *regions;
-    int n_regions, cap_regions; /* those around it */
-    int n_lent;                 /* functions of the user's that calls under way have called */
-    int lent_scopes;            /* as many of the scopes are of before the last of these */
-    bool freed_within;          /* one of these asked for the context's end */
-    bool many_said;             /* the log said that very many tensors are alive */
+    int n_regions, cap_regions;          /* those around it */
+    int n_lent;                          /* user functions that calls under way have called */
+    int lent_scopes;                     /* as many of the scopes are of before the last of these */
+    bool freed_within;                   /* one of these asked for the context's end */
+    bool many_said;                      /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* State of a tc_jit while its function records (api/jit.c). */
@@ -51,7 +51,7 @@ typedef struct tci_build_trace {
 typedef struct tci_run_step {
     tci_kernel_fn fn; /* NULL: interp runs it, or */
     const tci_interp *interp;
-    const tci_custom_call *call; /* a function of the user's is called */
+    const tci_custom_call *call; /* a user function is called */
     const int64_t *literals;     /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
     int64_t least;      /* tasks that a thread takes at a time, at least */
@@ -59,12 +59,12 @@ typedef struct tci_run_step {
     int32_t threads;    /* parts it is cut into; 1: serial; 0: see slice */
     bool faults;
     int32_t n_operands;
-    int64_t work_bytes; /* a slot behind the operands: work memory (here thread 0's) */
+    int64_t work_bytes; /* a slot after the operands: work memory (here thread 0's) */
     int64_t rounds;     /* of a fused loop; 0: it is none */
     int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
     int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
-/* A repetition of launches [first, last), and those of its moves: slots of a call. */
+/* A loop of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {
     int32_t slot;
     bool back;
@@ -99,7 +99,7 @@ typedef struct tci_run_param {
 typedef struct tci_run_effect {
     int32_t captured;
     int32_t param; /* the same one, in tc_program.params */
-    bool over_old; /* may be written over the old value, while nobody else reads that */
+    bool over_old; /* may be written over the old value, while no one else reads that */
     int64_t bytes;
 } tci_run_effect;
 
@@ -165,7 +165,7 @@ typedef struct tci_thread_errors {
 
 typedef struct tci_origin tci_origin; /* debug/source_location.h */
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+/* One heap block: the arrays are after the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
@@ -263,7 +263,7 @@ struct tc_call {
     tci_error last;
 };
 
-/* A repetition that was recorded with the test of its end (tc_backend.record_loop). */
+/* A loop that was recorded with the test of its end (tc_backend.record_loop). */
 typedef struct tci_walk_loop {
     void *sequence; /* NULL: none yet, or refused */
     void *done;     /* device memory: the number of rounds */
@@ -277,7 +277,7 @@ struct tci_device_call {
     void *sequence;  /* recorded launches, or NULL */
     void *updates;   /* those from tc_program.commit on, or NULL */
     int runs;        /* with operands where they are now: 0, 1, or 2 for more */
-    /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
+    /* Per loop: one that the device ends itself, NULL so far; NULL: none is */
     struct tci_walk_loop *loops;
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;             /* of the backend's queues, or NULL */
@@ -363,7 +363,7 @@ TCI_FN void tci_param_end(tc_call *c, bool commits);
 /* Between these a run, begun on a device, has its parameters for itself. */
 TCI_FN tc_status tci_param_claim(tc_call *c);
 TCI_FN void tci_param_unclaim(tc_call *c);
-/* The new value of a parameter, claimed, that lies on a device. */
+/* The new value of a parameter, claimed, that is on a device. */
 TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from);
 /* Tells the forks of the locks of this room and of the next. */
 TCI_FN void tci_param_start(void);
@@ -391,7 +391,7 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
                                 int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/program.c ---- */
-/* Where the lowest address that the elements of a captured leaf take lies, in bytes from its
+/* Where the lowest address that the elements of a captured leaf take is, in bytes from its
  * storage's data: negative strides reach below element 0...0. */
 TCI_FN int64_t tci_program_lowest(const tci_node *n);
 /* A program from code and the request that led to it: captures literal values and leaf memory.
@@ -458,12 +458,12 @@ TCI_FN void tci_bind_refresh(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
-/* Kernels read and write that memory of the user where it lies. */
+/* Kernels read and write that memory of the user where it is. */
 TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
 /* ---- run/launch_deps.c ---- */
-/* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
+/* Fills `after` of the launches of c, which begin at that step, in the scratch. Longjmps. */
 TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
                               int n);
 

@@ -52,7 +52,7 @@ typedef struct tci_variant_guard {
 typedef struct tci_variant {
     tci_retired retired;
     tci_variant_kind *kind;
-    tci_variant_guard *guards; /* kind->n_axes, behind the struct */
+    tci_variant_guard *guards; /* kind->n_axes, after the struct */
     tc_program *program;       /* counted */
     char *padded;              /* atomic: memory of padded buffers, idle; or NULL */
     int64_t id, compile_ns;

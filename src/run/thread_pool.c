@@ -188,7 +188,7 @@ typedef struct tci_pool_worker {
     uint64_t seen;  /* ticket that was current when it was made */
     tci_mutex lock; /* of its sleep */
     int32_t asleep; /* atomic; written by the worker under the lock */
-    int32_t id;     /* the system's, behind the first sleep; under the lock */
+    int32_t id;     /* the system's, after the first sleep; under the lock */
     int32_t off;    /* the processor it is kept off, or -1; under the lock */
     tci_cond wake;
 } tci_pool_worker;
@@ -471,7 +471,7 @@ static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
     int staff = tci_pool_staff(job->threads - 1);
     if (staff) {
         int64_t spin_ns = tci_pool_spin_ns(o, staff + 1);
-        int cancel = tci_os_no_cancel(); /* the workers use what lies on this stack */
+        int cancel = tci_os_no_cancel(); /* the workers use what is on this stack */
         tci_pool.job = *job;
         tci_pool.owner_cpu = staff < tci_pool_cores() ? tci_os_cpu() : -1;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
@@ -506,7 +506,7 @@ static void tci_pool_team_task(void *arg)
 static bool tci_pool_run_team(const tc_options *o, const tci_pool_job *job)
 {
     tci_pool_shared shared = {.job = job};
-    int cancel = tci_os_no_cancel(); /* the team uses what lies on this stack */
+    int cancel = tci_os_no_cancel(); /* the team uses what is on this stack */
     bool ran = tci_team_run(o, job->threads, tci_pool_team_task, &shared);
     tci_os_may_cancel(cancel);
     return ran;
