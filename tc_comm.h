@@ -1,7 +1,8 @@
 /* tc_comm.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_comm.h ---- */
 /* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
- * training. An optional header: it brings tc.h, and joins the implementation where that is. */
+ * training. An optional header: it includes tc.h; its implementation is compiled where
+ * TC_IMPLEMENTATION is defined. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 
@@ -203,15 +204,15 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
  * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
- * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
  * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
  * Bit-identical results need strict floating point under all flags. GCC: the region has its own
  * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
  * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
  * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
- * memory of the user's types is moved by memcpy.
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and user
+ * data of any type is moved by memcpy.
  *
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
@@ -405,30 +406,30 @@ TCI_FN void tci_comm_combine(tc_comm_how how, tc_dtype dtype, void *out, const v
 /* ---- src/comm/shm.c ---- */
 /* comm/shm.c - collectives of processes on one host, over a mapped file.
  *
- * In: operations in the order that all ranks give them. Out: the results, or which rank broke them.
+ * In: operations in the order that all ranks give them. Out: the results, or which rank failed.
  *
- * The one idea: each rank has two chunks of memory that all others can read and a counter of how
+ * Design: each rank has two chunks of memory that all others can read and a counter of how
  * many it has filled (`posted`). An operation fills a chunk, raises the counter, waits until all
  * counters are as high, and reads. A rank that has raised its counter again has read what it needed
- * before, so a chunk may be filled when all counters have passed the one after it: with two chunks
- * in turns one wait per chunk is enough. Sends have channels of their own, one for each ordered
+ * before, so a chunk may be filled when all counters have passed the one after it: with double
+ * buffering one wait per chunk is enough. Sends have channels of their own, one for each ordered
  * pair of ranks.
  *
- * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in its place, and
- * all read the segments, so results have the same bits on all ranks, in each run.
+ * Reductions go in the order of ranks: each rank reduces its segment of a chunk, in place, and all
+ * read the segments, so results have the same bits on all ranks, in each run.
  *
- * A thread of the communicator carries operations out while kernels run; it exists from the first
+ * A thread of the communicator executes operations while kernels run; it exists from the first
  * start to the end of the communicator.
  *
  * Faults: each rank holds a record lock on its byte of the file, which the kernel drops when the
- * process dies, however it does; who waits for a rank looks at it. The first rank that finds a
- * fault writes the reason into the file, where all others find it while they wait. What an
- * operation is (tag, text) lies next to the counters, so ranks that are in different operations
- * find out.
+ * process dies, for whatever reason; a rank that waits for another checks its lock. The first rank
+ * that finds a fault writes the reason into the file, where all others find it while they wait.
+ * A descriptor of the current operation (tag, text) is stored next to the counters, so mismatched
+ * collectives are detected.
  *
  * The file: rank 0 makes it under a name of its own and renames it to the one that follows from the
- * group; the others open that, check that rank 0 lives, and take their place; when all are there it
- * is removed. So what a killed group left behind is replaced, and never joined. */
+ * group; the others open that, check that rank 0 is alive, and take their slots; when all are there
+ * it is removed. So a file that a killed group left behind is replaced, and never joined. */
 /* ---- src/comm/shm.h ---- */
 /* comm/shm.h - declares collectives of processes on one host through shared memory, without another
  * library. */
@@ -1136,7 +1137,7 @@ static void tci_shm_abort(void *state, const char *why)
         s->status = TC_ERR_COMM;
         snprintf(s->failed, sizeof(s->failed), "%s", s->why);
     }
-    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    pthread_cond_broadcast(&s->changed); /* a job that no thread began is waited for no longer */
     while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }
@@ -1565,14 +1566,15 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
  * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
  * passed in the place of a pointer, which is the same register or stack slot in the calling
  * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
- * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. Of
- * all others the order of a sum is MPI's.
+ * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. For
+ * all other dtypes MPI chooses the reduction order.
  *
- * MPI makes progress inside its calls, so what is started moves on while a program waits, and as
- * far as the library does by itself. A rank that dies ends all of them: mpirun sees to that.
+ * MPI makes progress inside its calls, so a started operation progresses while the program waits in
+ * MPI, otherwise only if the library has asynchronous progress. If a rank dies, mpirun terminates
+ * all ranks.
  *
- * MPI cannot take a collective back. After a time limit its operands belong to others again, so
- * from then on MPI is not called for any communicator, as the operation could move in each call. */
+ * MPI cannot cancel a collective. After a timeout its buffers may be reused, so MPI is never called
+ * again, for any communicator: any call could progress the pending operation. */
 /* ---- src/comm/mpi.h ---- */
 /* comm/mpi.h - declares collectives through MPI, whose library is opened at run time. */
 #ifndef TCI_COMM_MPI_H
@@ -2135,23 +2137,23 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
  *
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
- * A start has that stream wait for what the device's own queue was given so far; a wait has the
- * queue wait for the operation. So kernels between the two overlap with it, and no host thread
- * waits until the end of a run (finish). There the host looks whether the stream is done, whether
- * NCCL or a rank failed, and whether the time is over; then the communicator is aborted, so that
- * the stream ends. ncclCommAbort first has all kernels of the communicator end, but returns only
- * when no graph has any: programs still hold theirs, so a thread of its own calls it, and ends when
- * the last program with the communicator is freed.
+ * A start makes that stream wait for the work submitted to the device's own queue so far; a wait
+ * makes the queue wait for the operation. So kernels between the two overlap with it, and no host
+ * thread waits until the end of a run (finish). There the host checks whether the stream is done,
+ * whether NCCL or a rank failed, and whether the timeout has expired; then the communicator is
+ * aborted, so that the stream ends. ncclCommAbort terminates all kernels of the communicator at
+ * once, but returns only when no CUDA graph references it; programs still hold such graphs, so a
+ * separate thread calls it, which ends when the last program with the communicator is freed.
  *
- * Where a program is recorded, an operation is captured from the stream, and a node of the
- * program's graph; what waits for it is an empty node.
+ * Where a program is recorded, an operation is captured from the stream and becomes a node of the
+ * program's CUDA graph; the wait for it is an empty node.
  *
  * Sends and receives that follow one another are one group, as each alone would wait for the other
- * side. The base communicator carries what the host exchanges.
+ * side. Host-side exchanges go through the base communicator.
  *
  * Communicators that are made here are nonblocking: NCCL connects ranks in a thread of its own, at
  * creation and at the first operation of each kind, and a call that returns "in progress" is polled
- * until it is done. So a rank that dies while others connect to it is noticed by the base. */
+ * until it is done. So the base communicator detects a rank that dies during connection setup. */
 /* ---- src/comm/nccl.h ---- */
 /* comm/nccl.h - NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28. */
 #ifndef TCI_COMM_NCCL_H
@@ -2725,7 +2727,7 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
-/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for none. */
 static void tci_nccl_end(tci_nccl *s)
 {
     const tc_comm_engine *base = s->base->engine;
@@ -3019,12 +3021,13 @@ TC_API tc_status tc_comm_from_env(tc_comm **out)
  *
  * In: gradients of one graph. Out: the same over all ranks, as ordinary nodes: a bucket is a CAT of
  * flat gradients, one collective, and slices of its result, which are views; or, where the engine
- * begins several operations as one, a collective for each gradient behind a barrier of all.
+ * supports grouped operations (ncclGroupStart), a collective for each gradient after a barrier of
+ * all.
  *
  * Buckets hold gradients that are ready one after the other: they are in the order of the longest
- * way from a leaf to each, which in a backward pass grows from the last layer to the first. The
- * collectives are made in that order, and plan/step_order.c schedules the steps between them by the
- * deadlines that follow. */
+ * path from a leaf to each gradient, which in a backward pass grows from the last layer to the
+ * first. The collectives are made in that order, and plan/step_order.c schedules the steps between
+ * them by the deadlines that follow. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -3409,16 +3412,17 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 /* comm/partition.c - tc_shard and tc_partition: SPMD partitioning of a graph by sharding
  * annotations (comm/partition.h).
  *
- * In: tensors over whole inputs and parameters, some of them marked. Out: the tensors of one rank,
- * over its parts of those.
+ * In: tensors over global (unsharded) inputs and parameters, some of them marked. Out: the tensors
+ * of one rank, over its shards.
  *
- * The one idea: one walk from leaves to roots. Each op says how its result is cut
- * (partition_rules.c); where a value is wanted with another cut than it has, collectives are put
- * in: of a partial sum an all_reduce, or a reduce_scatter where it is wanted in parts; of parts an
- * all_gather, or an all_to_all where it is wanted in others. A whole value is cut by a slice.
+ * Design: one traversal from leaves to roots. The rule of each op gives the sharding of its result
+ * (partition_rules.c); where a consumer needs another sharding, collectives are inserted:
+ * all_reduce for a partial sum (reduce_scatter if the consumer wants shards), all_gather for shards
+ * (all_to_all to reshard along another axis). A replicated value is sharded by a slice.
  *
- * A parameter without a mark is cut as in an earlier call, else as what is assigned to it: the
- * state of optimizers follows their gradients. Dry walks find that first. */
+ * A parameter without a mark is sharded as in an earlier call, else as the value that is assigned
+ * to it: the state of optimizers follows their gradients. Dry runs of the traversal find that
+ * first. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -3427,10 +3431,10 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 /* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
  * partitioning, as in GSPMD, arXiv 2105.04663).
  *
- * A split says, for each axis of a value, over which communicator it is cut in equal parts: rank r
- * has part r. 0: not cut; c + 1: over communicator c of the walk. An axis is cut over one
- * communicator, and a communicator cuts one axis of a value. A value may in addition be partial
- * over communicators: the sum over their ranks is the value. */
+ * A sharding (split) gives, for each axis of a value, the communicator over which it is split into
+ * equal shards: rank r has shard r. 0: not sharded; c + 1: over communicator c of the traversal. An
+ * axis is sharded over one communicator, and a communicator shards one axis of a value. A value may
+ * in addition be partial over communicators: the sum over their ranks is the value. */
 #ifndef TCI_COMM_PARTITION_H
 #define TCI_COMM_PARTITION_H
 
@@ -4118,13 +4122,13 @@ TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, 
 /* comm/partition_rules.c - sharding rules of each op: the split of its result from those of its
  * operands, and the op on shards.
  *
- * In: a node of the whole graph, and the splits of its operands. Out: the split of its result, the
- * splits that it wants its operands in, and the op once more on parts.
+ * In: a node of the global graph, and the shardings of its operands. Out: the sharding of its
+ * result, the shardings that it requires of its operands, and the op on shards.
  *
- * The one idea: an op keeps a cut of an axis that it treats element by element; a cut of an axis
- * that it sums gives a partial sum; any other cut is undone first. A contraction of weights cut by
- * columns needs no message, one of weights cut by rows gives a partial sum: the pairs of
- * Megatron-LM (arXiv 1909.08053) need no rule of their own. */
+ * Design: sharding of a parallel (elementwise) axis is propagated; sharding of a reduction axis
+ * gives a partial sum; operands sharded in any other way are gathered first. A contraction with
+ * column-sharded weights needs no communication, one with row-sharded weights gives a partial sum:
+ * the layer pairs of Megatron-LM (arXiv 1909.08053) need no rule of their own. */
 #include <string.h>
 
 
@@ -4719,13 +4723,13 @@ TCI_FN void tci_part_visit(tci_part *v, tci_node *n)
  *
  * In: a graph with all_gathers of parameters. Out: the same values; a gather whose uses are far
  * apart, as in a layer's forward and backward pass, is made once for each, so that its result is
- * free between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
- * starts when an earlier one is done, so that whole gradients do not pile up.
+ * freed between them; and a gather starts when the uses of an earlier one begin. A reduce_scatter
+ * starts when an earlier one is done, so that unsharded gradients do not accumulate.
  *
- * The one idea: uses in the order of their depth (the longest way from a leaf) are the order in
- * which layers run. A gather is the view of a parameter that nodes of one stretch of that order
- * use; its operand waits, by a BARRIER, for the first use of the gather `ahead` + 1 places before
- * it. Every edge goes from a lower place to a higher one, so there is no cycle. */
+ * Design: uses in the order of their depth (the longest path from a leaf) are the order in which
+ * layers run. Each gather serves one contiguous range of uses in that order; a BARRIER delays its
+ * operand until the first use of the gather `ahead` + 1 positions earlier. Every edge goes from a
+ * lower position to a higher one, so there is no cycle. */
 #include <stdio.h>
 #include <string.h>
 
@@ -5005,9 +5009,9 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
  * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
  * links.
  *
- * A link is measured by what a program with CHAIN all_reduces one after the other takes more than
- * one with one: launches, and the host's work in a run, cancel. The slowdown of kernels is the
- * extra time of a chain of matrix products with one long all_reduce next to it. */
+ * The time of an all_reduce is the difference between programs with CHAIN dependent all_reduces and
+ * with a single one, over CHAIN - 1, so that launch overhead and host time cancel. The slowdown of
+ * kernels is the extra time of a chain of matrix products with one long all_reduce next to it. */
 #include <math.h>
 
 

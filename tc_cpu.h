@@ -1,11 +1,11 @@
 /* tc_cpu.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cpu.h ---- */
-/* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Brought in by tc.h. */
+/* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Included by tc.h. */
 /* ---- src/cpu/cpu_features.c ---- */
 /* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
  * from them.
  *
- * In: the requested vector width. Out: a tci_target. Design: ask from inside the process.
+ * In: the requested vector width. Out: a tci_target. Design: the process itself is queried.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
  * (XCR0), so the answer is right under valgrind and emulators, where -march=native would name
  * features that the process may not use. A host without that builtin, or on an unknown processor,
@@ -347,7 +347,8 @@ TCI_FN bool tci_target_runs(const char *features)
  * use.
  *
  * In: /sys, the affinity mask. Out: a tc_machine, 0 where unknown. Sizes are rounded to a power of
- * two, so that processors of one model have equal keys. Shared caches count in part. */
+ * two, so that processors of one model have equal keys. The size of a shared cache is capped
+ * (TCI_CPU_SHARED_MOST). */
 #include <fcntl.h>
 #include <string.h>
 
@@ -418,9 +419,9 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
  * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare
  * call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2; its
  * loops must not become calls of memset and memcpy. On x86 with 16 vector registers gcc may not
- * hoist loop invariants: it does so whether or not registers are left, and then spills sums of a
- * tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
- * takes 0.37 of the processor time (-O0: 0.30, -O1: 0.92).
+ * hoist loop invariants: it does so whether or not registers are left, and then spills accumulators
+ * of a tile (a convolution with a bias took twice as long). A quick build is -Og: for 40 kernels it
+ * takes 0.37 of the CPU time (-O0: 0.30, -O1: 0.92).
  *
  * Generated code includes nothing and calls nothing but compiler helpers, so no libc is linked.
  * Nothing unwinds through a kernel: unwind tables, a fortieth of the time, are omitted unless the

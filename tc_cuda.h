@@ -1,21 +1,21 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Brought in
- * by tc.h, with or without tc_cpu.h: under TC_BLOCKS schedules and passes for a device of the
- * user's, under TC_CUDA the CUDA backend too, CUDA source by NVRTC. */
+/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Included
+ * by tc.h, with or without tc_cpu.h: under TC_BLOCKS the schedules and passes for a user-defined
+ * device, under TC_CUDA the CUDA backend too, which compiles CUDA source with NVRTC. */
 /* ---- src/tc_blocks.h ---- */
 /* src/tc_blocks.h - GPU-only files: pattern matchers, schedules and passes for machines of thread
- * blocks. Joined into tc_cuda.h; plan/no_gpu.c stands in its place where that is not brought in. */
+ * blocks. Included by tc_cuda.h; plan/no_gpu.c replaces it in builds without that. */
 /* ---- src/kernel/match_mma_sync.c ---- */
 /* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
  * cores (mma.sync) can run it.
  *
- * In: a kernel, the machine. Out: its contraction as a matrix product, and whether the tensor
- * cores of each warp, on GPUs from sm_75 on, can compute it. Operands are read from shared memory
- * that the block fills by evaluating their expressions, so any layout of operands is accepted:
- * only the values must have the unit's dtype, or be widened bytes. The answer is a function of
- * shape, dtype and the kind of machine, as plan/reduction_order.c requires; loop/mma_gemm.c can
- * schedule every kernel that matches. */
+ * In: a kernel, the machine. Out: its contraction as a matrix product, and whether warp-level
+ * tensor-core instructions (mma.sync), on GPUs from sm_75 on, can compute it. Operands are read
+ * from shared memory that the block fills by evaluating their expressions, so any layout of
+ * operands is accepted: only the values must have the unit's dtype, or be converted from 8-bit
+ * integers. The answer is a function of shape, dtype and the kind of machine, as
+ * plan/reduction_order.c requires; loop/mma_gemm.c can schedule every kernel that matches. */
 
 static bool tci_gemm_kernel_has_form(const tci_kernel *k)
 {
@@ -215,11 +215,11 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
  * position, and nothing is copied. Kernel axes without guards are axes of the array themselves.
  *
  * A step of the product takes 128 bytes of k, 64 elements or 32: of the axis along which an array
- * is contiguous, if that is contracted (the other contracted axes are walked one by one); else of
- * a block of the contracted axes. Where a block extends outside, both operands are zeros there, so
- * that no missing element is multiplied by an existing one; where no such block is large enough it
- * is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the positions of an
- * image: a tile then has whole rows of it. */
+ * is contiguous, if that is contracted (the other contracted axes are iterated over one by one);
+ * else of a block of the contracted axes. Where a block extends outside, both operands are zeros
+ * there, so that no missing element is multiplied by an existing one; where no such block is large
+ * enough it is smaller (k_rows) and padded with zeros in both. Columns may be two axes, the spatial
+ * output positions: a tile then covers whole image rows. */
 
 #include <string.h>
 
@@ -407,7 +407,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
-    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    int64_t step = d->coef[axis], low = d->base, others = 0;
     *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
@@ -416,13 +416,13 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
         }
         if (a >= k->n_outer && d->coef[a] != 0) {
             low += TCI_MIN(most, 0);
-            beside += most < 0 ? -most : most;
+            others += most < 0 ? -most : most;
             *pure = false;
         }
     }
     int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
     return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
-           high >= -corner && high < corner && beside < 2 * corner;
+           high >= -corner && high < corner && others < 2 * corner;
 }
 
 /* True if the rows are all positions of images whose channels are contiguous. */
@@ -676,8 +676,8 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     x->dtype = t;
     x->is_boxes = true;
     return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
-           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
+           tci_matrix_is_readable(x, &x->side[1]) && tci_boxes_axes(k, x) &&
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/match_attention.c ---- */
@@ -933,13 +933,13 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
     r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
                                     : tci_dim_known(k->axes[axes[2]].size);
-    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+    bool fits[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
                     tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
                     tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
     s->side[0] = side[0];
     s->side[1] = side[1];
     r->side[1] = side[2];
-    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && fits[0] && fits[1] && fits[2] &&
                  side[0].along_k && side[1].along_k && !side[2].along_k;
     return coef[0][axes[1]] == 0;
 }
@@ -1105,10 +1105,10 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
  * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *
  *     s   = DOT of rows and steps over d, keeping the steps
- *     w   = exp(x - m) / l, x a value made of s, m and l values of a query alone; rounded or not,
+ *     w   = exp(x - m) / l, x a value made of s, m and l per-query values; rounded or not,
  *           kept
  *     g   = DOT of other rows and steps over dv, keeping the steps
- *     c   = a value made of w, g and values of a query alone, kept
+ *     c   = a value made of w, g and per-query values, kept
  *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
  *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
  *     stores of values made of o or p
@@ -1572,8 +1572,8 @@ TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
  * stages, clusters, cost.
  *
  * In: a kernel of class MATRIX or TF32, the machine. Out: a kernel template (loop/wgmma_gemm.h)
- * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the sums are a value kept
- * in shared memory, so the epilogue is built like any other stage.
+ * whose epilogue slot is the kernel's elementwise epilogue as loop IR: the accumulators are a value
+ * kept in shared memory, so the epilogue is built like any other stage.
  *
  * The tile is the fastest under a time model: for each step of k the slower of multiplying and
  * loading, or the epilogue if that takes longer, times the number of waves over the SMs; plus the
@@ -2039,9 +2039,9 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
  * rings. A consumer multiplies queries and keys into registers, passes each score through the
  * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
  * row's maximum so far; rounded, these are directly the first operand of the product with the
- * values. The sums of a step are computed while the exponentials of the next one are. After the
- * last step the sums are divided and left in shared memory as in loop/wgmma_gemm.h, where the same
- * warps run the rest of the kernel on their rows. */
+ * values. The accumulators of a step are updated while the exponentials of the next one are
+ * computed. After the last step they are divided and left in shared memory as in loop/wgmma_gemm.h,
+ * where the same warps run the rest of the kernel on their rows. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_H
 #define TCI_LOOP_WGMMA_ATTENTION_H
 
@@ -2334,18 +2334,18 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
  * of the kernel template (tiles, consumer warps, pipeline stages).
  *
  * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
- * four more warps loads both operands of a tile's rows and then, step by step, both of the steps,
- * into a ring. A consumer multiplies them into registers, two products, and computes from these
- * the weights and the gradients of scores; rounded, these are directly the first operands of the
- * products with the steps. If only weights are needed, there is one product, and only the steps
- * have the other operand. Values of a query alone are evaluated once: of rows by the consumers, of
- * steps by another of the four warps, which stores them next to the step. After the last step the
- * sums are left in shared memory, one product after the other, as in loop/wgmma_gemm.h, where the
- * same warps run the rest of the kernel on their rows; two consumers take turns if there is no
- * memory for the sums of both.
+ * four more warps loads the two operands of the block's row tile, and then for each step its two
+ * operand tiles, into a ring buffer. A consumer multiplies them into registers, two products, and
+ * computes from these the weights and the gradients of scores; rounded, these are directly the
+ * first operands of the products with the steps. If only weights are needed, there is one product,
+ * and only the steps have the other operand. Per-query values (m, l, ...) are evaluated once: of
+ * rows by the consumers, of steps by another of the four warps, which stores them next to the step.
+ * After the last step the accumulators are left in shared memory, one product after the other, as
+ * in loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; two
+ * consumers take turns if there is no shared memory for the accumulators of both.
  *
- * Blocks (tci_loop.scores): values of a query; if keys are cut off, their score; the score of any
- * key; if keys are cut off, of a visible one; unless only weights are needed, the gradient of a
+ * Blocks (tci_loop.scores): per-query values; if keys are masked out, their score; the score of any
+ * key; if keys are masked out, of a visible one; unless only weights are needed, the gradient of a
  * score; with two last products, the rows of the second. The rows of the first are the epilogue
  * slot. */
 #ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
@@ -2628,10 +2628,10 @@ TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const i
  *
  * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
  * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
- * block of TCI_FLASH_THREADS threads has a tile of rows, and walks the other side step by step, in
- * shared memory, all as f32. Half a warp has every eighth row, each of its lanes every 16th
- * element of the step; sums are one chain. Scores pass between lanes through shared memory of
- * their own, so no rows x steps array is stored. */
+ * block of TCI_FLASH_THREADS threads has a tile of rows, and iterates over blocks of the other side
+ * (keys or queries), staged in shared memory as f32. Half a warp has every eighth row, each of its
+ * lanes every 16th element of the block; each sum is accumulated sequentially. Scores pass between
+ * lanes through shared memory of their own, so no rows x steps array is stored. */
 #ifndef TCI_LOOP_SIMT_ATTENTION_H
 #define TCI_LOOP_SIMT_ATTENTION_H
 
@@ -2675,7 +2675,7 @@ enum {
     TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
     TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
 
@@ -2885,17 +2885,17 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
  * before the first result is needed, and written once.
  *
  * The threads of a row are one vector of `vlanes` lanes and a reduction has one accumulator; with
- * fewer lanes it has one for each vector of the class, as far as the row has elements: an empty
- * accumulator changes none that it is combined with. The lanes are combined as kernel/ir.h says:
+ * fewer lanes it has one for each vector of the class, as far as the row has elements: an
+ * accumulator without elements holds the identity. The lanes are combined as kernel/ir.h says:
  * neighbours within a thread first, then whole vectors, then lanes of different warps, through one
  * shared array that every warp reads whole, so that no broadcast is needed; then the lanes of a
  * warp. Fewer threads then need fewer shuffles, and fixed work per thread serves more elements.
  *
- * An EARLIER reduction (kernel/ir.h) has words in the step's own memory, which no run clears: one
- * per row, whose tag counts the runs, and the totals of its parts and groups, which get the next
- * tag in a run. Each block reads the row's word, publishes its total, and waits for the preceding
- * ones, of which each thread reads a few; the block of the last part, whose wait implies that all
- * others have read the row's word, stores the new tag there. */
+ * An EARLIER reduction (kernel/ir.h) has flag words in a persistent workspace of the step that is
+ * never cleared: one per row, which contains the run number (epoch), and the totals of its parts
+ * and groups, tagged with the next epoch in a run. Each block reads the row's flag, publishes its
+ * total, and waits for the preceding totals, each thread reading a few; the block of the last part,
+ * whose wait implies that all others have read the row's flag, stores the new epoch there. */
 /* ---- src/loop/simt_row_block.h ---- */
 /* loop/simt_row_block.h - declares the GPU schedule of row-wise kernels (softmax, norms): a block,
  * warp or part of a warp computes a row and keeps it in registers. */
@@ -3316,7 +3316,7 @@ TCI_FN void tci_row_emit(tci_build *b)
  * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and
  * the one along which some loads are (row_axis). Out: the statements for one square tile.
  *
- * Design: neighbouring threads must access neighbouring memory, so a tile is walked twice. First
+ * Design: neighbouring threads must access neighbouring memory, so a tile is traversed twice. First
  * along row_axis: the loads contiguous along it are read into a shared array, one column of
  * padding avoiding bank conflicts. Then, after a barrier, along vec_axis: everything else.
  *
@@ -3520,25 +3520,25 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
  * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
  * result.
  *
- * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 points
- * each, and every operand is read once per tile: slab by slab of the contracted axes, the block
+ * Design: a tile of the result is in the registers of a block's threads, 4 x 4 to 8 x 8 elements
+ * each, and every operand is read once per tile: K block by K block, the thread block
  * evaluates the operands' own expressions into two shared panels, from which each thread reads
- * what its points need. So windows of an image, padding, transposes and cheap arithmetic cost no
- * more than the index of an element, and nothing is copied beforehand. While a slab is multiplied,
- * the next one is loaded into registers. Each point adds its products in the order of the axes, in
- * one chain or, in class SPLIT, one chain per fixed number of slabs.
+ * what its elements need. So windows of an image, padding, transposes and cheap arithmetic cost no
+ * more than the index of an element, and nothing is copied beforehand. While a K block is
+ * multiplied, the next one is loaded into registers. Each element adds its products in the order of
+ * the axes, in one chain or, in class SPLIT, one chain per fixed number of K blocks.
  *
  * Cost: an f32 tile of 128 x 128 x 16 is, per thread, 1024 multiply-adds, 64 reads of four
  * neighbours from the panels, and 16 elements to load, each one load and, if axes must be
  * separated, about ten operations on its index. A panel read takes two cycles of an SM per warp
  * and four neighbours, in which its four partitions do eight multiply-adds of a warp: with 4 x 4
- * points that is the limit, with 8 x 8 half of it.
+ * elements that is the limit, with 8 x 8 half of it.
  *
  * As in loop/smem_transpose.c the loop has one lane and threads are distinguished by
- * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its points are
- * rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads four
- * neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
- * double-buffered. Points outside the result are computed from the last element inside, and not
+ * TCI_LX_THREAD. A thread has coordinates (x, y) in the tile, a warp 8 x 4 of them; its elements
+ * are rows 4 (y + g places) + (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it reads
+ * four neighbours of a panel at a time, and a warp reads one line of each panel at once. Panels are
+ * double-buffered. Elements outside the result are computed from the last element inside, and not
  * stored. */
 /* ---- src/loop/simt_gemm.h ---- */
 /* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
@@ -4255,17 +4255,17 @@ TCI_FN double tci_products_least_ns(const tci_query *a)
 /* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
  * convolutions, GEMV, pooling, small copies.
  *
- * In: a kernel with reductions whose last outer axis is too short for vectors, or no multiple of
- * one, or whose loads are guarded or strided, so that a vector would be read lane by lane; or one
- * MAP stage with an axis shorter still. Out: the statements for one thread. Design: neighbouring
- * threads take neighbouring points of the result, on whatever axes, and each runs the stages
- * alone; data shared by neighbours comes from the cache. A thread has several points along an axis
- * that the operand with the last axis lacks, so that one read of that operand serves all of them;
- * for a copy, all points of a short axis that it stores together. The order of sums does not
- * change.
+ * In: a kernel with reductions whose last outer axis is too short for vectors, or not a multiple of
+ * the vector length, or whose loads are guarded or strided, so that a vector would be read lane by
+ * lane; or one MAP stage with an axis shorter still. Out: the statements for one thread. Design:
+ * neighbouring threads take neighbouring points of the result, along any axis, and each runs the
+ * stages alone; data shared by neighbours comes from the cache. A thread has several points along
+ * an axis that the operand with the last axis lacks, so that one read of that operand serves all of
+ * them; for a copy, all points of a short axis that it stores together. The summation order does
+ * not change.
  *
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
- * and one read of neighbours for all rows. */
+ * and one coalesced read shared by all rows. */
 /* ---- src/loop/thread_per_point.h ---- */
 /* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
  * convolutions, GEMV, pooling, copies. */
@@ -4450,11 +4450,12 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
  * few channels, norms (NHWC).
  *
  * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
- * contiguous along the last outer axis or independent of it, and every guard independent; later
- * stages are pointwise. Out: the statements for one thread. Design: a thread has a vector along
- * that axis, of 16 bytes if possible, and several neighbouring points along the axis before it.
- * The last reduced axis is unrolled, so that elements shared by neighbouring windows, and values
- * common to all, such as a filter or a norm's scale, are read once. The order of sums is kept.
+ * contiguous along the last outer axis or independent of it, and every guard independent of that
+ * axis; later stages are pointwise. Out: the statements for one thread. Design: a thread has a
+ * vector along that axis, of 16 bytes if possible, and several neighbouring points along the axis
+ * before it. The last reduced axis is unrolled, so that elements shared by neighbouring windows,
+ * and values common to all, such as a filter or a norm's scale, are read once. The order of sums is
+ * kept.
  *
  * Neighbouring threads take consecutive vectors. */
 /* ---- src/loop/simt_short_reduction.h ---- */
@@ -4717,8 +4718,8 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
 /* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
- *   window     short reductions or rows, in vectors of a thread (loop/simt_short_reduction.c)
- *   spread     one thread per output point (loop/thread_per_point.c)
+ *   window     short reductions or rows, a vector of outputs per thread
+ *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
  *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
  *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
@@ -5277,8 +5278,8 @@ static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t row
     for (int i = 0; i < a->k->n_outer; i++) {
         points = tci_dim_mul(points, a->k->axes[i].size);
     }
-    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
-    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
+    int64_t of_warp = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % of_warp == 0 && (of_warp == 1 || tci_dim_divides(of_warp, points));
 }
 
 static bool tci_row_fits(const tci_query *a, const int64_t *n)
@@ -5339,7 +5340,7 @@ static void tci_row_emit_units(const tci_query *a, const int64_t *n, tci_build *
     tci_nest nest = tci_nest_make(a, b);
     b->l->threads = (int)n[TCI_ROW_THREADS];
     b->l->lanes = b->l->threads * (a->lanes / a->threads);
-    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
+    b->l->rows = nest.rows = (int)n[TCI_ROW_ROWS];
     b->l->together = true;
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }
@@ -5428,24 +5429,24 @@ TCI_FN const tci_form *const *tci_block_forms(void)
 /* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
  * of warps.
  *
- * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or is of bytes, on a
- * machine whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or has int8 operands, on a
+ * GPU whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
  * tile of the result.
  *
- * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions slab by slab
- * of K into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
- * than the index of an element, and the next slab is loaded while one is multiplied. The inner
+ * Design: as in loop/simt_gemm.c, the block evaluates the operands' own expressions K block by K
+ * block into two shared panels, so windows, padding, transposes and cheap arithmetic cost no more
+ * than the index of an element, and the next K block is loaded while one is multiplied. The inner
  * step differs: each warp has a part of the tile, takes 16 rows of 32 bytes (64 of f64) from a
- * panel as one operand of mma.sync, and adds products of 16 x 16 to sums in registers. Panels hold
- * the dtype of the instruction.
+ * panel as one operand of mma.sync, and adds products of 16 x 16 to accumulators in registers.
+ * Panels hold the dtype of the instruction.
  *
  * A panel has the order of its operand's memory: [own][depth] if that is contiguous along K, else
- * [depth][own], which the loads (ldmatrix) transpose; of bytes and f64 they make neighbours from
- * rows of the two halves of an operand, and the rows and columns of the sums follow. Runs of 16
- * contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards that do not
- * separate them, are copied whole; everything else is copied element by element. Elements past the
- * end of K are zeros; positions past the end of a side are computed from the last ones inside, and
- * not stored.
+ * [depth][own], which the loads (ldmatrix) transpose; for 8-bit and f64 operands they pair rows of
+ * the operand's two halves, and the rows and columns of the accumulators are permuted accordingly.
+ * Runs of 16 contiguous bytes at multiples of 16 bytes, possibly over several axes, under guards
+ * that do not separate them, are copied whole; everything else is copied element by element.
+ * Elements past the end of K are zeros; positions past the end of a side are computed from the last
+ * ones inside, and not stored.
  *
  * Bank conflicts: a read takes 8 rows of 16 bytes at once, which is conflict-free if a row is an
  * odd number of 16 bytes long: 64 bytes of a slab and 16, or 64 to 256 of a side and 16. A 16-byte
@@ -5481,7 +5482,7 @@ enum {
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
     TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
-    TCI_MMA_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
@@ -5657,7 +5658,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
     tci_mma_set_tile(a, n, &w);
     double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_MMA_SLAB);
     double ns = tci_mma_cycles(a, &w) * slabs / a->machine.facts.ghz;
-    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_BESIDE : 1;
+    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_SHARED : 1;
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 
@@ -6043,13 +6044,13 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
 /* plan/scatter_sort.c - rewrites scatter-add on GPUs as a sort of its indices and a segmented
  * reduction.
  *
- * In: a SCATTER whose index is the same for all lines. Out: a SEGMENT that gives each element of x
- * the result of its segment of src in sorted order, in the order of SCATTER (kernel/ir.h): the
- * same bits. A SCATTER walks src sequentially; here the elements of x are parallel, and src is
- * read once, wherever the index points.
+ * In: a SCATTER with one index per row (constant along the other axes). Out: a SEGMENT that gives
+ * each element of x the result of its segment of src in sorted order, in the order of SCATTER
+ * (kernel/ir.h): the same bits. A SCATTER iterates over src sequentially; here the elements of x
+ * are parallel, and src is read once, wherever the index points.
  *
- * The order is a stable sort of the index: words (index, place), all different, i32 if that holds
- * them. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
+ * The order is a stable sort of the index: unique sort keys (index, position) packed into one
+ * integer, i32 if they fit. Its kernels are ordinary ones. The cheaper of two algorithms is taken:
  *
  *   ranks    all words are compared with all, n * n comparisons, in three kernels:
  *     words    are made
@@ -6062,11 +6063,12 @@ TCI_FN const tci_form *const *tci_mma_forms(void)
  *     ranks    the number of equal digits before it in the chunk, by comparing again
  *     words    move to their positions, begin + rank
  *
- * The model takes 2 us for a small kernel, and TCI_ORDER_COMPARED i32 comparisons for as long, as
- * an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to some 5000
- * indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither comparisons nor
- * prefix sums take long. The start of an element's segment is found by binary search in the sorted
- * words. Equal nodes are one, so several SCATTERs over one index share its order.
+ * The cost model assumes 2 us per small kernel, and the same time for TCI_ORDER_COMPARED i32
+ * comparisons: an H100 issues their 2.5 instructions in two of three cycles. So ranks serve up to
+ * some 5000 indices of 8 bits, and 10000 to 14000 of more. A chunk is sized so that neither
+ * comparisons nor prefix sums take long. The start of an element's segment is found by binary
+ * search in the sorted words. Nodes are hash-consed, so SCATTERs with the same index share its
+ * sort.
  *
  * Example: the gradient of 8192 rows of 512 floats read from a table of 32000 moves at least 82
  * MB; 4 small kernels precede it. */
@@ -6350,15 +6352,17 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
 /* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
  * layout that TMA boxes read.
  *
- * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of
- * an image, on a machine whose matrix unit reads boxes. Out: the same CONTRACT over copies with
+ * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of an
+ * image, on a GPU whose tensor cores load TMA boxes. Out: the same CONTRACT over copies with
  * one axis contiguous: the longest summed axis that both operands have (the channels, in a
- * convolution and its gradient to the image), else for each operand its longest axis that the
- * other lacks (the gradient to the filter). Windows, padding and other views stay above the
- * copies, so nothing else is stored. NULL: it is no such contraction, or too small for the unit.
+ * convolution and its data gradient), else for each operand its longest axis that the other lacks
+ * (the weight gradient). Windows, padding and other views stay above the
+ * copies, so nothing else is stored. NULL: not such a contraction, or too small for the matrix
+ * unit.
  *
- * Design: loads of the unit need 16 contiguous bytes and aligned rows. A copy serves every window.
- * The unit cannot transpose f32 on load, so for f32 the contiguous axis is a summed one. */
+ * Design: TMA loads need 16 contiguous bytes and aligned rows. A copy serves every window.
+ * Tensor cores cannot transpose f32 operands on load, so for f32 the contiguous axis is a summed
+ * one. */
 
 enum {
     TCI_CONV_LAYOUT_LEAST = 32, /* elements of the axis that is contiguous, */
@@ -6592,13 +6596,13 @@ TCI_BLOCK_FN const tci_route *tci_route_channels_last(void)
 /* plan/layout_propagation.c - decides which values are stored channels-last: layout propagation
  * (NCHW to NHWC).
  *
- * In: the graph, on a machine whose matrix unit reads boxes of images. Out: the same values; those
- * that a contraction reads through windows (a convolution its image, a gradient that of a result)
- * are stored with channels last, and the values that they are computed from or that are computed
- * from them, transitively, have that order too. Each is a node with permuted axes, and a
- * PERMUTE(back) of it replaces the old node. All readers use index maps, so only the new form is
- * in memory, no kernel transposes, and sums over positions, as in norms, become column sums.
- * Layout ops stay as they are.
+ * In: the graph, on a machine whose tensor cores load image tiles by TMA (implicit GEMM). Out: the
+ * same values; those that a contraction reads through windows (the input of a convolution; the
+ * output gradient, of an input gradient) are stored with channels last, and the values that they
+ * are computed from or that are computed from them, transitively, have that order too. Each is a
+ * node with permuted axes, and a PERMUTE(back) of it replaces the old node. All readers use index
+ * maps, so only the new form is in memory, no kernel transposes, and sums over positions, as in
+ * norms, become column sums. Layout ops stay as they are.
  *
  * Design: the request for a layout goes from users to operands, then from values to users, and
  * back once more; the first request for a value wins, and a value without one stays as written. A
@@ -6736,7 +6740,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
 }
 
 /* The axis of x that will be contiguous in memory, as far as this pass says. */
-static int tci_layout_lies(const tci_layout *l, const tci_node *x)
+static int tci_layout_axis(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
     return want.stored ? want.axis : want.set ? -1 : x->rank - 1;
@@ -6753,7 +6757,7 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
             const int at = tci_contract_place(n, 2, a, i);
             const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
             if (axis >= 0 && tci_contract_place(n, 2, a, 1 - i) >= 0 &&
-                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_lies(l, source)) {
+                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_axis(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -6896,10 +6900,10 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
         over = tci_layout_back(l, tci_layout_pointwise(l, over, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_algo_permute(l->a, over, perm);
-        tci_algo_force(l->a, lies);
-        tci_table_add(l->a->images, lies);
-        over = tci_layout_back(l, lies, perm);
+        tci_node *stored = tci_algo_permute(l->a, over, perm);
+        tci_algo_force(l->a, stored);
+        tci_table_add(l->a->images, stored);
+        over = tci_layout_back(l, stored, perm);
     }
     return over;
 }
@@ -6908,14 +6912,14 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
  * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+        fits = fits && axis >= 0 && tci_layout_of(l, image).stored &&
                tci_layout_of(l, image).axis == axis;
     }
-    return lies;
+    return fits;
 }
 
 /* True if contraction n is another weight gradient of a depthwise convolution: it has the
@@ -6989,9 +6993,9 @@ TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
 /* plan/hoist_factors.c - hoists factors that are constant along the summed axes out of split
  * reductions: sum(x * s) = s * sum(x).
  *
- * In: a SUM that is cut in chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) = s *
- * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and is
- * no number.
+ * In: a SUM that is split into chunks, on a GPU. Out: sums of fewer factors, or NULL: sum(x * s) =
+ * s * sum(x), sum(x + y * s) = sum(x) + s * sum(y), where s is broadcast along the summed axes and
+ * is not a scalar constant.
  *
  * Design: the sums in a norm's gradient are linear in values that are sums themselves (of squares,
  * of gradient times x), so the second sum would wait for the first and read everything again. With
@@ -7441,15 +7445,15 @@ TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, 
     return tci_dwgrad_look(&p) ? tci_dwgrad_axis(&p, which, image) : -1;
 }
 
-static bool tci_dwgrad_lies(const tci_dwgrad *p)
+static bool tci_dwgrad_has_lines(const tci_dwgrad *p)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_dwgrad_axis(p, i, &image);
-        lies = lies && axis >= 0 && axis == image->rank - 1;
+        fits = fits && axis >= 0 && axis == image->rank - 1;
     }
-    return lies;
+    return fits;
 }
 
 /* ---- parts ---- */
@@ -7513,7 +7517,7 @@ static bool tci_dwgrad_route_fits(tci_offer *o)
     tci_dwgrad *p = TCI_NEW(o->a->s, tci_dwgrad);
     *p = (tci_dwgrad){.a = o->a, .n = o->n};
     o->found = p;
-    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_lies(p);
+    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_has_lines(p);
 }
 
 static double tci_dwgrad_cost(const tci_offer *o)
@@ -7667,7 +7671,7 @@ static bool tci_bf16x3_fits(tci_offer *o)
     tci_contract_form f = tci_contract_form_of(h.n);
     for (int k = 0; k < 2; k++) {
         tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k), *x = h.n->in[k];
-        f.in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, x, h.source[k], stack), TC_F32);
+        f.in[k] = tci_bf16x3_over(&h, x, h.source[k], stack);
         tci_contract_lead(o->a->s, &f, k, tci_contract_fresh(h.n));
     }
     tci_node *made = tci_contract_make(o->a->s, h.g, &f, TC_F32, h.n->shape);
@@ -7707,12 +7711,12 @@ TCI_BLOCK_FN const tci_route *tci_route_bf16x3(void)
 /* plan/kmajor.c - copies GEMM operands to K-major order, which TF32 and int8 tensor cores need.
  *
  * In: a CONTRACT of f32 values, not both widened from half precision, under TC_MATH_FAST, or of
- * bytes in i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands that are
- * contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design: the unit
- * transposes only 16-bit operands, so others are copied, bytes as bytes, if each element of a copy
- * is used often enough. Batched products are left to plan/bf16x3.c: those of attention would merge
- * into SIMT kernels, which take longer. No value changes here: plan/reduction_order.c gives the
- * class to kernels that kernel/match_matrix_unit.c accepts. */
+ * int8 operands converted to i32, on a GPU with a matrix unit. Out: the same CONTRACT of operands
+ * that are contiguous along the summed axis, in aligned rows; NULL to leave it as it is. Design:
+ * tensor cores transpose only 16-bit operands, so others are copied (int8 operands stay int8) if
+ * each element of a copy is used often enough. Batched products are left to plan/bf16x3.c: those of
+ * attention would merge into SIMT kernels, which take longer. No value changes here:
+ * plan/reduction_order.c gives the class to kernels that kernel/match_matrix_unit.c accepts. */
 
 typedef struct tci_kmajor {
     const tci_algo *a;
@@ -7720,7 +7724,7 @@ typedef struct tci_kmajor {
     const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
-    bool lies[2];
+    bool along_k[2];
 } tci_kmajor;
 
 static bool tci_kmajor_widens(const tci_node *n)
@@ -7762,8 +7766,8 @@ static bool tci_kmajor_choose(tci_kmajor *m)
         int64_t size = tci_dim_known(axis->size), held = 0;
         for (int which = 0; which < 2; which++) {
             const tci_node *x = m->in[which];
-            bool lies = tci_fastest_axis(x) == axis->at[which];
-            held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
+            bool along_k = tci_fastest_axis(x) == axis->at[which];
+            held = along_k ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
         }
         if (held > most || (held == most && size > longest)) {
             m->along = axis;
@@ -7775,7 +7779,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
 }
 
 /* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
-static bool tci_kmajor_lies(const tci_kmajor *m, int which)
+static bool tci_kmajor_is_along(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
     return tci_fastest_axis(x) == m->along->at[which] &&
@@ -7796,7 +7800,7 @@ static bool tci_kmajor_pays(const tci_kmajor *m)
         most[axis->at[1] >= 0] = TCI_MAX(most[axis->at[1] >= 0], size);
     }
     for (int i = 0; i < 2; i++) {
-        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
+        copied += m->along_k[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
     bool bytes = m->n->dtype == TC_I32;
     bool large = products >= (bytes ? TCI_KMAJOR_BYTES_LEAST : TCI_KMAJOR_LEAST) &&
@@ -7817,8 +7821,8 @@ static bool tci_kmajor_fits(tci_offer *o)
     if (!unit || !tci_kmajor_look(m) || !tci_kmajor_choose(m)) {
         return false;
     }
-    m->lies[0] = tci_kmajor_lies(m, 0);
-    m->lies[1] = tci_kmajor_lies(m, 1);
+    m->along_k[0] = tci_kmajor_is_along(m, 0);
+    m->along_k[1] = tci_kmajor_is_along(m, 1);
     return tci_kmajor_pays(m);
 }
 
@@ -7828,8 +7832,8 @@ static double tci_kmajor_cost(const tci_offer *o)
     tci_route_work work = tci_route_work_of(o,
                                             o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
-        work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
-        work.launches += !m->lies[i];
+        work.bytes += m->along_k[i] ? 0 : 2 * o->c->in[i].bytes;
+        work.launches += !m->along_k[i];
     }
     return tci_route_ns(o, work);
 }
@@ -7840,7 +7844,7 @@ static double tci_kmajor_cost(const tci_offer *o)
 static void tci_kmajor_operand(const tci_kmajor *m, int which, tci_contract_form *f)
 {
     tci_node *x = m->in[which];
-    if (m->lies[which]) {
+    if (m->along_k[which]) {
         tci_algo_force(m->a, m->source[which]);
         return;
     }
@@ -7993,16 +7997,17 @@ TCI_BLOCK_FN const tci_route *tci_route_unit_split_k(void)
  * TMA box describes, as a GEMM over a copy of the windows.
  *
  * In: a CONTRACT of bf16 or f16 values, whose one operand is windows of an image, and no batch
- * axis, on a GPU. Out: the copy [places, taps] (places: images and positions of windows; taps:
- * channels and window elements), the other operand as a matrix, a CONTRACT of two axes each, which
- * takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes of the
- * old one.
+ * axis, on a GPU. Out: the copy [positions, taps] (positions: images and positions of windows;
+ * taps: channels and window elements), the other operand as a matrix, a CONTRACT of two axes each,
+ * which takes a route of its own (split-K, plan/tensor_core_split_k.c), and the result in the axes
+ * of the old one.
  *
- * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but a
- * tile walks all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps for 132 SMs.
- * The copy is small then, and its K may be cut. Patches of few channels have no boxes at all. The
- * route fits where the model of such kernels is faster than the kernel that it replaces; the model
- * has the constants of a kind of machine, so the choice is the same on every GPU. */
+ * Design: implicit GEMM (plan/conv_layout.c) reads windows as TMA boxes and copies nothing, but
+ * each tile iterates over all of K: a convolution of 64 images of 2 x 2 has 16 tiles of 72 steps
+ * for 132 SMs. The copy is small then, and its K may be cut. Windows of few channels have no TMA
+ * box at all. The route fits where the model of such kernels is faster than the kernel that it
+ * replaces; the model has the constants of a kind of machine, so the choice is the same on every
+ * GPU. */
 
 enum {
     TCI_IM2COL_STEP = 320, /* cycles of a step of implicit GEMM on few tiles (measured, H200) */
@@ -8327,10 +8332,10 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  *               consumers (loop/wgmma_gemm.h), over a class S that has the numbers of one kernel
  *   kernel      its class S, the split into roles, and the code around the epilogue slot
  *
- * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
- * (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A box is rows
- * of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each
- * m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for accumulators,
+ * mbarriers (tc_full, tc_empty: one per stage; tc_ready, tc_taken: one per consumer; tc_done). A
+ * box is rows of 128 bytes whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a
+ * row for each m or n; else a row for each k and 64 elements of m or n, and the boxes of a side are
  * consecutive.
  *
  * Matrix descriptors: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
@@ -8340,9 +8345,10 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  *
  * Blocks that share a side write to each other's stages, so a stage is free when both have read
  * it: a consumer signals both, by its first warp, since a product is complete for all of its warps
- * at once. The signal is no release of the cluster: no thread wrote the data that it orders, and a
- * fence of the whole device per step takes longer than its products. A block's producer stays
- * until its last stages were freed, so that nothing arrives at a block that has exited.
+ * at once. The mbarrier arrive has no cluster-scope release semantics: no thread wrote the data
+ * that it would order, and a device-wide fence per step takes longer than its products. A block's
+ * producer stays until its last stages were freed, so that nothing arrives at a block that has
+ * exited.
  *
  * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
  * share, one of each consumer of both; a buffer is written only after its previous contents were
@@ -9020,7 +9026,7 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
-    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
+    const int across = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     band += (below - band % below) % below;
@@ -9032,8 +9038,8 @@ TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
                    "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
                    "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
-                   beside, beside, beside, x->own_columns);
+                   (long long)x->tiles_n * band, across, x->rows, (long long)x->tiles_n * band,
+                   across, across, across, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];
@@ -9200,29 +9206,30 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
  * the layers of cuda/wgmma.c, whose small functions it shares.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
- * one, a ring of steps of keys, one of values, the final sums, barriers. Slots: first the
- * queries', then the rings of keys and of values, each slot with a barrier for full and one for
- * empty. Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
+ * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the
+ * queries', then the rings of keys and of values, each slot with a full and an empty mbarrier.
+ * Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
  * parts of 64 keys, each of slabs of 64 columns, a row for each key.
  *
  * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key 8 * (i /
  * 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are already the
  * registers of the second product's first operand.
  *
- * If keys are cut off for a tile's queries, the steps beyond the cut are skipped when the score of
- * cut-off keys is so far below the maximum of each row that its exponential is 0: each warp stores
- * its distance after the first step, and the producer and all consumers read all of these after
- * the last step before the cut. Only steps that the cut crosses test each score. Tiles are
- * assigned longest first: to the blocks in order, then in reverse, for balance.
+ * If keys are masked out (causal or banded mask) for a tile's queries, the fully masked steps are
+ * skipped when the score of masked keys is so far below the maximum of each row that its
+ * exponential is 0: each warp stores its distance after the first step, and the producer and all
+ * consumers read all of these after the last step before the masked ones. Only steps that the mask
+ * boundary crosses test each score. Tiles are assigned longest first: to the blocks in order, then
+ * in reverse, for balance.
  *
  * Each group of four warps issues the products of a step when the other group has issued its own,
  * so that one computes exponentials while the other's products run.
  *
- * Invariants: the sums of a step are awaited after the exponentials of the next one: a branch,
- * whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and no
- * register of a running product is touched: tc_registers_here, after each wait, keeps the compiler
- * from reading them before it. Each warp stores and reads rows of its own, so a warp barrier is
- * enough there. */
+ * Invariants: the accumulators of a step are awaited after the exponentials of the next one: a
+ * branch, whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and
+ * no register of a running product is touched: tc_registers_here, after each wait, keeps the
+ * compiler from reading them before it. Each warp stores and reads rows of its own, so a warp
+ * barrier is enough there. */
 /* ---- src/cuda/wgmma_attention.h ---- */
 /* cuda/wgmma_attention.h - declares the writer of CUDA source for fused attention on WGMMA: the
  * main loop. */
@@ -9781,11 +9788,11 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
  *
  * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
- * the next one's, a ring of both operands of steps, values of their queries, the final sums,
- * barriers: for each slot one for full and one for empty, the rows' first, and one for the turn of
- * each consumer if they store sums in turns. All operands are in slabs of 64 elements, a row for
- * each row or step: the layout of the first products and, transposed, of the steps in the last
- * ones, whose leading offset is a slab.
+ * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,
+ * mbarriers: a full and an empty one per slot (the row tiles' first), and one per consumer that
+ * orders the stores if consumers store their accumulators in turn. All operands are in slabs of 64
+ * elements, a row for each row or step: the layout of the first products and, transposed, of the
+ * steps in the last ones, whose leading offset is a slab.
  *
  * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
  * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
@@ -9794,13 +9801,13 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  * A step: both first products are issued; weights are computed from the first while the second
  * runs, the product that takes them is issued, score gradients are computed while that one runs,
  * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
- * tensor cores busy: while one computes scores the other multiplies. Sums o0 are those of score
- * gradients and the steps of the first product, o1 those of weights and the steps of the second
- * one. `changes` and `weighs` say which of them exist; without `changes` the second product is
- * omitted and has no rows.
+ * tensor cores busy: while one computes scores the other multiplies. Accumulators o0 are the
+ * products of score gradients and the steps of the first product, o1 those of weights and the steps
+ * of the second one. `changes` and `weighs` say which of them exist; without `changes` the second
+ * product is omitted and has no rows.
  *
- * If keys are cut off with the score -inf, so that their weights are 0 in any row, the steps that
- * no row of a tile sees are skipped. Tiles are assigned longest first.
+ * If keys are masked out with the score -inf, so that their weights are 0 in any row, the steps
+ * that no row of a tile sees are skipped. Tiles are assigned longest first.
  *
  * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
  * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
@@ -10382,9 +10389,9 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
 /* cuda/custom_op.c - generates the CUDA source of a custom op: the user's text and a kernel that
  * calls it.
  *
- * In: a kernel with a call whose op has a text. Out: a source of its own, so that names never
- * collide. Error messages of NVRTC name the op and the line of the text. Known sizes are numbers
- * in the kernel; others are arguments of its launch. */
+ * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
+ * that names never collide. Error messages of NVRTC name the op and the line of the text. Known
+ * sizes are numbers in the kernel; others are arguments of its launch. */
 /* ---- src/cuda/custom_op.h ---- */
 /* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
  * user's source and a wrapper kernel that calls it. */
@@ -10508,22 +10515,24 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
 /* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
  * cores: shared-memory layout and main loops.
  *
- * Shared memory, all as f32: for attention the queries of a tile, a step of keys, one of values,
- * the weights of tile by step, and a word for each half warp; for its gradients both operands of
- * the rows, both of a step, and scores of tile by step. Each row is padded by four elements, so
- * that 16 bytes of neighbouring rows are in different banks. The final sums reuse this memory.
+ * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
+ * values, the tile x block attention weights, and a word for each half warp; for its gradients both
+ * operands of the rows, both of a block, and the tile x block scores. Each row is padded by four
+ * elements, so that 16 bytes of neighbouring rows are in different banks. The final accumulators
+ * reuse this memory.
  *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has steps lane + 16 j of these,
- * and for each 16 W columns of a result W contiguous ones. So a product of four elements along a
- * row takes one load for a row, which the half warp shares, and one for a step; and weights that
- * lanes store in shared memory are read by lanes of the same warp.
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a
+ * block, and for each 16 W columns of a result W contiguous ones. So a product of four elements
+ * along a row takes one load for a row, which the half warp shares, and one for an element; and
+ * weights that lanes store in shared memory are read by lanes of the same warp.
  *
- * Keys of the next step are loaded while weights are computed and summed, values of it while its
- * scores are. If keys are cut off for a tile's queries, the steps beyond the cut are skipped as in
- * cuda/wgmma_attention.c: each half warp reports whether its rows are far enough above it.
+ * Keys of the next block are loaded while weights are computed and summed, its values while its
+ * scores are computed. If a causal mask hides keys from a tile's queries, the fully masked blocks
+ * are skipped as in cuda/wgmma_attention.c: each half warp reports whether the masked scores are
+ * far enough below the maximum of its rows.
  *
  * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
- * copy to memory that all have read. Missing rows and steps are zeros, and their weights are 0, or
+ * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
  * are never stored. */
 /* ---- src/cuda/simt_attention.h ---- */
 /* cuda/simt_attention.h - declares the writer of CUDA source for attention and its gradients on
@@ -11103,20 +11112,20 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
 /* cuda/mma_sync.c - writes the CUDA source of GEMM on mma.sync, the tensor cores of warps (sm_75
  * and later).
  *
- * In: the statements for warp tensor cores (loop/memory_ops.h). Out: their text, in two layers:
- * functions of one PTX instruction each, which tests that run the text without a GPU define for
- * themselves (TC_NO_PTX), and the statements built from them.
+ * In: the statements for warp-level tensor-core instructions (loop/memory_ops.h). Out: their text,
+ * in two layers: functions of one PTX instruction each, which tests that run the text without a GPU
+ * define for themselves (TC_NO_PTX), and the statements built from them.
  *
  * Layouts of the PTX ISA, lane = g * 4 + t: an operand of 16 rows of 32 bytes is four words, word
  * j number t + 4 (j / 2) of row g + 8 (j % 2). That is the result of ldmatrix.x4 for four matrices
  * of 8 rows of 16 bytes, where lanes 8 j .. 8 j + 7 give the rows of matrix j; it is the first
- * operand of m16n8k16 (k8 of f32, k32 of bytes). A second operand is two of 8 columns, words 0, 1
- * and words 2, 3, in adjacent registers: word j is number t + 4 (j % 2) of row g + 8 (j / 2). The
- * results are sums 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t + 1, twice. A word
- * of f64 is one element, number 2 t + j / 2 of the row in place of number t + 4 (j / 2): both
- * operands use that order, so that two are contiguous in memory. Smaller instructions take one
- * part of these after the other: sm_75 multiplies eight f16 of the depth at once, words 0, 1 by
- * the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
+ * operand of m16n8k16 (k8 of f32, k32 of 8-bit integers). A second operand is two of 8 columns,
+ * words 0, 1 and words 2, 3, in adjacent registers: word j is number t + 4 (j % 2) of row g + 8 (j
+ * / 2). The results are accumulators 0 .. 3 and 4 .. 7: rows g, g, g + 8, g + 8, columns 2 t, 2 t +
+ * 1, twice. A word of f64 is one element, number 2 t + j / 2 of the row in place of number t + 4 (j
+ * / 2): both operands use that order, so that two are contiguous in memory. Smaller instructions
+ * take one part of these after the other: sm_75 multiplies eight f16 of the depth at once, words 0,
+ * 1 by the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
  * rows of four f64. */
 /* ---- src/cuda/mma_sync.h ---- */
 /* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
@@ -11362,8 +11371,8 @@ TCI_FN const tci_cuda_row *tci_cuda_warps_row(tci_mem m)
  * Lanes communicate in four operations: LANE (one lane to all), HIGH_HALF and its like (lane i
  * reads lane i + h), BELOW (h lanes read the last of the h before) and BARRIER (local arrays may
  * be read by other threads than wrote them). Blocks communicate by AWAIT, which waits for the
- * signal of an earlier block (TELL). GPUs start blocks in the order of their numbers, which no
- * manual promises, and run them to completion, so none waits for one that is not scheduled; words
+ * signal of an earlier block (TELL). GPUs dispatch blocks in the order of their indices, which no
+ * manual guarantees, and run them to completion, so none waits for one that is not scheduled; words
  * bypass the L1 cache (volatile).
  *
  * A block may also hold several vectors, each in the threads of a warp or of a part of one; those
@@ -11377,8 +11386,8 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
-    int group;  /* threads of a warp and a vector of the kernel in print that meet; 1: none */
-    int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
+    int group;       /* threads of a warp and a vector of the kernel in print that meet; 1: none */
+    int row_threads; /* threads of a vector of the kernel in print; 0: all of the block */
 } tci_cuda_dialect;
 
 /* The C dialect's own functions, for scalars. */
@@ -11701,15 +11710,16 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'L': return scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1);
     case 'W': return scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1);
     case 'H':
-        return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
-                             : "TC_THREAD";
+        return scalar.row_threads
+                   ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.row_threads - 1)
+                   : "TC_THREAD";
     case 'D': return tci_dtype_get(storage)->name;
     case 'U': return storage == TC_F32 ? "tc_tf32" : "";
     case 'X':
         return storage == TC_F32 ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))"
                                  : "x";
     case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
-    case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
+    case 'R': return scalar.row_threads ? tci_scratch_printf(d->s, ", %d", scalar.row_threads) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
 }
@@ -11768,8 +11778,8 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     const tci_cuda_row *row = tci_cuda_row_of(cd, m);
     TCI_ASSERT(d->s, row);
     bool is_new;
-    int beside = tci_cuda_scalar(d).beside;
-    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    const char *of = row_threads ? tci_scratch_printf(d->s, "_of%d", row_threads) : "";
     bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
                                           tci_c_dialect_suffix(cd, compute, lanes),
@@ -11821,7 +11831,7 @@ static const char tci_cuda_halves_text[] =
  * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
- * first one stores what lies before its first block, the last one what lies behind the last. Halves
+ * first one stores what is before its first block, the last one what is after the last. Halves
  * cost more to move than that saves. */
 static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
@@ -11999,12 +12009,12 @@ static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
 }
 
 /* Where a vector is among those of its block. */
-static void tci_cuda_beside(tci_dialect *d, tci_str *out, const char *word)
+static void tci_cuda_row_threads(tci_dialect *d, tci_str *out, const char *word)
 {
-    int beside = tci_cuda_scalar(d).beside;
-    if (beside) {
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    if (row_threads) {
         tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
-                       beside, beside - 1);
+                       row_threads, row_threads - 1);
     }
 }
 
@@ -12015,7 +12025,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
-    own->beside = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
+    own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
@@ -12041,7 +12051,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
                        "const %s task_begin, const %s task_end)\n{\n",
                        symbol, word, word, word, word);
-        tci_cuda_beside(d, out, word);
+        tci_cuda_row_threads(d, out, word);
         return;
     }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
@@ -12057,7 +12067,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
                    TCI_MAX(n_words, 1), word, l->threads * l->rows, resident, symbol, indexed,
                    symbol, word, word, word);
-    tci_cuda_beside(d, out, word);
+    tci_cuda_row_threads(d, out, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -12369,9 +12379,10 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
  *
  * In: a build request of the backend interface. Out: one cubin file per source. Sources are
  * compiled concurrently, each in a thread of its own, which NVRTC allows (in older versions its
- * back ends are serialized); messages are passed on when all have ended. Options: the real
- * architecture, so that loading never compiles; no contraction of a * b + c, which would change
- * bits; functions without a qualifier are the device's, so that texts shared with C compile. */
+ * back ends are serialized); messages are passed on when all have ended. Options: a real
+ * architecture (sm_XX), so that loading never JIT-compiles PTX; no FMA contraction (--fmad=false),
+ * which would change bits; functions without a qualifier are the device's, so that texts shared
+ * with C compile. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -12397,7 +12408,7 @@ typedef struct tci_nvrtc_task {
     tc_status status;
     char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;  /* thread compiles it */
+    bool spawned; /* thread compiles it */
     bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
@@ -12477,15 +12488,15 @@ static void tci_nvrtc_keep(const tc_build *build, int i)
 static void tci_nvrtc_run_all(tci_nvrtc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
+        tasks[i].spawned = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
-        if (!tasks[i].beside) {
+        if (!tasks[i].spawned) {
             tci_nvrtc_run(&tasks[i]);
         }
     }
     for (int i = 0; i < n; i++) {
-        if (tasks[i].beside) {
+        if (tasks[i].spawned) {
             pthread_join(tasks[i].thread, NULL);
         }
     }
@@ -12854,12 +12865,13 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
  *
  * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
  * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for
- * which pages would waste much is a piece of a slab, shared with others; a slab is an eighth of
- * all slabs before it together, so that little is wasted in the last.
+ * which pages would waste much is a suballocation from a slab, shared with others; each new slab is
+ * 1/8 of the total so far, so that little of the last one is wasted.
  *
- * Invariants: pieces are in a slab in ascending order and larger than TCI_CUDA_SMALL; an empty
- * slab is returned to the driver. Like the driver's free, freeing a piece waits for the device
- * first. In a child made by fork nothing here is reached, so no thread can hold the lock there. */
+ * Invariants: suballocations of a slab are in ascending order and larger than TCI_CUDA_SMALL; an
+ * empty slab is returned to the driver. Like the driver's free, freeing a suballocation waits for
+ * the device first. In a child made by fork nothing here is reached, so no thread can hold the lock
+ * there. */
 #include <string.h>
 
 
@@ -13041,7 +13053,7 @@ TCI_FN void tci_cuda_free(void *user, void *memory)
  *
  * The driver takes calls from any thread, so nothing here takes a lock. Faults: kernels write to
  * host memory that the device maps (host_alloc), one word per launch; it can be read after the
- * queue was waited for. */
+ * stream is synchronized. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13447,8 +13459,8 @@ TCI_FN const tc_backend_queues *tci_cuda_queues(void)
 /* ---- src/cuda/graph_while.c ---- */
 /* cuda/graph_while.c - runs while loops on the device: a CUDA graph with conditional nodes.
  *
- * In: two iterations, as launches, and the bytes that say whether there is another one. Out: a
- * sequence
+ * In: the launches of two consecutive iterations (carries alternate between two buffers), and their
+ * continue flags. Out: a sequence
  *
  *     decide(go[0]) -> while: rounds[0], decide(go[1]) -> if: rounds[1], decide(go[0])
  *
@@ -13637,13 +13649,11 @@ TCI_FN tc_status tci_cuda_record_loop(void *user, const tc_backend_loop *loop, v
 /* cuda/backend.c - implements the "cuda" backend: CUDA source by NVRTC; one backend per GPU.
  *
  * In: the calls of the backend interface (api/backend.h) other than launches (cuda/queue.c):
- * compiling, modules. Out: the backend of each device, and the public calls of api/cuda.h. */
+ * compiling, modules. Out: the backend of each device. */
 
 #include <stdio.h>
 #include <string.h>
 
-
-#define TCI_CUDA_LEGACY ((void *)(uintptr_t)1) /* CU_STREAM_LEGACY */
 
 typedef struct tci_cuda_module {
     void *handle;
@@ -13843,61 +13853,6 @@ static bool tci_cuda_is_hidden(void *user, const void *memory)
     return is_hidden;
 }
 
-/* ---- what users call (api/cuda.h) ---- */
-
-TCI_FN const tc_backend *tci_cuda_backend(void);
-
-static bool tci_cuda_works(tci_cuda_device *d)
-{
-    tc_backend_target target;
-    memset(&target, 0, sizeof(target));
-    if (d) {
-        tci_cuda_target(d, 0, &target);
-    }
-    if (target.usable) {
-        tci_backend_has_memory("cuda");
-    }
-    return target.usable;
-}
-
-TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
-{
-    tci_cuda_device *d = tci_cuda_get(device);
-    if (!memory || bytes < 0) {
-        return TC_ERR_ARGUMENT;
-    }
-    *memory = NULL;
-    if (!tci_cuda_works(d)) {
-        return TC_ERR_BACKEND;
-    }
-    *memory = tci_cuda_get_memory(d, TCI_MAX(bytes, (int64_t)1));
-    return *memory ? TC_OK : TC_ERR_MEMORY;
-}
-
-TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
-{
-    return tc_cuda_alloc_on(0, bytes, memory);
-}
-
-/* The driver knows whose it is. */
-TC_API void tc_cuda_free(void *memory)
-{
-    if (memory && tci_cuda_works(tci_cuda_get(0))) {
-        tci_cuda_free_memory(NULL, memory);
-    }
-}
-
-TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
-{
-    if (bytes < 0 || (bytes > 0 && (!to || !from))) {
-        return TC_ERR_ARGUMENT;
-    }
-    if (!tci_cuda_works(tci_cuda_get(0))) {
-        return TC_ERR_BACKEND;
-    }
-    return bytes ? tci_cuda_copy(NULL, to, from, bytes) : TC_OK;
-}
-
 /* ---- the seam ---- */
 
 static const tc_backend *tci_cuda_device_backend(void *user, int index);
@@ -13968,6 +13923,66 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
     tci_cu_keep_over_fork();
     return &tci_cuda_backends[0];
 }
+/* ---- src/cuda/public_calls.c ---- */
+/* cuda/public_calls.c - implements api/cuda.h: allocates, frees and copies GPU memory, and wraps a
+ * CUDA stream as a queue.
+ *
+ * In: sizes, pointers, streams of the caller. Out: memory of a device, queues. */
+#include <string.h>
+
+
+#define TCI_CUDA_LEGACY ((void *)(uintptr_t)1) /* CU_STREAM_LEGACY */
+
+static bool tci_cuda_works(tci_cuda_device *d)
+{
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    if (d) {
+        tci_cuda_target(d, 0, &target);
+    }
+    if (target.usable) {
+        tci_backend_has_memory("cuda");
+    }
+    return target.usable;
+}
+
+TC_API tc_status tc_cuda_alloc_on(int device, int64_t bytes, void **memory)
+{
+    tci_cuda_device *d = tci_cuda_get(device);
+    if (!memory || bytes < 0) {
+        return TC_ERR_ARGUMENT;
+    }
+    *memory = NULL;
+    if (!tci_cuda_works(d)) {
+        return TC_ERR_BACKEND;
+    }
+    *memory = tci_cuda_get_memory(d, TCI_MAX(bytes, (int64_t)1));
+    return *memory ? TC_OK : TC_ERR_MEMORY;
+}
+
+TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
+{
+    return tc_cuda_alloc_on(0, bytes, memory);
+}
+
+/* The driver knows whose it is. */
+TC_API void tc_cuda_free(void *memory)
+{
+    if (memory && tci_cuda_works(tci_cuda_get(0))) {
+        tci_cuda_free_memory(NULL, memory);
+    }
+}
+
+TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes < 0 || (bytes > 0 && (!to || !from))) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (!tci_cuda_works(tci_cuda_get(0))) {
+        return TC_ERR_BACKEND;
+    }
+    return bytes ? tci_cuda_copy(NULL, to, from, bytes) : TC_OK;
+}
 
 TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue)
 {
@@ -13979,7 +13994,7 @@ TC_API tc_status tc_cuda_queue(int device, void *stream, tc_queue **queue)
     if (!tci_cuda_works(d)) {
         return TC_ERR_BACKEND;
     }
-    const tc_backend *backend = tci_cuda_device_backend(NULL, device);
+    const tc_backend *backend = tci_cuda_backend()->device(NULL, device);
     *queue = tci_queue_over(backend, stream ? stream : TCI_CUDA_LEGACY);
     return *queue ? TC_OK : TC_ERR_MEMORY;
 }

@@ -2,8 +2,8 @@
 /* ---- src/tc_engines.h ---- */
 /* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO, XLA and TVM as backends by
  * name.
- * Includes tc_onnx.h, which writes the models that they are given; tc.h does not know it. Its code
- * is where TC_IMPLEMENTATION is defined. */
+ * Includes tc_onnx.h, which writes the models that they are given; tc.h does not depend on it. Its
+ * implementation is compiled in the file that defines TC_IMPLEMENTATION. */
 #include "tc_onnx.h"
 
 /* ---- src/engines/api.h ---- */
@@ -74,15 +74,15 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
  * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
- * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
  * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
  * Bit-identical results need strict floating point under all flags. GCC: the region has its own
  * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
  * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
  * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
- * memory of the user's types is moved by memcpy.
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and user
+ * data of any type is moved by memcpy.
  *
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,

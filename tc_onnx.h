@@ -1,7 +1,8 @@
 /* tc_onnx.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_onnx.h ---- */
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not know it. Its code
- * is where TC_IMPLEMENTATION is defined, together with that of tc.h. */
+/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not depend on it. Its
+ * implementation is compiled in the file that defines TC_IMPLEMENTATION, together with that of
+ * tc.h. */
 #include "tc.h"
 
 /* ---- src/onnx/onnx.h ---- */
@@ -168,15 +169,15 @@ TC_API const char *tc_onnx_op_how(int i);
  * warnings, POSIX. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
- * without warnings, and with POSIX declared. Macros of the user need no care: words in capitals
+ * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
  * that the library uses begin with TC_ or TCI_, or are only pasted or stringized.
  *
  * Bit-identical results need strict floating point under all flags. GCC: the region has its own
  * optimize options. Clang: pragmas, which cannot undo -ffast-math, so that flag is refused.
  * Machines with excess precision are refused. Clang has no pragma for -fwrapv and
  * -fno-strict-aliasing, so the code relies on neither: signed sums do not overflow (the unit tests
- * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and
- * memory of the user's types is moved by memcpy.
+ * are clean under Clang's UBSan; GCC's shows nothing, since -fwrapv turns its check off), and user
+ * data of any type is moved by memcpy.
  *
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
@@ -277,7 +278,7 @@ TC_API const char *tc_onnx_op_how(int i);
 /* onnx/proto_read.h - an ONNX file as structs: the protobuf wire format, read without a library.
  *
  * In: untrusted bytes. Out: the model in scratch memory; names and data point into the scratch
- * memory or into the bytes. Invalid input escapes by tci_scratch_fail with TC_ERR_IO. Field numbers
+ * memory or into the bytes. Invalid input longjmps (tci_scratch_fail) with TC_ERR_IO. Field numbers
  * are those of onnx.proto (github.com/onnx/onnx, IR version 13). */
 #ifndef TCI_ONNX_PROTO_READ_H
 #define TCI_ONNX_PROTO_READ_H
@@ -998,7 +999,7 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
  * Nodes are processed in order (onnx/import.c); onnx/operator_table.h names the function of each
  * operator.
  *
- * Failures escape by tci_ox_fail, which names node and op; the functions own nothing outside the
+ * Failures longjmp (tci_ox_fail, which names node and op); the functions own nothing outside the
  * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
@@ -1894,8 +1895,8 @@ TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status)
  * while the graph is built.
  *
  * In: small arrays of numbers and symbolic sizes. Out: the same. Integers are computed by
- * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float that represents
- * a symbolic size is a quotient of it by an integer, so that Floor(Cast(size) / 2) stays exact.
+ * tc_dim_add and similar calls, floats in double, rounded to float for f32. A float derived from a
+ * symbolic size is represented as (size / integer), so that Floor(Cast(size) / 2) stays exact.
  * Values without such a form are computed by the program. */
 
 #include <math.h>
@@ -5545,8 +5546,9 @@ TCI_OX_MAKE(linear_attention)
 /* ---- src/onnx/import_recurrent.c ---- */
 /* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
  *
- * The products with the inputs of all steps come first; a step adds those with the state. Sequences
- * of a batch may end early: from there on the state stays and outputs are 0. */
+ * Input projections of all steps are computed up front; each step adds the recurrent projection.
+ * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
+ * 0. */
 
 #include <math.h>
 #include <string.h>
@@ -6271,7 +6273,7 @@ TCI_OX_MAKE(loop)
  * (results of NonZero, Compress, Unique).
  *
  * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
- * on the padded tensor and pass the count on: movement that keeps the axis, elementwise ops,
+ * on the padded tensor and pass the count on: movement ops that keep the axis, elementwise ops,
  * gathering at counted indices, and sums over the axis. All other readers are refused by
  * tci_ox_tensor.
  *
@@ -7028,9 +7030,9 @@ TC_API const char *tc_onnx_op_how(int i)
 /* ---- src/onnx/export_walk.h ---- */
 /* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
  *
- * In: a graph, the nodes that are inputs, and a function that writes one node. Out: a text for each
- * node, its name in the file. A composite that the function does not write is replaced by its
- * expansion. Shared by ONNX (export.c) and StableHLO (export_stablehlo.c), with the frames of
+ * In: a graph, the nodes that are inputs, and a function that writes one node. Out: for each node
+ * its value name in the exported file. A composite that the function does not write is replaced by
+ * its expansion. Shared by ONNX (export.c) and StableHLO (export_stablehlo.c), with the frames of
  * public calls, the names of inputs and the values of captured memory. */
 #ifndef TCI_ONNX_EXPORT_WALK_H
 #define TCI_ONNX_EXPORT_WALK_H
@@ -7340,8 +7342,8 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
 /* ---- src/onnx/find_conv.c ---- */
 /* onnx/find_conv.c - finds convolutions and pools in a graph that is exported (onnx/find_conv.h).
  *
- * In: a CONTRACT, or a reduction. Out: what a convolution or pool of it is over, with kernel,
- * stride, dilation and padding of each axis; false where it is none. */
+ * In: a CONTRACT, or a reduction. Out: the operands of the equivalent convolution or pooling, with
+ * kernel, stride, dilation and padding per spatial axis; false if there is none. */
 /* ---- src/onnx/find_conv.h ---- */
 /* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
  * reduction of a WINDOW, described as other formats describe them. */
@@ -7781,8 +7783,8 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
  * AveragePool.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: the operator, over x as
- * [batch, groups * channels, places] and filters as [groups * filters, channels, places], with a
- * Transpose and a Reshape around it where the graph has other axes. */
+ * [batch, groups * channels, spatial positions] and filters as [groups * filters, channels, window
+ * elements], with a Transpose and a Reshape around it where the graph has other axes. */
 /* ---- src/onnx/export_state.h ---- */
 /* onnx/export_state.h - state of an ONNX export, shared by its source files. */
 #ifndef TCI_ONNX_EXPORT_STATE_H
@@ -7790,8 +7792,8 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 
 /* ---- src/onnx/export.h ---- */
 /* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
- * graph-level backends. The walk w defines which nodes are inputs (also DATA and LITERAL nodes).
- * All memory is in w's scratch. Escapes. */
+ * graph-level backends. The traversal w defines which nodes are inputs (also DATA and LITERAL
+ * nodes). All memory comes from w's scratch arena. Errors longjmp out. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 
@@ -8472,8 +8474,8 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
 /* onnx/export_loop.c - exports repetitions as ONNX Loop.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
- * at the iteration number, and held values by their outer names. Elements of outputs, and the rows
- * of carries, are scan outputs, in the order of the steps. */
+ * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the
+ * rows of carries, are scan outputs, in the order of the iterations. */
 
 /* The scan outputs of a reversed repetition, last step first. */
 static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
@@ -8603,7 +8605,7 @@ TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
 /* onnx/export_direct_ops.h - declares the export of high-level ops that map one-to-one to an ONNX
  * operator (convolution, normalization, attention), kept in the graph as NAMED nodes.
  *
- * Operands of a NAMED node after the result, and its words after the call:
+ * Operands of a NAMED node after the result, and its integer attributes after the call id:
  *   built rows        operands of the row; none
  *   CONV              x, weight, bias?; groups, then stride, dilation, padding before and after of
  *                     each axis of an image
@@ -8914,8 +8916,8 @@ TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, cons
  *
  * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
- * else Einsum: axes of one operand alone are summed, no axis is, or axes of symbolic sizes would
- * be merged. */
+ * else Einsum, namely if an axis of only one operand is summed, if no axis is summed, or if axes of
+ * symbolic size would have to be merged. */
 
 #include <stdio.h>
 #include <string.h>
@@ -9082,11 +9084,11 @@ TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
 /* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
  *
  * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a file of weights, each
- * complete or absent.
+ * written atomically.
  *
- * Design: every op is exported as one or a few nodes, by the list TCI_OX_WAY_..., which has all
- * ops. Composites with an ONNX operator of the same meaning become that operator, others their
- * expansion. Elementwise ops without an operator become the formula of their row. */
+ * Design: every op is exported as one or a few nodes, as given by the table TCI_OX_WAY_..., which
+ * covers every op. Composites with an ONNX operator of the same meaning become that operator,
+ * others their expansion. Elementwise ops without an operator become the formula of their row. */
 
 #include <math.h>
 #include <string.h>
@@ -11076,9 +11078,9 @@ TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x
 /* onnx/export_stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
- * iteration number, the carries, the inputs and held values (unchanged), a buffer for each output,
- * and one for the rows of each carry if a node of the graph reads them. Nothing is captured, since
- * not all consumers of StableHLO accept captures. */
+ * iteration number, the carries, the inputs and loop invariants (unchanged), a buffer for each
+ * output, and one for the rows of each carry if a node of the graph reads them. Nothing is
+ * captured, since not all consumers of StableHLO accept captures. */
 
 #include <string.h>
 
@@ -11289,8 +11291,8 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
 /* onnx/export_stablehlo_conv.c - exports convolutions and pools as StableHLO.
  *
  * In: a CONTRACT or a reduction of a WINDOW (onnx/find_conv.h). Out: convolution, with operands
- * arranged as [batch, groups * channels, places] and [groups * filters, channels, places], or
- * reduce_window. */
+ * arranged as [batch, groups * channels, spatial positions] and [groups * filters, channels, window
+ * elements], or reduce_window. */
 
 /* x and the filters, or x, as the list of what is needed. */
 TCI_FN int tci_hlo_conv_needs(tci_hlo *h, tci_node *n, tci_node *const **list)
@@ -11478,9 +11480,9 @@ TCI_FN const char *tci_hlo_pool_out(tci_hlo *h, const tci_ox_sliding *w, const t
  * In: tensors, as tc_compile_fn takes them, and the values of symbolic sizes. Out: the text of a
  * module with one function, @main, as XLA's PJRT plugins compile it.
  *
- * Design: every op is exported by the list TCI_HLO_WAY_..., which has all ops. Elementwise ops,
- * casts and random bits become the scalar operations of their kernel form
- * (export_stablehlo_scalar.c); movement, reductions, contractions, sorts and repetitions the
+ * Design: every op is exported as given by the table TCI_HLO_WAY_..., which covers every op.
+ * Elementwise ops, casts and random bits become the scalar operations of their kernel form
+ * (export_stablehlo_scalar.c); movement ops, reductions, contractions, sorts and loops the
  * StableHLO op of the same meaning; composites their expansion, which XLA's own passes fuse. */
 
 #include <string.h>

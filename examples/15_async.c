@@ -1,5 +1,5 @@
-/* 15_async.c - runs that nobody waits for: the host makes the next block while tc works on the one
- * before.
+/* 15_async.c - runs that no thread waits for: the host makes the next block while tc works on the
+ * one before.
  *
  * tc_run_async gives a run to a queue and returns; its event says when it ended, and how. Until
  * then the buffers are the run's, so there are as many as runs may be under way. On a GPU
@@ -22,7 +22,7 @@ typedef struct slot {
 } slot;
 static slot slots[AHEAD];
 
-/* What a host does besides: here a sound, block by block. */
+/* Work of the host: here a sound, block by block. */
 static void make_block(float *to, int block)
 {
     for (int i = 0; i < FRAMES; i++) {

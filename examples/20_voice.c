@@ -1,4 +1,4 @@
-/* 20_voice.c - when somebody speaks: a network for voice activity over a recording of any length.
+/* 20_voice.c - when a person speaks: a network for voice activity over a recording of any length.
  * Usage: 20_voice [mono 16 kHz 16-bit .wav].
  *
  * Silero's network looks at 32 ms at a time, and at 4 ms before them: a Fourier transform written

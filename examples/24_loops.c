@@ -4,7 +4,7 @@
  *
  * Equalizer: three filters of second order in series, over a million samples. A step of
  * tc_scan takes a sample and gives one; the filters' memory is the carry, six numbers.
- * Mandelbrot: tc_while goes on while any point is inside; how long that is nobody knows before.
+ * Mandelbrot: tc_while goes on while any point is inside; the number of steps is not known.
  * Pendulums: a thousand of them, by the method of Runge and Kutta; tc_grad goes back through all
  * steps and tells how the place in the end moves with the place in the beginning.
  *
@@ -98,7 +98,7 @@ static tc_status square_add(void *user, const tc_tensor *c, tc_tensor *next)
     return TC_OK;
 }
 
-/* Returns the part of the points of which plain C counts other steps. */
+/* Returns the part of the points where plain C counts other steps. */
 static double mandelbrot(tc_ctx *ctx, const char *name)
 {
     static int32_t counts[H][W];

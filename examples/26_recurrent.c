@@ -47,7 +47,7 @@ static tc_tensor read_characters(const model *m, tc_tensor characters)
     return tc_add(tc_index(m->p[READ], TC_TENSORS(characters)), m->p[BIAS]);
 }
 
-/* The state [batch, WIDTH] after one character, of which the gates were given that. */
+/* The state [batch, WIDTH] after one character, from what its gates are given. */
 static tc_tensor next_state(const model *m, tc_tensor state, tc_tensor given)
 {
     tc_tensor kept = tc_matmul(state, m->p[KEEP]);

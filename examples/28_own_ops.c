@@ -6,7 +6,7 @@
  * names the op whose rule is wrong.
  * tc_cond: a signal is filtered only where its noise is above a limit; else the run leaves the
  * filter out.
- * tc_checkpoint: 24 layers, of which only the results are kept. They share their weights, whose
+ * tc_checkpoint: 24 layers, only whose results are kept. They share their weights, whose
  * gradient is the sum over the layers, added in another order.
  *
  * Prints the errors of a right and of a wrong rule, the time of both branches, and the workspace

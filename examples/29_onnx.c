@@ -1,4 +1,4 @@
-/* 29_onnx.c - a network of somebody else's: what kind of file is this? By Magika, as an ONNX model.
+/* 29_onnx.c - another author's network: what kind of file is this? By Magika, as an ONNX model.
  * Usage: 29_onnx [FOLDER [file ...]].
  *
  * FOLDER has model.onnx and config.min.json as the PyPI package magika (Google, Apache 2.0) has

@@ -134,7 +134,7 @@ static inline void example_steps_end(double fused_us)
     memset(&example_steps, 0, sizeof(example_steps));
 }
 
-/* The formula again, one op at a time, beside the fused time. */
+/* The formula again, one op at a time, next to the fused time. */
 #define REPORT_OP_BY_OP(formula, fused_us)                                                         \
     do {                                                                                           \
         example_steps_begin();                                                                     \

@@ -18,7 +18,7 @@ typedef struct any_given {
 
 /* ---- the cases ---- */
 
-/* Two carries, one of which all rows are stored where gradients go back. */
+/* Two carries; all rows of one are stored where gradients go back. */
 static tc_status any_cell(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
                           tc_tensor *y)
 {

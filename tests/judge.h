@@ -292,7 +292,7 @@ static long double judge_erfinv(long double x)
                        : copysignl(low, x);
 }
 
-/* sin(pi a) / (pi a) by what is left of a beside the nearest even number. */
+/* sin(pi a) / (pi a) by a less the nearest even number. */
 static judge_value judge_sinc(long double a)
 {
     const long double pi = acosl(-1);
@@ -532,7 +532,7 @@ static judge_value judge_int(tci_op op, tc_dtype t, uint64_t a, uint64_t b, uint
     return none;
 }
 
-/* The row over operands of dtype t, of which it takes the first ones. */
+/* The row over the first operands, as many as it takes, of dtype t. */
 TCT_UNUSED static judge_value judge_row(int op, tc_dtype t, tci_value a, tci_value b, tci_value c)
 {
     if (!judge_is_float(t)) {

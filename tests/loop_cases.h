@@ -119,7 +119,7 @@ static int build_filter(steps *s, tc_tensor *out)
     return 3;
 }
 
-/* A recurrent layer, whose weights lie outside. */
+/* A recurrent layer, whose weights are outside. */
 static tc_status layer_body(void *user, const tc_tensor *c, const tc_tensor *x, tc_tensor *next,
                             tc_tensor *y)
 {
@@ -305,7 +305,7 @@ static void run_case(const loop_case *c, const char *backend, bool unrolled, val
         roots[i] = tci_handle_node(out[i]);
         judged[i] = v->judged[i];
     }
-    for (int again = 0; again < 3; again++) { /* operands lie where they did */
+    for (int again = 0; again < 3; again++) { /* operands are where they were */
         memset(v->bytes, 0x5a, sizeof(v->bytes));
         CHECK_EQ_INT(tc_run(f, ((tc_bufs){NULL, 0}), ((tc_bufs){bufs, v->n})), TC_OK);
     }

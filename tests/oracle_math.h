@@ -132,7 +132,7 @@ static void orc_hardtanh(orc_case *c)
         orc_skip(c, "argument min_val above max_val: tc has no such call to refuse it");
     }
     if (!orc_is_float(tc_dtype_of(x)) && (low.kind == 3 || high.kind == 3)) {
-        orc_skip(c, "argument min_val of floats beside integers");
+        orc_skip(c, "argument min_val of floats next to integers");
     }
     orc_out(c, tc_hardtanh_at(orc_of(x), low, high, TC_HERE));
 }
@@ -176,7 +176,7 @@ static void orc_prelu(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
     if (tc_rank(weight) == 1 && tc_rank(x) < 2 && tc_size(weight, 0) != 1) {
-        orc_skip(c, "argument weight of several channels beside an input without channels");
+        orc_skip(c, "argument weight of several channels for an input without channels");
     }
     if (tc_rank(x) == 0 && tc_rank(weight) == 1) {
         weight = tc_squeeze(weight, 0);

@@ -285,7 +285,7 @@ static bool orc_row_find(const char *op, orc_row *row)
     return orc_params(row->call) != NULL;
 }
 
-/* Whether numbers stand beside tensors in tc. */
+/* True if numbers may be mixed with tensors in tc. */
 static bool orc_takes_numbers(const orc_row *row)
 {
     return row->call && strstr(orc_params(row->call), "b: operand") != NULL;

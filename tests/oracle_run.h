@@ -499,7 +499,7 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
         return false;
     }
     if (p->must_fail && orc_has_number(json_get(spec, "args")) && orc_takes_numbers(&row)) {
-        orc_skipped(r, spec, "a number beside a tensor is legal in tc");
+        orc_skipped(r, spec, "a number next to a tensor is legal in tc");
         return false;
     }
     if (!p->must_fail && orc_has_flag(spec, "ill")) {

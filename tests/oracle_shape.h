@@ -387,7 +387,7 @@ static void orc_add_product(orc_case *c)
     tc_tensor a = orc_tensor(c, "a"), b = orc_tensor(c, "b"), product;
     bool fractions = orc_scalar(c, "alpha", 1).kind == 3 || orc_scalar(c, "beta", 1).kind == 3;
     if (fractions && !orc_is_float(tc_dtype_of(a))) {
-        orc_skip_argument(c, "alpha beside integers", orc_value(c, "alpha"));
+        orc_skip_argument(c, "alpha next to integers", orc_value(c, "alpha"));
     }
     if (!strcmp(op, "addbmm")) {
         product = tc_einsum("bik,bkj->ij", TC_TENSORS(a, b));
@@ -399,7 +399,7 @@ static void orc_add_product(orc_case *c)
     }
     tc_tensor input = orc_tensor(c, "input");
     if (tc_dtype_of(input) == TC_BOOL && (orc_has(c, "alpha") || orc_has(c, "beta"))) {
-        orc_skip(c, "argument alpha of an integer beside bools: they become numbers in tc");
+        orc_skip(c, "argument alpha of an integer next to bools: they become numbers in tc");
     }
     if (orc_has(c, "beta") && orc_number(c, "beta", 1) == 0) { /* nor do NaNs of input count */
         tc_tensor never = tc_full(c->ctx, 0, TC_BOOL);

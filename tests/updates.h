@@ -1,5 +1,5 @@
-/* tests/updates.h - parameters updated by contractions and sums, where the new value may lie on the
- * old one: the same bits as where the two lie apart. After tc_test.h and same.h. */
+/* tests/updates.h - parameters updated by contractions and sums, where the new value may overwrite
+ * the old one: the same bits as where the two are apart. After tc_test.h and same.h. */
 #ifndef TESTS_UPDATES_H
 #define TESTS_UPDATES_H
 
@@ -115,7 +115,7 @@ static void test_indexed_check(const tc_tensor *params, const test_indexed *want
     }
 }
 
-/* New values lie over the old ones, and yet a run that meets an index outside leaves these. */
+/* New values overwrite the old ones, and yet a run that meets an index outside leaves these. */
 TCT_UNUSED static void test_update_at_indices(tc_ctx *ctx)
 {
     static const int64_t shapes[UPDATES_AT][3] = {{TC_F32, UPDATES_K},
@@ -193,7 +193,7 @@ static tc_buf test_ring_buf(void *data, tc_dtype t, int64_t rows)
     return b;
 }
 
-/* The bits of a program that keeps the old ring and the new one apart, though one lies over the
+/* The bits of a program that keeps the old ring and the new one apart, though one overwrites the
  * other; and the old one where a place is outside. */
 static void test_update_ring(tc_ctx *ctx, int way, tc_dtype t, bool of_old)
 {

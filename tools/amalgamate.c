@@ -75,7 +75,7 @@ static bool read_file(const char *path, text *t)
     return true;
 }
 
-/* Through a temporary, so that nobody reads half a header. A file that is already right is left
+/* Through a temporary, so that no reader sees half a header. A file that is already right is left
  * alone. */
 static void write_file(const char *path, const text *t)
 {
@@ -252,7 +252,7 @@ typedef struct reader {
     int line;
     char row[64];
     int arity;
-    bool value, reduce, combine, built; /* which column, of which rows */
+    bool value, reduce, combine, built; /* the column, and the kind of row */
     int deepest;
     text *code, *numbers;
     int n_code, n_numbers;
@@ -362,7 +362,7 @@ static const word *find_word(const reader *r, const char *id)
     return NULL;
 }
 
-/* One call with its operands; `depth` values lie below its own. */
+/* One call with its operands; `depth` values are below its own. */
 static void compile_call(reader *r, int depth)
 {
     char token[64];

@@ -18,7 +18,7 @@ enum { MAX_FILES = 2048, MAX_NAMES = 1 << 16, MAX_NAME = 128 };
 
 typedef struct name {
     char text[MAX_NAME];
-    int file; /* that defines it; -1: nobody so far */
+    int file; /* that defines it; -1: none so far */
 } name;
 
 typedef struct use {

@@ -52,7 +52,7 @@ else
 fi
 
 # 4. a room includes only rooms above it. The order is that of src/tc.h; a header ranks as its .c, or as
-#    the first .c of its folder; so do headers of src/tc_blocks.h, of which the core asks. The
+#    the first .c of its folder; so do headers of src/tc_blocks.h, which the core asks. The
 #    headers of debug/ are hooks that every stage may call.
 grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_blocks.h src/tc_cuda.h \
     src/tc_onnx.h src/tc_comm.h src/tc_engines.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"

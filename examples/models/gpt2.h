@@ -5,7 +5,7 @@
 
 #include "nn.h"
 
-/* A linear layer whose weight lies as [in, out]. */
+/* A linear layer whose weight is stored as [in, out]. */
 static tc_tensor gpt2_linear(nn m, const char *name, tc_tensor x, int64_t out)
 {
     nn at = nn_layer(m, name);

@@ -16,7 +16,7 @@ static tc_tensor llama_angles(tc_ctx *ctx, int64_t length, int64_t width, double
 }
 
 /* Keys and values have a head for several of the queries: q [N, kv_heads, q_heads / kv_heads, T, d]
- * beside k and v [N, kv_heads, 1, T, d] */
+ * next to k and v [N, kv_heads, 1, T, d] */
 static tc_tensor llama_attention(nn m, tc_tensor x, tc_tensor angles, int64_t heads,
                                  int64_t kv_heads)
 {

@@ -48,7 +48,7 @@ typedef struct nn_model {
     const char *settings; /* "depth=4 layers=3,4,6,3" (nn_setting); NULL: the network's own */
     bool ignores;         /* words of the settings that the network does not know: no mistakes */
     const char *preset;   /* of the network itself, for those that `settings` does not have */
-    tc_dtype dtype;       /* of random parameters; 0: f32. Those of a file are as they lie there */
+    tc_dtype dtype;       /* of random parameters; 0: f32. Those of a file keep its dtype */
     bool learns;          /* parameters have memory of their own, which a step may change */
     bool training;        /* the mode of the layers called from now on */
     bool folds;           /* norms behind convolutions are part of their weights (nn_conv_norm) */
@@ -270,7 +270,7 @@ static inline void nn_store(void *data, tc_dtype dtype, int64_t i, float value)
 }
 
 /* Memory for random numbers, one for all parameters until the network ends: what each takes and
- * gives back would lie as holes between them. */
+ * gives back would be holes between them. */
 static inline void *nn_room(nn_model *model, size_t bytes)
 {
     if (bytes > model->n_drawn) {
@@ -281,7 +281,7 @@ static inline void *nn_room(nn_model *model, size_t bytes)
     return model->drawn;
 }
 
-/* As PyTorch begins: weights lie within 1 / sqrt(inputs of a unit). */
+/* As PyTorch begins: weights are within 1 / sqrt(inputs of a unit). */
 static inline tc_tensor nn_from_nothing(nn_model *model, nn_kind kind, int rank,
                                         const int64_t *sizes)
 {

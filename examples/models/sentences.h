@@ -1,4 +1,4 @@
-/* sentences.h - texts as vectors, by networks of sentence-transformers that are a BERT of which the
+/* sentences.h - texts as vectors, by networks of sentence-transformers that are a BERT; the
  * mean over a text's words is taken (all-MiniLM-L6-v2 and its like).
  *
  *     sentences s;

@@ -1,5 +1,5 @@
 /* wordpiece.h - texts to the numbers that BERT's networks take (transformers: BertTokenizer, the
- * uncased form), by the list of words that lies beside their weights (vocab.txt).
+ * uncased form), by the list of words stored next to their weights (vocab.txt).
  *
  * A text is cut at blanks and around each punctuation mark and Chinese sign, letters become small
  * and lose their accents; a word is then the longest piece of the list, and the longest next one
@@ -271,7 +271,7 @@ static inline int wp_pieces(const wp_words *w, char *word, size_t n, int letters
         char *piece = word + from;
         size_t length = n + 2 - from;
         char kept[2] = {0, 0};
-        if (from > 2) { /* "##" over what lies before it, and back */
+        if (from > 2) { /* "##" over what is before it, and back */
             piece -= 2;
             length += 2;
             memcpy(kept, piece, 2);

@@ -183,7 +183,7 @@ static bool tci_custom_judge(tci_frame *f, const tc_custom_op *op, const tc_cust
                                  result->dtype);
 }
 
-/* The rule's result is after the inputs; it begins as the first input. */
+/* The rule's result follows the inputs; it begins as the first input. */
 static bool tci_custom_shape(tci_frame *f, const tc_custom_op *op, tci_custom_rule *rule,
                              tci_node *const *in, int n)
 {

@@ -5,7 +5,9 @@
  * orthonormal eigenvectors as rows, in any order, without derivatives.
  *
  * Design: Householder reflectors in panels make the matrix tridiagonal; the matrix itself changes
- * once a panel. The tridiagonal matrix is cut into blocks of equal size, which rotations
+ * once a panel. A column of at most a quarter of epsilon times the Frobenius norm is rounding error
+ * and gets no reflector: reflectors of equal rows round in one direction, so hundreds of them are
+ * not orthogonal. The tridiagonal matrix is cut into blocks of equal size, which rotations
  * diagonalize (api/reflectors_rotations.c). Then pairs of blocks merge: diag(d) + rho z z^T, where
  * all roots of the secular equation 1 + rho sum z^2 / (d - x) = 0 are found at once by bisection
  * of the distance to the nearer pole, and z is computed again from the roots, so that vectors are
@@ -148,10 +150,12 @@ static tc_tensor tci_eigen_entries(tc_tensor of_steps, tc_tensor last, tc_site h
     return tc_permute(all, 1, 2, 0, 3);
 }
 
-/* Ranks of values [.., n] by counting smaller values: two kernels, fewer than a sort needs. */
+/* The order of values [.., n], by counting smaller ones: two kernels, fewer than a sort needs. NaNs
+ * are last, so that the order is always a permutation. */
 static tc_tensor tci_eigen_order(const tci_made *m, tc_tensor values)
 {
     tc_site here = m->here;
+    values = tc_where(tc_isnan(values), INFINITY, values);
     tc_tensor row = tci_factor_places(m, tc_size(values, -1)),
               column = tci_factor_turned(row, here);
     tc_tensor one = tc_unsqueeze(values, -1), other = tc_unsqueeze(values, -2);
@@ -351,7 +355,10 @@ TCI_FN tc_tensor tci_eigen_vectors(const tci_made *m, tc_tensor a)
     tc_site here = m->here;
     const int64_t n = tc_size(a, -1), steps = (n + TCI_FACTOR_PANEL - 1) / TCI_FACTOR_PANEL;
     tc_tensor one = tc_reshape(a, -1, n, n), none, of_panels[4];
+    const double quarter = tc_dtype_of(a) == TC_F64 ? 0x1p-54 : 0x1p-25; /* of epsilon */
+    tc_tensor squares = tc_sum(tc_square(one), TC_AXES(-2, -1), true);
     tci_eigen_panel p = {.f = {.m = m, .length = n, .least = tci_factor_least(a)}};
+    p.f.noise = tc_mul(squares, quarter * quarter);
     tc_tensor places = tc_arange(m->ctx->handle, 0, steps * TCI_FACTOR_PANEL, 1, TC_I64);
     places = tc_reshape(places, steps, TCI_FACTOR_PANEL);
     tc_scan(TC_TENSORS(one), TC_TENSORS(places), 0, false, tci_eigen_step, &p, &none, of_panels, 4);

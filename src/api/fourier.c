@@ -273,7 +273,7 @@ static int64_t tci_fourier_twice(int64_t size)
     return 2 * (size - 1);
 }
 
-/* The numbers after the axis stay there where vectors may be along them. */
+/* The axes after this one stay last where vectors may run along them. */
 static void tci_fourier_stay(tci_fourier *f, tc_tensor x)
 {
     int64_t radices[TCI_FOURIER_STAGES], inner = 1;

@@ -29,7 +29,7 @@ typedef struct tci_grad_call {
     tci_scratch s;
     bool forward;
     tc_tensors given, asked;
-    tc_tensors beside; /* of tc_grad none: the gradient of a loss is 1 */
+    tc_tensors seeds; /* of tc_grad none: the gradient of a loss is 1 */
     const char *given_name, *asked_name;
     tci_grad_pairs pairs;
     tci_node **nodes, **made; /* of what is asked */
@@ -80,12 +80,12 @@ static tci_node **tci_grad_floats(tci_grad_call *c, tc_tensors list, const char 
 }
 
 /* The cotangent or tangent of a node, in its dtype and shape. */
-static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
+static tci_node *tci_grad_seed(tci_grad_call *c, int i, const tci_node *of)
 {
     tci_graph *g = &c->f->ctx->graph;
     char what[32];
     snprintf(what, sizeof(what), "%s %d", c->forward ? "tangent" : "cotangent", i);
-    tci_node *n = tci_frame_node(c->f, c->beside.items[i], what);
+    tci_node *n = tci_frame_node(c->f, c->seeds.items[i], what);
     n = n ? tci_build_cast(g, n, (tc_dtype)of->dtype) : NULL;
     tci_node *fits = n ? tci_build_expand(g, n, of->rank, of->shape) : NULL;
     if (n && !fits && g->error == TC_ERR_SHAPE) {
@@ -98,8 +98,8 @@ static tci_node *tci_grad_beside(tci_grad_call *c, int i, const tci_node *of)
 
 static void tci_grad_take(tci_grad_call *c)
 {
-    bool loss = !c->beside.items;
-    tci_node **given, **beside = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
+    bool loss = !c->seeds.items;
+    tci_node **given, **seeds = TCI_NEW_ARRAY(&c->s, tci_node *, c->given.n + 1);
     if (loss) {
         given = TCI_NEW_ARRAY(&c->s, tci_node *, 1);
         given[0] = tci_frame_node(c->f, c->given.items[0], c->given_name);
@@ -110,10 +110,10 @@ static void tci_grad_take(tci_grad_call *c)
         given = tci_grad_floats(c, c->given, c->given_name);
     }
     for (int i = 0; i < c->given.n && !c->f->failed; i++) {
-        beside[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_beside(c, i, given[i]);
+        seeds[i] = loss ? tci_grad_fill(c, 1, given[i]) : tci_grad_seed(c, i, given[i]);
     }
     c->nodes = tci_grad_floats(c, c->asked, c->asked_name);
-    c->pairs = (tci_grad_pairs){given, beside, c->given.n};
+    c->pairs = (tci_grad_pairs){given, seeds, c->given.n};
 }
 
 /* The frame is failed, or c->made is made: zeros where nothing depends. */
@@ -150,9 +150,9 @@ static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
     for (int i = 0; i < c->asked.n; i++) {
         tci_frame_use(f, c->asked.items[i]);
     }
-    if (c->beside.items && c->beside.n != c->given.n) {
+    if (c->seeds.items && c->seeds.n != c->given.n) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "given %d %s for %d %ss: expected one for each",
-                       c->beside.n, c->forward ? "tangents" : "cotangents", c->given.n,
+                       c->seeds.n, c->forward ? "tangents" : "cotangents", c->given.n,
                        c->given_name);
     }
     tci_scratch_init(&c->s);
@@ -208,7 +208,7 @@ TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_t
     tci_frame f = tci_frame_begin("tc_vjp", here);
     tci_grad_call c = {.f = &f,
                        .given = results,
-                       .beside = cotangents,
+                       .seeds = cotangents,
                        .asked = asked,
                        .given_name = "result",
                        .asked_name = "parameter"};
@@ -226,7 +226,7 @@ TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tan
     tci_grad_call c = {.f = &f,
                        .forward = true,
                        .given = inputs,
-                       .beside = tangents,
+                       .seeds = tangents,
                        .asked = results,
                        .given_name = "input",
                        .asked_name = "result"};

@@ -51,8 +51,10 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
  * tensors of the graph, zeros for those it does not depend on. Ties and corners as in PyTorch 2.15:
  * equal elements of tc_max, tc_min, tc_maximum, tc_fmax and tc_clamp by tensors share; pools and
  * tc_embedding_bag choose the first; at a bound that is a number tc_clamp has 0; NaN in tc_max or
- * tc_min makes the gradient of the whole row NaN. Higher derivatives are right where the function
- * is smooth, also at zeros of products. */
+ * tc_min makes the gradient of the whole row NaN; tc_binary_cross_entropy has weight *
+ * (input - target) / max(input * (1 - input), 1e-12) to its input, and the clamped logs to its
+ * target; a var below eps in tc_gaussian_nll_loss has the gradient of eps. Higher derivatives are
+ * right where the function is smooth, also at zeros of products. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)

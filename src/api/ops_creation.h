@@ -109,7 +109,7 @@ TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
  * of rate (> 0). tc_exponential(tc_full(ctx, 1.5, TC_F32, 1000), key) */
 TC_API tc_tensor tc_exponential_at(tc_tensor rate, tc_arg key, tc_site here);
 #define tc_exponential(rate, key) tc_exponential_at((rate), TC_ARG(key), TC_HERE)
-/* Geometric distribution: the number of trials up to the first success, 1, 2, ..., each of which
+/* Geometric distribution: the number of trials up to the first success, 1, 2, ..., where each
  * succeeds with probability p in (0, 1]: of the shape and float dtype of p. */
 TC_API tc_tensor tc_geometric_at(tc_tensor p, tc_arg key, tc_site here);
 #define tc_geometric(p, key) tc_geometric_at((p), TC_ARG(key), TC_HERE)

@@ -16,7 +16,7 @@ static bool tci_quantize_is_byte(tc_dtype t)
     return t == TC_I8 || t == TC_U8;
 }
 
-/* A scale or zero point: 0-d, or of one axis, which comes to lie along `axis` of x. */
+/* A scale or zero point: 0-d, or of one axis, which is turned along `axis` of x. */
 static tc_arg tci_quantize_along(tc_arg a, tc_tensor x, int axis, tc_site here)
 {
     if (a.kind || tc_rank(a.tensor) != 1) {

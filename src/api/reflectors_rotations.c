@@ -71,6 +71,9 @@ TCI_FN tc_tensor tci_factor_reflector(const tci_factor *f, tc_tensor column, tc_
     tc_tensor head = tc_sum(tc_where(own, column, 0), TC_AXES(-2), true);
     tc_tensor rest = tc_where(below, column, 0);
     tc_tensor square = tc_sum(tc_square(rest), TC_AXES(-2), true), done = tc_lt(square, f->least);
+    if (f->noise.ctx) {
+        done = tc_logical_or(done, tc_le(square, f->noise));
+    }
     tc_tensor norm = tc_sqrt(tc_where(done, 1, tc_add(square, tc_square(head))));
     tc_tensor beta = tc_where(tc_lt(head, 0), norm, tc_neg(norm)), less = tc_sub(head, beta);
     y[0] = tc_where(own, 1, tc_div(rest, tc_where(done, 1, less)));

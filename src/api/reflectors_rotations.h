@@ -17,6 +17,9 @@ typedef struct tci_factor {
     double small;   /* cosine of rows that are orthogonal but for rounding */
     double least;   /* products below it have lost digits: of elements up to 2 they count as zero */
     tc_tensor done; /* bool [..., 1, 1]: matrices whose rows stay as they are */
+    /* [..., 1, 1]: squared norm up to which a column is rounding error and gets no reflector; all
+     * zero: only `least` counts */
+    tc_tensor noise;
 } tci_factor;
 
 /* Products of elements up to 2 that have lost digits. */

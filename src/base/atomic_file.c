@@ -131,7 +131,7 @@ static void tci_fresh_sweep(const tci_os_fresh *f)
     close(fd);
 }
 
-/* Takes the lock. False: somebody took this file for a leftover before it was locked. */
+/* Takes the lock. False: another process took this file for a leftover before it was locked. */
 static bool tci_fresh_lock(const tci_os_fresh *f)
 {
     struct stat st;

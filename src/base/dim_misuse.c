@@ -33,7 +33,7 @@ TCI_FN tci_dim tci_dim_show(tci_dim d)
     return d;
 }
 
-/* With the lock held: nobody has any more. */
+/* With the lock held: no thread has any more. */
 TCI_FN void tci_dim_hide_all(void)
 {
     __atomic_store_n(&tci_dim_n_shown, 0, __ATOMIC_RELEASE);

@@ -17,7 +17,7 @@
  * the end mark. *why (static text): what is wrong. */
 TCI_FN bool tci_object_is_whole(const void *bytes, size_t n, const char **why);
 /* Loads the object that the bytes are, from a sealed copy in memory: what was checked is what runs.
- * Where the system makes no such copies, from `path`, where they also are; named: rather from
+ * Where the system makes no such copies, from `path`, which has them too; named: rather from
  * there, as a debugger or profiler then finds the file. NULL: why says why. End it with
  * tci_os_dlclose. */
 TCI_FN void *tci_object_load(const void *bytes, size_t n, const char *path, bool named,

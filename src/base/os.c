@@ -177,7 +177,7 @@ static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 
 typedef enum tci_os_trust {
     TCI_OS_ANY_FILE,    /* the user named it */
-    TCI_OS_OUR_FILE,    /* in a directory that no one else may enter */
+    TCI_OS_OUR_FILE,    /* in a directory that no other user may enter */
     TCI_OS_PRIVATE_FILE /* anywhere */
 } tci_os_trust;
 
@@ -308,7 +308,7 @@ static int tci_os_write_on(int fd, const char *at, size_t n)
 }
 
 /* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
- * would die, besides the error; it is held back here, and taken in. */
+ * would die, in addition to the error; it is held back here, and taken in. */
 TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
     sigset_t limit, before, waiting;

@@ -26,8 +26,8 @@ TCI_FN bool tci_os_is_setuid(void);
 /* Reads a whole regular file, refusing links (O_NOFOLLOW), owners other than us and root, and
  * group/other-writable files. False: errno-like code in *why. Text is heap memory in out. */
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
-/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. closed: nobody
- * else may enter the directory, so group- and other-writable files are read too. */
+/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. closed: no
+ * other user may enter the directory, so group- and other-writable files are read too. */
 TCI_FN bool tci_os_read_private_at(int at, const char *name, bool closed, int64_t most,
                                    tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any regular file */
@@ -57,7 +57,7 @@ TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path);
  * allows it, owner and group; a new one gets 0666 less the umask. Removes the temporary files that
  * dead processes left for that name. */
 TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
-/* Nobody but the owner may write to the file that appears, whatever the umask is. */
+/* Only the owner may write to the file that appears, whatever the umask is. */
 TCI_FN void tci_os_fresh_close_to_others(tci_os_fresh *f);
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
 /* durable: written through to the disk before the rename, so that it is whole also after a crash
@@ -76,7 +76,7 @@ TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n);
 struct stat;
 TCI_FN bool tci_os_is_ours(const struct stat *st); /* owned by this user or root */
 TCI_FN int64_t tci_os_mtime_ns(const struct stat *st);
-/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
+/* 64 bits that cannot be guessed; when the system has none to give, at least no two are equal. */
 TCI_FN uint64_t tci_os_random(void);
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns);
 /* A path as given, or a name on PATH, of which only the absolute entries are searched. */
@@ -94,7 +94,7 @@ typedef struct tci_command {
     int64_t used_ns;         /* out: CPU time of it and all that it waited for */
 } tci_command;
 /* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also
- * where nobody can know the code, as the host reaps children itself (SIGCHLD ignored): success is
+ * where the code cannot be known, as the host reaps children itself (SIGCHLD ignored): success is
  * then judged by the caller from the output file. */
 typedef enum tci_spawn {
     TCI_SPAWN_OK,

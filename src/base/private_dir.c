@@ -80,7 +80,7 @@ TCI_FN bool tci_dir_group_is_private(const char *passwd, const char *group, unsi
     return name != NULL;
 }
 
-/* True if somebody else may write to what st describes. */
+/* True if another user may write to what st describes. */
 static bool tci_dir_is_open(const struct stat *st)
 {
     tci_str passwd = {0}, group = {0};
@@ -126,7 +126,7 @@ static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *
 }
 
 /* Makes a directory of mode 0700 also where the umask takes rights from its owner. Does not follow
- * a link that somebody puts in its place; a libc that cannot do that leaves the mode as it is. */
+ * a link that another user puts in its place; a libc that cannot do that leaves the mode alone. */
 static int tci_dir_make(int at, const char *name)
 {
     int failed = mkdirat(at, name, 0700);

@@ -25,7 +25,7 @@ typedef enum tci_dir_use {
 } tci_dir_use;
 
 /* True if group gid is the private group of user uid: texts of /etc/passwd and /etc/group give it
- * to no one else, neither as a first group nor as a member. */
+ * to no other user, neither as a first group nor as a member. */
 TCI_FN bool tci_dir_group_is_private(const char *passwd, const char *group, unsigned uid,
                                      unsigned gid);
 /* False: it is not open, and *why (heap) says which directory is at fault. */

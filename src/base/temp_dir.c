@@ -124,7 +124,7 @@ static bool tci_workdir_make_in(tci_workdir *w)
             fstatat(w->base.fd, w->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             return true;
         }
-        tci_dir_close(&w->dir); /* somebody sweeps it */
+        tci_dir_close(&w->dir); /* another process sweeps it */
         errno = EAGAIN;
     }
     return false;

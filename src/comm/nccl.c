@@ -531,7 +531,7 @@ static void tci_nccl_free_children(tci_nccl *s, bool frees)
     }
 }
 
-/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for nobody. */
+/* ncclCommDestroy waits for the other ranks of the host, ncclCommAbort for none. */
 static void tci_nccl_end(tci_nccl *s)
 {
     const tc_comm_engine *base = s->base->engine;

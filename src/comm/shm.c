@@ -711,7 +711,7 @@ static void tci_shm_abort(void *state, const char *why)
         s->status = TC_ERR_COMM;
         snprintf(s->failed, sizeof(s->failed), "%s", s->why);
     }
-    pthread_cond_broadcast(&s->changed); /* a job that nobody began is waited for no longer */
+    pthread_cond_broadcast(&s->changed); /* a job that no thread began is waited for no longer */
     while (s->works) {                   /* until the memory of its job is left alone */
         pthread_cond_wait(&s->changed, &s->lock);
     }

@@ -85,7 +85,7 @@ static void tci_tune_add(tci_tuning *t, tci_jit_kernel *k, const tci_query *a)
     }
 }
 
-/* The dearest kernels that are compiled anew and are free to choose. */
+/* The costliest kernels that are compiled anew and are free to choose. */
 static void tci_tune_choose(tci_tuning *t)
 {
     tci_jit *j = t->j;
@@ -97,10 +97,10 @@ static void tci_tune_choose(tci_tuning *t)
             const tci_jit_kernel *k = &j->kernels[i];
             bool open = !taken[i] && !k->is_found && !k->forced && !k->kernel->n_members &&
                         tci_tune_can_run(k->kernel);
-            bool dearer = best < 0 ||
-                          k->kernel->bytes + k->kernel->flops / 8 >
-                              j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
-            best = open && dearer ? i : best;
+            bool costlier = best < 0 ||
+                            k->kernel->bytes + k->kernel->flops / 8 >
+                                j->kernels[best].kernel->bytes + j->kernels[best].kernel->flops / 8;
+            best = open && costlier ? i : best;
         }
         if (best < 0) {
             return;

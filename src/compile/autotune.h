@@ -52,7 +52,7 @@ TCI_FN tci_trial *tci_tune_trial(tci_tuning *t, const tci_kernel *k);
 /* Compiles all trials as one source and sets best_ns of those that ran before the deadline. */
 TCI_FN void tci_tune_run_all(tci_tuning *t);
 
-/* Measures the cheapest schedules of the kernels that are about to be compiled, the dearest kernels
+/* Measures the cheapest schedules of the kernels that are about to be compiled, the costliest
  * first, until tune_ms are over, and sets `measured` and `measured_note` of those where it could.
  * The compiler is known. Whatever fails leaves the model's choice. Longjmps when scratch runs
  * out. */

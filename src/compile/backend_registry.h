@@ -12,7 +12,7 @@ TCI_FN const tc_backend *tci_cpu_backend(void);
 #endif
 
 /* cuda/backend.c. */
-#ifdef TCI_HAS_CUDA
+#if defined(TCI_HAS_CUDA) || defined(TCI_SEPARATE)
 TCI_FN const tc_backend *tci_cuda_backend(void);
 #endif
 

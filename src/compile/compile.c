@@ -201,8 +201,8 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
     tci_jit_tell_phase(jit, TC_PHASE_SOURCE);
     tci_compile_write_source(b, &times, &at);
     if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
-        tci_str nobody = {.s = &b->scratch};
-        (void)tci_jit_find_compiler(jit, &nobody);
+        tci_str ignored = {.s = &b->scratch};
+        (void)tci_jit_find_compiler(jit, &ignored);
     }
     status = tci_jit_compile(jit, b->log);
     if (tci_dump_wants(&b->jobs[0].dump, "source")) {
@@ -766,7 +766,7 @@ static void tci_compile_batch(tci_compile_batch_state *b)
 
 /* ---- requests ---- */
 
-/* Claims what no one else is compiling. Returns how many jobs are ours now. */
+/* Claims what no other thread is compiling. Returns how many jobs are ours now. */
 static int tci_compile_claim(tci_compile_job *jobs, int n, bool native)
 {
     int ours = 0;

@@ -11,7 +11,7 @@
 #include "jit.h"
 
 typedef enum tci_compile_state {
-    TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
+    TCI_COMPILE_OPEN,    /* not looked at, or another thread is compiling it */
     TCI_COMPILE_CLAIMED, /* ours to compile */
     TCI_COMPILE_DONE
 } tci_compile_state;

@@ -38,7 +38,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
                                   const tc_backend_compiler *compiler);
 
 /* Puts an object file and its source into the cache, under the hash of the object. False: it could
- * not be written. path (heap) is where the object is then. */
+ * not be written. path (heap) is the path of the object then. */
 TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path);
 /* Takes it out again. */

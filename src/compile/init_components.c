@@ -132,7 +132,7 @@ static void tci_units_identify(tci_code *c, tci_code_unit *u)
     }
     u->n_identity = u->is_shared && !text.failed ? (int32_t)text.n : 0;
     u->identity = u->n_identity ? tci_code_get(c, text.n) : NULL;
-    u->is_shared = u->identity != NULL; /* without memory for it no one else has the unit */
+    u->is_shared = u->identity != NULL; /* without memory for it no other program has the unit */
     if (u->identity) {
         memcpy(u->identity, text.text, text.n);
     }

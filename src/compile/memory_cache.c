@@ -293,8 +293,8 @@ static void tci_cache_take_out(tci_code *c, tci_cache_dropped *dropped)
     dropped->codes = c;
 }
 
-/* Nobody else holds it, and nobody can find it any more: its modules are let go of here, so that
- * what that frees is counted at once. */
+/* No other holder is left, and no look-up can find it any more: its modules are let go of here, so
+ * that what that frees is counted at once. */
 static void tci_cache_drop(tci_code *c, tci_cache_dropped *dropped)
 {
     tci_cache_take_out(c, dropped);

@@ -30,14 +30,14 @@ typedef struct tci_claim {
  * the compiler that was missing, and none where native is true. */
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native);
 /* Finds it, or makes this caller the only one to compile that key (until tci_cache_settle), or
- * says that somebody else is at it. */
+ * says that another thread compiles it. */
 TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native,
                                         tci_code **code);
 /* Ends a claim and wakes who waits. code: published in place of what has the same key; the cache
  * takes a reference of its own. NULL: the compile failed. cap_bytes: what the cache may hold from
  * now on; beyond that, code that no program uses is dropped, the least recently used first. */
 TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes);
-/* Waits until nobody is compiling that key. */
+/* Waits until no thread is compiling that key. */
 TCI_FN void tci_cache_wait(const tci_request *r);
 
 /* ---- modules and the kernels in them ---- */
@@ -66,7 +66,7 @@ struct tci_module {
     int32_t refs;            /* under the cache's lock */
     const tc_backend *calls; /* that loaded it */
     void *handle;
-    char *path;    /* where its bytes are; in a cache, never those of another module */
+    char *path;    /* of its bytes; in a cache, never those of another module */
     int64_t bytes; /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;    /* that it offers */
@@ -79,7 +79,7 @@ struct tci_module {
 /* The module that this backend loaded from that path, retained, or NULL. */
 TCI_FN tci_module *tci_module_find(const tc_backend *calls, const char *path);
 /* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
- * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
+ * memory. A thread that loaded the same path meanwhile wins. The module comes retained. */
 TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, const tci_str *object,
                                    tci_hash sum, char why[256]);
 /* Keeps the bytes of a module that no disk cache has, so that programs of it can be saved. */

@@ -35,8 +35,8 @@ typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
     const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
     const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
-    int group;  /* threads of a warp and a vector of the kernel in print that meet; 1: none */
-    int beside; /* threads of a vector of the kernel in print, 0: it has the block for itself */
+    int group;       /* threads of a warp and a vector of the kernel in print that meet; 1: none */
+    int row_threads; /* threads of a vector of the kernel in print; 0: all of the block */
 } tci_cuda_dialect;
 
 /* The C dialect's own functions, for scalars. */
@@ -359,15 +359,16 @@ static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name
     case 'L': return scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1);
     case 'W': return scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1);
     case 'H':
-        return scalar.beside ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.beside - 1)
-                             : "TC_THREAD";
+        return scalar.row_threads
+                   ? tci_scratch_printf(d->s, "(TC_THREAD & %d)", scalar.row_threads - 1)
+                   : "TC_THREAD";
     case 'D': return tci_dtype_get(storage)->name;
     case 'U': return storage == TC_F32 ? "tc_tf32" : "";
     case 'X':
         return storage == TC_F32 ? "__int_as_float((int)tc_tf32((unsigned)__float_as_int(x)))"
                                  : "x";
     case 'G': return tci_scratch_printf(d->s, "%d", scalar.group);
-    case 'R': return scalar.beside ? tci_scratch_printf(d->s, ", %d", scalar.beside) : "";
+    case 'R': return scalar.row_threads ? tci_scratch_printf(d->s, ", %d", scalar.row_threads) : "";
     default: return tci_scratch_printf(d->s, "%d", lanes);
     }
 }
@@ -426,8 +427,8 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     const tci_cuda_row *row = tci_cuda_row_of(cd, m);
     TCI_ASSERT(d->s, row);
     bool is_new;
-    int beside = tci_cuda_scalar(d).beside;
-    const char *of = beside ? tci_scratch_printf(d->s, "_of%d", beside) : "";
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    const char *of = row_threads ? tci_scratch_printf(d->s, "_of%d", row_threads) : "";
     bool together = m == TCI_MEM_STORE && tci_cuda_scalar(d).group > 1;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s%s%s", row->name,
                                           tci_c_dialect_suffix(cd, compute, lanes),
@@ -657,12 +658,12 @@ static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
 }
 
 /* Where a vector is among those of its block. */
-static void tci_cuda_beside(tci_dialect *d, tci_str *out, const char *word)
+static void tci_cuda_row_threads(tci_dialect *d, tci_str *out, const char *word)
 {
-    int beside = tci_cuda_scalar(d).beside;
-    if (beside) {
+    int row_threads = tci_cuda_scalar(d).row_threads;
+    if (row_threads) {
         tci_str_printf(out, "    const %s row = TC_THREAD / %d, thread = TC_THREAD & %d;\n", word,
-                       beside, beside - 1);
+                       row_threads, row_threads - 1);
     }
 }
 
@@ -673,7 +674,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
-    own->beside = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
+    own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
     if (tci_cuda_is_simt_attn(l)) {
         tci_cuda_flash_need(d);
         tci_cuda_simt_attn_head(out, symbol, l, n_words);
@@ -699,7 +700,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                        "TC_I void %s(void *const *bufs, const %s *lits, %s *fault, "
                        "const %s task_begin, const %s task_end)\n{\n",
                        symbol, word, word, word, word);
-        tci_cuda_beside(d, out, word);
+        tci_cuda_row_threads(d, out, word);
         return;
     }
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
@@ -715,7 +716,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    symbol, TCI_MAX(l->n_operands + (l->work_bytes != 0), 1), word,
                    TCI_MAX(n_words, 1), word, l->threads * l->rows, resident, symbol, indexed,
                    symbol, word, word, word);
-    tci_cuda_beside(d, out, word);
+    tci_cuda_row_threads(d, out, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)

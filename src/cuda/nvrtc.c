@@ -24,7 +24,7 @@ typedef struct tci_nvrtc_task {
     tc_status status;
     char *log; /* heap: what NVRTC said, or NULL */
     pthread_t thread;
-    bool beside;  /* thread compiles it */
+    bool spawned; /* thread compiles it */
     bool refuses; /* the text is what is wrong */
 } tci_nvrtc_task;
 
@@ -104,15 +104,15 @@ static void tci_nvrtc_keep(const tc_build *build, int i)
 static void tci_nvrtc_run_all(tci_nvrtc_task *tasks, int n)
 {
     for (int i = 1; i < n; i++) {
-        tasks[i].beside = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
+        tasks[i].spawned = pthread_create(&tasks[i].thread, NULL, tci_nvrtc_run, &tasks[i]) == 0;
     }
     for (int i = 0; i < n; i++) {
-        if (!tasks[i].beside) {
+        if (!tasks[i].spawned) {
             tci_nvrtc_run(&tasks[i]);
         }
     }
     for (int i = 0; i < n; i++) {
-        if (tasks[i].beside) {
+        if (tasks[i].spawned) {
             pthread_join(tasks[i].thread, NULL);
         }
     }

@@ -639,7 +639,7 @@ TCI_FN void tci_cuda_wgmma_loads(tci_str *out, const char *name, const tci_matri
 TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
 {
     const int most = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
-    const int beside = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
+    const int across = tci_matrix_sharing(x, 0), below = tci_matrix_sharing(x, 1);
     tci_dim bands = tci_dim_ceil_div(x->tiles_m, most);
     int band = (int)tci_dim_known(tci_dim_ceil_div(x->tiles_m, bands));
     band += (below - band % below) % below;
@@ -651,8 +651,8 @@ TCI_FN void tci_cuda_wgmma_place(tci_str *out, const tci_matrix *x)
                    "        p.m = (first + in %% %lld / %d %% rows) * %d;\n"
                    "        p.n = (in %% %lld / (%d * rows) * %d + in %% %d) * %d;\n",
                    each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
-                   (long long)x->tiles_n * band, beside, x->rows, (long long)x->tiles_n * band,
-                   beside, beside, beside, x->own_columns);
+                   (long long)x->tiles_n * band, across, x->rows, (long long)x->tiles_n * band,
+                   across, across, across, x->own_columns);
     for (int i = x->n_batch - 1; i >= 0; i--) {
         tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each, (long long)x->batch[i]);
         each *= x->batch[i];

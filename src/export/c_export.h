@@ -13,7 +13,7 @@ enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_INDENT = 4, TCI_EXPORT_HEAD = 64 };
 typedef struct tci_export_level {
     int vector_bits;
     const char *tag;
-    const char *target, *gcc_target; /* for function attributes; what gcc takes besides */
+    const char *target, *gcc_target; /* for function attributes; what gcc takes in addition */
     const char *test;                /* what a processor must have */
     const char *macros;              /* that a compiler for such a processor defines; clang's pragma
                                       * does not */

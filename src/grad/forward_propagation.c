@@ -15,7 +15,7 @@ TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_for
                                      tci_dim count)
 {
     tci_forward w = {.s = s, .g = g, .rules = rules, .count = count};
-    w.beside = tci_table_in(s, sizeof(tci_node *));
+    w.companions = tci_table_in(s, sizeof(tci_node *));
     w.done = tci_table_in(s, sizeof(bool));
     w.loops = tci_table_in(s, sizeof(tci_forward_loop *));
     return w;
@@ -41,8 +41,8 @@ TCI_FN tci_dim *tci_forward_shape(const tci_forward *w, const tci_node *n)
 
 TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n)
 {
-    tci_node *beside = *tci_forward_of(w, n);
-    return beside ? beside : w->rules->whole(w, n);
+    tci_node *companion = *tci_forward_of(w, n);
+    return companion ? companion : w->rules->whole(w, n);
 }
 
 static bool tci_forward_changes(tci_forward *w, const tci_node *n)
@@ -167,7 +167,7 @@ static int tci_forward_operand(tci_forward *w, const tci_forward_loop *l, tci_fo
 TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forward_loop *l)
 {
     const tci_repeat *r = &l->r;
-    int n_outside = tci_node_n_outside(n), n_beside = 0, stops = -1;
+    int n_outside = tci_node_n_outside(n), n_companions = 0, stops = -1;
     tci_forward_lists t = {.next = TCI_NEW_ARRAY(w->s, tci_node *, 2 * n_outside + 2),
                            .y = TCI_NEW_ARRAY(w->s, tci_node *, r->n_y + 1)};
     for (int part = 0; part < 3; part++) {
@@ -178,7 +178,7 @@ TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forwa
         int at = tci_forward_operand(w, l, &t, i, &stops);
         if (i < r->n_carry) {
             l->result[i] = at;
-            n_beside += at >= 0;
+            n_companions += at >= 0;
         }
     }
     if (l->go_init) {
@@ -194,7 +194,7 @@ TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forwa
     for (int i = 0; i < r->n_carry; i++) { /* rows */
         l->result[r->n_carry + r->n_y + i] = l->result[i] < 0 ? -1 : t.n[0] + t.n_y + l->result[i];
     }
-    if (n_beside + t.n_y == 0) {
+    if (n_companions + t.n_y == 0) {
         return NULL;
     }
     const tci_repeat made = {.n_carry = t.n[0],
@@ -225,9 +225,9 @@ TCI_FN tci_node *tci_forward_result(tci_forward *w, const tci_node *n)
     if (number < 0) {
         return NULL;
     }
-    tci_node *beside = *tci_forward_of(w, n->in[0]);
-    beside = tci_forward_built(w, tci_build_result(w->g, beside, number));
-    return !has              ? w->rules->whole(w, beside)
-           : which < n_carry ? beside
-                             : tci_forward_turn(w, beside);
+    tci_node *companion = *tci_forward_of(w, n->in[0]);
+    companion = tci_forward_built(w, tci_build_result(w->g, companion, number));
+    return !has              ? w->rules->whole(w, companion)
+           : which < n_carry ? companion
+                             : tci_forward_turn(w, companion);
 }

@@ -27,7 +27,7 @@ struct tci_forward {
     tci_graph *g;
     const tci_forward_rules *rules;
     tci_dim count;
-    tci_table beside; /* of tci_node *; NULL: nothing */
+    tci_table companions; /* of tci_node *; NULL: none */
     tci_table done;
     tci_table loops; /* of tci_forward_loop *, of a REPEAT */
 };
@@ -36,7 +36,7 @@ TCI_FN tci_forward tci_forward_begin(tci_scratch *s, tci_graph *g, const tci_for
                                      tci_dim count);
 static inline tci_node **tci_forward_of(tci_forward *w, const tci_node *n)
 {
-    return (tci_node **)tci_table_at(&w->beside, n);
+    return (tci_node **)tci_table_at(&w->companions, n);
 }
 /* n itself; longjmps with the graph's error on NULL. */
 TCI_FN tci_node *tci_forward_built(const tci_forward *w, tci_node *n);
@@ -48,19 +48,19 @@ TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n);
  * first visits them. */
 TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root);
 
-/* A REPEAT on the way: per operand outside has, and the BOUND node beside; per result of a step
- * what stands beside it. */
+/* A REPEAT on the way: per operand outside has, and the companion of its BOUND node; per result of
+ * a step its companion. */
 typedef struct tci_forward_loop {
     tci_repeat r;
     bool *has;
     tci_node **bound, **made;
-    int *result; /* per result: its number among those of the REPEAT beside, or -1 */
-    /* a carry more, by which the REPEAT beside stops; NULL: none */
+    int *result; /* per result: its number among those of the companion REPEAT, or -1 */
+    /* a carry more, by which the companion REPEAT stops; NULL: none */
     tci_node *go_init, *go_bound, *go_next;
 } tci_forward_loop;
 /* all: every carry has something. */
 TCI_FN tci_forward_loop *tci_forward_find_loop(tci_forward *w, tci_node *n, bool all);
-/* The REPEAT that stands beside n; NULL: nothing does beside any result. */
+/* The companion REPEAT of n; NULL: no result has a companion. */
 TCI_FN tci_node *tci_forward_repeat(tci_forward *w, const tci_node *n, tci_forward_loop *loop);
 TCI_FN tci_node *tci_forward_result(tci_forward *w, const tci_node *n);
 

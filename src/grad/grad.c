@@ -26,7 +26,7 @@ typedef struct tci_grad_place {
     tci_node **results; /* of a REPEAT: the sum so far for each of its results */
     bool asked;         /* its gradient is a result */
     bool leads;         /* an asked-for node is at or below it, along floats */
-    bool passes;        /* one is after it: its operands take their part */
+    bool passes;        /* one is below it: its operands take their part */
 } tci_grad_place;
 
 typedef struct tci_grad_walk {

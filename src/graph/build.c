@@ -855,7 +855,7 @@ TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool ke
     return tci_words_put(g, &w, r);
 }
 
-/* max(count - correction, 0) in dtype t, of as many elements as lie along the picked axes. */
+/* max(count - correction, 0) in dtype t, of as many elements as the picked axes have. */
 static tci_node *tci_build_freedom(tci_graph *g, const tci_node *x, const int64_t *picked,
                                    double correction, tc_dtype t)
 {

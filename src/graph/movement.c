@@ -235,8 +235,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative; where it surely is before or
- * after the axis, there. A symbolic one is a size, so never from the end. */
+/* A bound of a slice as Python takes it: from the end when negative; where it is surely before or
+ * behind the axis, there. A symbolic one is a size, so never from the end. */
 static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behind)
 {
     if (!tci_dim_is_known(v)) {

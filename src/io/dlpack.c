@@ -80,7 +80,7 @@ static tc_tensor tci_dlpack_leaf(tci_frame *f, const tc_dlpack_tensor *t, tci_dl
     } else if (fits) {
         x = tci_leaf_copy_in(f, data, dtype, t->ndim, t->shape, t->strides);
         if (x) {
-            tci_dlpack_release(&in->owner); /* it is copied: nobody uses the memory any more */
+            tci_dlpack_release(&in->owner); /* it is copied: the memory is not used any more */
         }
     }
     if (!x) {
@@ -159,7 +159,7 @@ static void tci_dlpack_delete_plain(tc_dlpack_unversioned *dl)
     tci_dlpack_drop(dl->manager);
 }
 
-/* The memory that is shown: the value's own where nobody changes it on either side, else a copy. */
+/* The memory that is shown: the value's own where neither side changes it, else a copy. */
 static tci_storage *tci_dlpack_storage(const tci_lazy_held *m, bool copies)
 {
     const tci_node *n = m->node;

@@ -16,7 +16,7 @@ typedef struct tci_saved_blob {
     const void *data; /* writing */
 } tci_saved_blob;
 
-/* Memory that captured leaves are in. */
+/* Memory of captured leaves. */
 typedef struct tci_saved_storage {
     tci_saved_blob blob;
     bool is_param;

@@ -223,8 +223,8 @@ typedef struct tci_kred {
     int32_t order_n;       /* its number, 0 where it has none */
     /* LANES: so many neighbours are joined first, a power of two; 0: none. All of a kernel alike */
     uint8_t near;
-    /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, besides CHAIN
-     * or SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
+    /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, of a CHAIN or
+     * SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
     /* 0: the result is that of its outer point. Else what the results of the points before it come
      * to, of those that differ in the last so many outer axes alone (see above) */

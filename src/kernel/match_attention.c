@@ -251,13 +251,13 @@ static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const in
     s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
     r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
                                     : tci_dim_known(k->axes[axes[2]].size);
-    bool lies[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+    bool fits[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
                     tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
                     tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
     s->side[0] = side[0];
     s->side[1] = side[1];
     r->side[1] = side[2];
-    x->on_unit = tci_dtype_is_half((tc_dtype)t) && lies[0] && lies[1] && lies[2] &&
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && fits[0] && fits[1] && fits[2] &&
                  side[0].along_k && side[1].along_k && !side[2].along_k;
     return coef[0][axes[1]] == 0;
 }

@@ -26,7 +26,7 @@ typedef struct tci_attn_grad {
     int32_t weight;          /* for the weight that `change` takes, and whether it is rounded, */
     bool rounds;
     int32_t change; /* and for the change of a score */
-    /* Of a query alone: most, sum, and what `change` takes besides. */
+    /* Of a query alone: most, sum, and what else `change` takes. */
     int32_t values[TCI_BACKWARD_VALUES];
     int32_t n_values;
     tci_attention_cut cut;

@@ -58,7 +58,7 @@ TCI_FN bool tci_matrix_takes(int8_t dtype)
     return tci_dtype_is_half((tc_dtype)dtype) || dtype == TC_F32;
 }
 
-TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side)
+TCI_FN bool tci_matrix_is_readable(const tci_matrix *x, const tci_matrix_side *side)
 {
     return side->along_k || tci_dtype_is_half((tc_dtype)x->dtype);
 }
@@ -197,7 +197,7 @@ static bool tci_matrix_find_plain(const tci_kernel *k, tci_matrix *x)
     bool fits = x->dtype != TC_I32 && tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(x, coef[a], x->m_axis, k->n_axes - 1, &side[a]) &&
                 tci_matrix_side_of(x, coef[1 - a], x->n_axis, k->n_axes - 1, &side[1 - a]);
-    if (!fits || !tci_matrix_lies(x, &side[0]) || !tci_matrix_lies(x, &side[1])) {
+    if (!fits || !tci_matrix_is_readable(x, &side[0]) || !tci_matrix_is_readable(x, &side[1])) {
         return false;
     }
     x->y_axis = -1;

@@ -127,7 +127,7 @@ TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 /* True if a matrix unit takes operands of that dtype, with a side of that layout. It transposes
  * 16-bit operands only. */
 TCI_FN bool tci_matrix_takes(int8_t dtype);
-TCI_FN bool tci_matrix_lies(const tci_matrix *x, const tci_matrix_side *side);
+TCI_FN bool tci_matrix_is_readable(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/tma_boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
 TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
 

@@ -202,7 +202,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
                                 int64_t corner, bool *pure)
 {
-    int64_t step = d->coef[axis], low = d->base, beside = 0;
+    int64_t step = d->coef[axis], low = d->base, others = 0;
     *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
     for (int a = 0; a < k->n_axes; a++) {
         int64_t most = d->coef[a] * (tci_dim_known(k->axes[a].size) - 1);
@@ -211,13 +211,13 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
         }
         if (a >= k->n_outer && d->coef[a] != 0) {
             low += TCI_MIN(most, 0);
-            beside += most < 0 ? -most : most;
+            others += most < 0 ? -most : most;
             *pure = false;
         }
     }
     int64_t high = low + step * (tci_dim_known(k->axes[axis].size) - 1) + 1 - d->size;
     return step >= 1 && step <= TCI_BOXES_STEP_MOST && low >= -corner && low < corner &&
-           high >= -corner && high < corner && beside < 2 * corner;
+           high >= -corner && high < corner && others < 2 * corner;
 }
 
 /* True if the rows are all positions of images whose channels are contiguous. */
@@ -471,7 +471,7 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     x->dtype = t;
     x->is_boxes = true;
     return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_matrix_lies(x, &x->side[0]) &&
-           tci_matrix_lies(x, &x->side[1]) && tci_boxes_axes(k, x) &&
+           tci_boxes_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
+           tci_matrix_is_readable(x, &x->side[1]) && tci_boxes_axes(k, x) &&
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }

@@ -290,8 +290,8 @@ static tci_counted tci_count_access(tci_count *c, const tci_lstmt *st)
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int64_t step = tci_count_lane_step(st);
     double lanes = c->l->lanes;
-    bool lies = (uses & TCI_LMEM_ADDRESS) && st->base >= 0 && st->base < c->l->n_operands;
-    if (lies && st->mem != TCI_MEM_LOAD_AT) {
+    bool has_operand = (uses & TCI_LMEM_ADDRESS) && st->base >= 0 && st->base < c->l->n_operands;
+    if (has_operand && st->mem != TCI_MEM_LOAD_AT) {
         tci_count_lines(c, st, step < 0 ? -step : step, step != 0 ? lanes : 1,
                         (uses & TCI_LMEM_WRITES) != 0);
     }

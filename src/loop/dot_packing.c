@@ -240,7 +240,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
 
 /* ---- operands contiguous along the points ---- */
 
-TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load)
+TCI_FN bool tci_dot_pack_in_order(const tci_build *b, const tci_gemm *p, int load)
 {
     const tci_kernel *k = b->k;
     const tci_kinst *in = &k->insts[TCI_MAX(load, 0)];

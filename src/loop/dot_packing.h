@@ -27,7 +27,7 @@ TCI_FN void tci_dot_pack_pack_turned_rows(tci_gemm_state *s);
 /* True if points are contiguous along the only inner axis, in whole vectors, as this load reads
  * them (-1: no load). A row is then copied to element `at` of the panel, and the vectors s->vecs
  * are transposed as elements. */
-TCI_FN bool tci_dot_pack_lie(const tci_build *b, const tci_gemm *p, int load);
+TCI_FN bool tci_dot_pack_in_order(const tci_build *b, const tci_gemm *p, int load);
 TCI_FN void tci_dot_pack_copy_row(tci_gemm_state *s, tci_lin at);
 TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s);
 /* Transposes a square tile of as many vectors as they have lanes: blocks of two are exchanged. */

@@ -54,7 +54,7 @@ typedef struct tci_gemm {
     int row_run;        /* last inner axes along which the row factor is packed as one */
     int nest;           /* inner axes from the cut one on that are loops of their own where rows
                          * are read in their layout; 0: all inner points are one loop */
-    bool row_lies;      /* the row factor could be read as it is in memory */
+    bool row_in_place;  /* the row factor could be read as it is in memory */
     bool row_by_vector; /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;       /* the later stages are a loop over the rows of a tile */
     bool fused;         /* the first row tile packs the vector factor while it multiplies */
@@ -64,7 +64,7 @@ typedef struct tci_gemm {
     bool vec_by_vector; /* the other one is contiguous along the vector axis */
     bool pays;          /* reading the operands in place is slower */
     bool is_turned;     /* vectors run along an axis where results are mostly not contiguous */
-    double beside;      /* time of packing and storing over that of multiplying */
+    double overhead;    /* time of packing and storing over that of multiplying */
     double lost;        /* lanes that vectors of columns have, for each column */
     /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
      * expression that who emits sets, */

@@ -224,7 +224,7 @@ static bool tci_gemm_rows_are_there(const tci_kernel *k, const tci_gemm *p)
     const int32_t *axes = k->stages[p->stage].axes;
     int64_t rows = p->base + (p->extra > 0), run = 1;
     tci_dim step = 0;
-    if (!p->row_lies) {
+    if (!p->row_in_place) {
         return false;
     }
     for (int i = p->n_inner - p->row_run; i < p->n_inner; i++) {

@@ -205,7 +205,7 @@ TCI_FN double tci_gemm_row_cycles(const tci_kernel *k, int lanes, const tci_gemm
     if (p->is_row_there) {
         return TCI_GEMM_TOUCH;
     }
-    if (p->row_by_vector || p->row_lies) {
+    if (p->row_by_vector || p->row_in_place) {
         return TCI_GEMM_MOVE;
     }
     if (!tci_gemm_examine(k, p->row_inst, last).contiguous) {
@@ -264,8 +264,8 @@ TCI_FN double tci_gemm_pack_ns(const tci_kernel *k, tci_machine machine, int lan
 
 /* Cycles of packing columns, which serve all rows, of packing rows for each block of columns, and
  * of storing results, over those of multiplying. */
-static double tci_gemm_beside(const tci_kernel *k, tci_machine machine, int lanes,
-                              const tci_gemm *p)
+static double tci_gemm_overhead(const tci_kernel *k, tci_machine machine, int lanes,
+                                const tci_gemm *p)
 {
     double rows = (double)TCI_MAX(tci_dim_hint(p->of_rows.size), 1);
     double depth = tci_gemm_depth(k, p);
@@ -407,18 +407,18 @@ TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *
 
 /* True if the row operand (A) is stored in memory with each row contiguous, or nearly so, along the
  * inner points. */
-static bool tci_gemm_lies(const tci_kernel *k, const tci_gemm *p)
+static bool tci_gemm_has_rows(const tci_kernel *k, const tci_gemm *p)
 {
     const tci_kinst *in = &k->insts[p->row_inst];
     tci_dim coef = 0;
-    bool lies = in->op == TCI_K_LOAD && in->n_guards == 0 && p->of_rows.n_axes == 1 &&
+    bool fits = in->op == TCI_K_LOAD && in->n_guards == 0 && p->of_rows.n_axes == 1 &&
                 !p->row_by_vector && k->operands[tci_kinst_number(in)].dtype == in->dtype &&
                 tci_build_coef(k, in->x, p->row_axis, &coef) && tci_dim_is_known(coef);
-    for (int i = 0; i < p->n_inner && lies; i++) {
-        lies = tci_build_coef(k, in->x, k->stages[p->stage].axes[i], &coef) &&
+    for (int i = 0; i < p->n_inner && fits; i++) {
+        fits = tci_build_coef(k, in->x, k->stages[p->stage].axes[i], &coef) &&
                tci_dim_is_known(coef);
     }
-    return lies && tci_dim_known(coef) <= TCI_GEMM_NEAR && tci_dim_known(coef) >= -TCI_GEMM_NEAR;
+    return fits && tci_dim_known(coef) <= TCI_GEMM_NEAR && tci_dim_known(coef) >= -TCI_GEMM_NEAR;
 }
 
 /* With factor `vec` of the DOT along the vectors; false where it has no columns or the other one no
@@ -438,10 +438,10 @@ static bool tci_gemm_take(const tci_kernel *k, tci_machine machine, int lanes, i
     p->row_by_vector = p->row_by_vector && p->of_rows.n_axes == 1 &&
                        (!p->on_unit || p->n_inner == 1);
     p->squares = p->squares && p->of_columns.n_axes == 1;
-    p->row_lies = tci_gemm_lies(k, p);
+    p->row_in_place = tci_gemm_has_rows(k, p);
     int64_t panel = tci_gemm_panel(k, p, &p->is_vec_paired);
     p->is_vec_there = panel % lanes == 0 && panel > 0;
-    p->beside = tci_gemm_beside(k, machine, lanes, p);
+    p->overhead = tci_gemm_overhead(k, machine, lanes, p);
     int64_t size = tci_dim_known(p->of_columns.size);
     p->lost = p->on_unit ? 1 /* the same of both */
                          : (double)(tci_ceil_div(size, lanes) * lanes) / (double)size;
@@ -480,7 +480,7 @@ TCI_FN bool tci_gemm_sides(const tci_kernel *k, tci_machine machine, int lanes, 
     if (!tci_gemm_take(k, machine, lanes, 1 - vec, &other)) {
         return fits;
     }
-    double now = p->lost * (1 + p->beside), turned = other.lost * (1 + other.beside);
+    double now = p->lost * (1 + p->overhead), turned = other.lost * (1 + other.overhead);
     if (!fits ? 100 * turned < TCI_GEMM_BARE : 100 * turned < TCI_GEMM_WORTH * now) {
         *p = other;
         p->is_turned = fits = true;

@@ -571,8 +571,8 @@ static bool tci_row_fills_warps(const tci_query *a, int64_t threads, int64_t row
     for (int i = 0; i < a->k->n_outer; i++) {
         points = tci_dim_mul(points, a->k->axes[i].size);
     }
-    int64_t beside = TCI_WARP / TCI_MIN(threads, TCI_WARP);
-    return rows % beside == 0 && (beside == 1 || tci_dim_divides(beside, points));
+    int64_t of_warp = TCI_WARP / TCI_MIN(threads, TCI_WARP);
+    return rows % of_warp == 0 && (of_warp == 1 || tci_dim_divides(of_warp, points));
 }
 
 static bool tci_row_fits(const tci_query *a, const int64_t *n)
@@ -633,7 +633,7 @@ static void tci_row_emit_units(const tci_query *a, const int64_t *n, tci_build *
     tci_nest nest = tci_nest_make(a, b);
     b->l->threads = (int)n[TCI_ROW_THREADS];
     b->l->lanes = b->l->threads * (a->lanes / a->threads);
-    b->l->rows = nest.beside = (int)n[TCI_ROW_ROWS];
+    b->l->rows = nest.rows = (int)n[TCI_ROW_ROWS];
     b->l->together = true;
     tci_nest_run(&nest, tci_row_body, NULL, launch);
 }

@@ -49,7 +49,7 @@ enum {
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
     TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
-    TCI_MMA_BESIDE = 3,     /* and one of what a block's unit takes as that does */
+    TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
     TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
@@ -225,7 +225,7 @@ static double tci_mma_cost(const tci_query *a, const int64_t *n)
     tci_mma_set_tile(a, n, &w);
     double slabs = (double)tci_ceil_div(w.p.depth * w.bytes, TCI_MMA_SLAB);
     double ns = tci_mma_cycles(a, &w) * slabs / a->machine.facts.ghz;
-    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_BESIDE : 1;
+    ns *= a->machine.matrix_units > 0 && tci_query_on_unit(a) ? TCI_MMA_SHARED : 1;
     return TCI_MAX(ns, tci_query_memory_ns(a)) + 0.01 * ns;
 }
 

@@ -550,7 +550,7 @@ static void tci_gemm_pack_twos(tci_gemm_state *s)
         tci_dot_pack_fill(s);
         return;
     }
-    if (s->p->squares && tci_dot_pack_lie(b, s->p, s->p->vec_load)) {
+    if (s->p->squares && tci_dot_pack_in_order(b, s->p, s->p->vec_load)) {
         tci_dot_pack_pack_turned(s);
         return;
     }
@@ -811,7 +811,7 @@ static void tci_gemm_pack_each(tci_gemm_state *s)
     tci_lin of_tile = tci_lin_add(b, row, tci_lin_mul(b, first->at, -1));
     tci_lin in_panel = tci_lin_add(b, s->row_base, tci_lin_mul(b, of_tile, s->row_step));
     tci_lin to = p->points > 1 ? in_panel : row;
-    if (tci_dot_pack_lie(b, p, p->row_load)) {
+    if (tci_dot_pack_in_order(b, p, p->row_load)) {
         tci_dot_pack_copy_row(s, to);
     } else {
         if (p->on_unit && !tci_gemm_is_whole(b->k, p)) {

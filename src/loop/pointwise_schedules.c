@@ -352,7 +352,7 @@ static void tci_short_emit(const tci_query *a, const int64_t *n, tci_build *b, t
     tci_unit unit = tci_unit_make(&nest);
     b->l->threads = (int)n[TCI_SHORT_THREADS];
     b->l->lanes = (int)tci_map_lanes_of(a, b->l->threads);
-    b->l->rows = nest.beside = (int)n[TCI_SHORT_ROWS];
+    b->l->rows = nest.rows = (int)n[TCI_SHORT_ROWS];
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     nest.chunk = TCI_MAX(tci_query_vectors(a, b->l->lanes), 1) * b->l->lanes; /* a row whole */

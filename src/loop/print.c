@@ -218,7 +218,7 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
     case TCI_L_ELSEWHERE:
-        tci_str_printf(out, "p%d lies elsewhere than p%lld", st->base, (long long)st->imm);
+        tci_str_printf(out, "p%d is apart from p%lld", st->base, (long long)st->imm);
         break;
     case TCI_L_FAULT:
         tci_str_add(out, "index of ");

@@ -16,7 +16,7 @@ typedef struct tci_launch {
     double task_ns;  /* estimated time of one task, for choosing serial or threads, */
     double call_ns;  /* and of what each call does before its first one */
     /* Memory that each thread gets, 64-byte aligned, as one more operand. Of blocks it is the
-     * step's: zero before its first run in a call, and no one else's, so that the next run finds
+     * step's: zero before its first run in a call, and no other step's, so that the next run finds
      * what one left (flags, run/bind_operands.c). */
     tci_dim work_bytes;
     tci_dim *dims;

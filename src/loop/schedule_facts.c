@@ -46,12 +46,12 @@ static bool tci_query_scatters(const tci_kernel *k)
 /* True if a block may have several independent vectors of reductions. */
 static bool tci_query_is_interleaved(const tci_query *a)
 {
-    bool beside = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
+    bool fits = a->machine.facts.subgroup == TCI_WARP && a->k->n_reds > 0;
     for (int t = 0; t < a->k->n_stages; t++) {
         uint8_t kind = a->k->stages[t].kind;
-        beside = beside && (kind == TCI_STAGE_MAP || kind == TCI_STAGE_REDUCE);
+        fits = fits && (kind == TCI_STAGE_MAP || kind == TCI_STAGE_REDUCE);
     }
-    return beside;
+    return fits;
 }
 
 /* So few threads for a vector that none of them has nothing to do, if others fill the block: there

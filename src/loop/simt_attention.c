@@ -11,7 +11,7 @@ enum {
     TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
     TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
     TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,     /* bytes of shared memory that a block has besides */
+    TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
 

@@ -13,7 +13,7 @@ TCI_FN tci_nest tci_nest_make(const tci_query *a, tci_build *b)
     n.vec_axis = n.row_axis = -1;
     n.n_vec = n.n_tiles = 1;
     n.chunk = 1;
-    n.joined = n.beside = 1;
+    n.joined = n.rows = 1;
     return n;
 }
 
@@ -90,7 +90,7 @@ static void tci_nest_units(tci_nest *n)
     }
     n->n_groups = tci_dim_ceil_div(n->n_tiles, tci_dim_max(n->group, 1));
     n->units = tci_dim_mul(tci_dim_mul(n->points, n->n_chunks), n->n_groups);
-    n->grain = n->beside;
+    n->grain = n->rows;
     if (!blocks) {
         int64_t units = TCI_MAX(tci_dim_hint(n->units), 1);
         double unit_ns = n->a->tasks_ns / (double)units;
@@ -170,9 +170,9 @@ static tci_lin tci_nest_own(tci_nest *n)
 {
     tci_loop *l = n->b->l;
     tci_lin u = tci_build_let(n->b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
-    if (n->beside > 1) {
+    if (n->rows > 1) {
         tci_lin row = tci_build_let(n->b, tci_lx_make(l, TCI_LX_ROW, -1, -1, 0));
-        u = tci_lin_add(n->b, tci_lin_mul(n->b, u, n->beside), row);
+        u = tci_lin_add(n->b, tci_lin_mul(n->b, u, n->rows), row);
         u = tci_build_let(n->b, tci_build_lx(n->b, u));
     }
     return u;
@@ -185,7 +185,7 @@ static void tci_nest_loops(tci_nest *n, tci_nest_body body, void *arg)
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
     bool many = tci_query_many(n->units), loops = many && n->a->machine.block_threads == 0;
-    bool rest = n->beside > 1 && !tci_dim_divides(n->beside, n->units);
+    bool rest = n->rows > 1 && !tci_dim_divides(n->rows, n->units);
     tci_nest_at at = {u, u, u, tci_lx_const(l, 0), tci_lx_const(l, n->units)};
     if (many && !loops) {
         u = tci_nest_own(n);

@@ -18,7 +18,7 @@ typedef struct tci_nest {
     tci_dim group;          /* tiles; 0: so many that there are units enough */
     int64_t joined;         /* chunks that a unit takes in where a task has them all */
     int64_t share;          /* > 0: units are row tiles, and tasks are multiples of it */
-    int beside;             /* units of a block, where there are several: its rows */
+    int rows;               /* units of a block, where there are several: its rows */
     bool chunks_first;      /* neighbouring units are chunks, not groups */
     int64_t block;          /* > 0: of the last other axis, which it divides, so many places */
     int within;             /* are inside this other axis, and blocks outside it */

@@ -69,7 +69,7 @@ TCI_FN bool tci_tile_has_dot(const tci_kernel *k)
     return dot;
 }
 
-/* Registers that a processor's contraction holds besides: what rounding to bf16 goes by, and
+/* Other registers that a contraction on a CPU holds: those of rounding to bf16, and
  * factors that all rows meet. */
 static int tci_tile_constants(const tci_query *a)
 {
@@ -260,7 +260,7 @@ static void tci_tile_emit(const tci_query *a, const int64_t *n, tci_build *b, tc
     tci_nest nest = tci_nest_make(a, b);
     b->l->lanes = (int)n[TCI_TILE_N_LANES];
     b->l->threads = (int)n[TCI_TILE_N_THREADS];
-    b->l->rows = nest.beside = tci_query_rows(a, b->l->threads);
+    b->l->rows = nest.rows = tci_query_rows(a, b->l->threads);
     nest.vec_axis = a->vec_axis;
     nest.n_vec = a->n_vec;
     tci_unit unit = tci_tile_unit(a, n, &nest);
@@ -512,14 +512,14 @@ static double tci_packed_cost(const tci_query *a, const int64_t *n)
     double columns = (double)p.columns / (double)own.columns;
     double off = TCI_MAX(depth, 1 / depth) * TCI_MAX(columns, 1 / columns);
     bool plain = p.of_columns.n_axes == 1 && !p.is_turned; /* whose packing p.pays weighs */
-    double packed = p.pays ? plain ? 1 : 1 + p.beside : 1.5;
+    double packed = p.pays ? plain ? 1 : 1 + p.overhead : 1.5;
     double ns = p.points > 1 ? tci_query_ns(a, 1.0 / p.points, 1) : a->ns;
     return ns * p.lost * packed * (1 + 0.01 * (off - 1)) * tci_packed_tile_factor(a, &p, n);
 }
 
 typedef struct tci_packed {
     const tci_gemm *p;
-    bool as_it_lies;
+    bool in_place;
 } tci_packed;
 
 /* The row tiles of the group, of those that the call is for. */
@@ -542,18 +542,18 @@ static void tci_packed_body(tci_nest *nest, void *arg, const tci_nest_at *at)
     last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, nest->n_tiles), 0);
     first = tci_build_lx(b, tci_build_let(b, first));
     last = tci_build_lx(b, tci_build_let(b, last));
-    if (packed->as_it_lies) {
+    if (packed->in_place) {
         tci_amx_emit(b, packed->p, at->chunk, first, last);
     } else {
         tci_gemm_emit(b, packed->p, at->chunk, first, last);
     }
 }
 
-static void tci_packed_run(const tci_query *a, const tci_gemm *p, bool as_it_lies, tci_build *b,
+static void tci_packed_run(const tci_query *a, const tci_gemm *p, bool in_place, tci_build *b,
                            tci_launch *launch)
 {
     tci_nest nest = tci_nest_make(a, b);
-    tci_packed packed = {p, as_it_lies};
+    tci_packed packed = {p, in_place};
     b->l->lanes = a->lanes;
     bool *tiled = TCI_NEW_ARRAY(a->s, bool, a->k->n_outer);
     for (int i = 0; i < a->k->n_outer; i++) {
@@ -634,17 +634,17 @@ static void tci_unit_emit(const tci_query *a, const int64_t *n, tci_build *b, tc
 {
     tci_gemm p;
     (void)n;
-    bool as_it_lies = tci_unit_plan(a, &p);
-    tci_packed_run(a, &p, as_it_lies, b, launch);
+    bool in_place = tci_unit_plan(a, &p);
+    tci_packed_run(a, &p, in_place, b, launch);
 }
 
 static void tci_unit_note(const tci_query *a, const int64_t *n, const tci_build *b, tci_str *out)
 {
     tci_gemm p;
     (void)n, (void)b;
-    bool as_it_lies = tci_unit_plan(a, &p);
+    bool in_place = tci_unit_plan(a, &p);
     tci_str_printf(out, ", matrix unit, %d columns", (int)p.columns);
-    if (!as_it_lies) {
+    if (!in_place) {
         tci_str_printf(out, ", packed %d deep, %d rows%s%s", (int)(p.depth * p.inner),
                        (int)(p.base + (p.extra > 0)), p.is_turned ? ", turned" : "",
                        p.is_vec_there ? ", columns in panels" : "");

@@ -65,6 +65,13 @@ TCI_FN tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
+/* value, differentiated as f, which broadcasts to its shape. */
+static tci_node *tci_composite_as(tci_graph *g, tci_node *f, tci_node *value)
+{
+    f = tci_build_expand(g, f, value->rank, value->shape);
+    return tci_build_with_derivative(g, f, value);
+}
+
 /* One word of a formula over the nodes it takes. */
 static tci_node *tci_composite_formula_word(tci_graph *g, int word, tci_node *const *operands,
                                             tci_node *const *args, tc_dtype t)
@@ -75,6 +82,8 @@ static tci_node *tci_composite_formula_word(tci_graph *g, int word, tci_node *co
     case TCI_W_C: return operands[2];
     case TCI_W_D: return operands[3];
     case TCI_W_E: return operands[4];
+    case TCI_W_STOP: return tci_build_stop_gradient(g, args[0]);
+    case TCI_W_AS: return tci_composite_as(g, args[0], args[1]);
     case TCI_OP_WHERE: return tci_build_where(g, args[0], args[1], args[2]);
     default: break;
     }

@@ -10,8 +10,7 @@
  * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
  * NaN. "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the
  * sum; a bias for the exponent field can be added at the same time. Odd functions preserve -0.
- * Invariant: an expansion has at most TCI_RECIPE_MAX instructions and its last one is the
- * result. */
+ * Invariant: an expansion has at most TCI_RECIPE_MAX instructions; its last one is the result. */
 #include <pthread.h>
 
 #include "math_expansion.h"

@@ -58,8 +58,13 @@
  *             the call takes the reduction of the result
  *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
  *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
- *             K(x). Shapes broadcast. All is computed in the compute dtype and rounded once; the
- *             gradient is that of the nodes, so where a branch is not taken nothing may overflow */
+ *             K(x), STOP and AS. Shapes broadcast. All is computed in the compute dtype and rounded
+ *             once; the gradient is that of the nodes, so where a branch is not taken nothing may
+ *             overflow. Two rows follow PyTorch 2.15 where that differs from the derivative of the
+ *             value: the gradient of BINARY_CROSS_ENTROPY is (A - B) / max(A (1 - A), 1e-12), its
+ *             second derivative has (A + 1e-12)^2 (1 - A + 1e-12)^2 below, so next to 0 and 1 the
+ *             two are the terms of a Taylor series around A; GAUSSIAN_NLL_LOSS has the gradient of
+ *             the clamped variance for the variance */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
@@ -538,11 +543,21 @@ typedef enum tci_call_name {
       "half the squared error, beyond delta the line that goes on from it (Huber, 1964)")          \
     X(BINARY_CROSS_ENTROPY, binary_cross_entropy, 3, LOSS,                                         \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1),                                      \
-      MUL(C, NEG(ADD(MUL(B, WHERE(EQ(A, K(0)), K(-100),                                            \
-                                  MAXIMUM(LOG(WHERE(EQ(A, K(0)), K(1), A)), K(-100)))),            \
-                     MUL(SUB(K(1), B),                                                             \
-                         WHERE(EQ(A, K(1)), K(-100),                                               \
-                               MAXIMUM(LOG1P(NEG(WHERE(EQ(A, K(1)), K(0), A))), K(-100))))))),     \
+      MUL(C, AS(                                                                                   \
+        WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)),                                         \
+              SUB(MUL(SUB(A, STOP(A)),                                                             \
+                      ADD(MUL(K(1000000000000), SUB(STOP(A), B)),                                  \
+                          MUL(MUL(K(0.5), SUB(A, STOP(A))),                                        \
+                              DIV(ADD(SUB(SQUARE(STOP(A)), MUL(MUL(K(2), STOP(A)), B)), B),        \
+                                  SQUARE(MUL(ADD(STOP(A), K(0.000000000001)),                      \
+                                             ADD(SUB(K(1), STOP(A)), K(0.000000000001)))))))),     \
+                  ADD(MUL(B, MAXIMUM(LOG(STOP(A)), K(-100))),                                      \
+                      MUL(SUB(K(1), B), MAXIMUM(LOG1P(NEG(STOP(A))), K(-100))))),                  \
+              NEG(ADD(MUL(B, LOG(WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)), K(0.5), A))),  \
+                      MUL(SUB(K(1), B), LOG1P(NEG(                                                 \
+                        WHERE(LT(MUL(A, SUB(K(1), A)), K(0.000000000001)), K(0.5), A))))))),       \
+        NEG(ADD(MUL(B, MAXIMUM(LOG(A), K(-100))),                                                  \
+                MUL(SUB(K(1), B), MAXIMUM(LOG1P(NEG(A)), K(-100))))))),                            \
       "-(target * log(input) + (1 - target) * log(1 - input)), each log at least -100")            \
     X(BINARY_CROSS_ENTROPY_WITH_LOGITS, binary_cross_entropy_with_logits, 4, LOSS,                 \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_ELSE(weight, 1) TCI_ELSE(pos_weight, 1),              \
@@ -551,8 +566,8 @@ typedef enum tci_call_name {
       "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
     X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
-      ADD(MUL(K(0.5), ADD(LOG(WHERE(LT(C, E), E, C)),                                              \
-                          DIV(SQUARE(SUB(A, B)), WHERE(LT(C, E), E, C)))),                         \
+      ADD(MUL(K(0.5), ADD(LOG(AS(C, WHERE(LT(C, E), E, C))),                                       \
+                          DIV(SQUARE(SUB(A, B)), AS(C, WHERE(LT(C, E), E, C))))),                  \
           MUL(K(0.9189385332046727), D)),                                                          \
       "(log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2")        \
     X(MARGIN_RANKING_LOSS, margin_ranking_loss, 4, LOSS,                                           \
@@ -634,6 +649,8 @@ typedef enum tci_mode {
     X(C, 0, BOTH)                /* the third */                                                   \
     X(D, 0, BUILT)               /* and so on */                                                   \
     X(E, 0, BUILT)                                                                                 \
+    X(STOP, 1, BUILT)            /* a, as a constant to gradients */                               \
+    X(AS, 2, BUILT)              /* b, differentiated as a, which broadcasts to it */              \
     X(Y, 0, GRADIENT)            /* the result */                                                  \
     X(G, 0, GRADIENT)            /* its gradient */                                                \
     X(TETRAGAMMA, 1, GRADIENT)   /* the derivative of trigamma */                                  \

@@ -103,7 +103,7 @@ static bool tci_bf16x3_fits(tci_offer *o)
     tci_contract_form f = tci_contract_form_of(h.n);
     for (int k = 0; k < 2; k++) {
         tci_node *stack = tci_bf16x3_stack(&h, h.source[k], k), *x = h.n->in[k];
-        f.in[k] = tci_build_cast(h.g, tci_bf16x3_over(&h, x, h.source[k], stack), TC_F32);
+        f.in[k] = tci_bf16x3_over(&h, x, h.source[k], stack);
         tci_contract_lead(o->a->s, &f, k, tci_contract_fresh(h.n));
     }
     tci_node *made = tci_contract_make(o->a->s, h.g, &f, TC_F32, h.n->shape);

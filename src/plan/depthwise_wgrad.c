@@ -87,15 +87,15 @@ TCI_FN int tci_plan_alone_axis(const tci_algo *a, const tci_node *n, int which, 
     return tci_dwgrad_look(&p) ? tci_dwgrad_axis(&p, which, image) : -1;
 }
 
-static bool tci_dwgrad_lies(const tci_dwgrad *p)
+static bool tci_dwgrad_has_lines(const tci_dwgrad *p)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_dwgrad_axis(p, i, &image);
-        lies = lies && axis >= 0 && axis == image->rank - 1;
+        fits = fits && axis >= 0 && axis == image->rank - 1;
     }
-    return lies;
+    return fits;
 }
 
 /* ---- parts ---- */
@@ -159,7 +159,7 @@ static bool tci_dwgrad_route_fits(tci_offer *o)
     tci_dwgrad *p = TCI_NEW(o->a->s, tci_dwgrad);
     *p = (tci_dwgrad){.a = o->a, .n = o->n};
     o->found = p;
-    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_lies(p);
+    return tci_plan_has_image_unit(o->a->machine) && tci_dwgrad_look(p) && tci_dwgrad_has_lines(p);
 }
 
 static double tci_dwgrad_cost(const tci_offer *o)

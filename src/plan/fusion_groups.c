@@ -767,10 +767,12 @@ static void tci_group_store_barred(tci_fusion *f)
 }
 
 static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                   const tci_table *forced, const tci_table *cuts)
+                                   const tci_table *forced, const tci_table *cuts,
+                                   tci_unit_facts *units)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
+    f->units = units;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     f->known = tci_table_in(s, sizeof(tci_pnode));
     f->probes = tci_table_in(s, sizeof(tci_found_root *));
@@ -778,8 +780,9 @@ static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int
         tci_pnode *p = tci_table_at(&f->known, f->nodes.items[i]);
         p->place = i;
         p->root = -1;
+        bool through = units && tci_table_has(&units->through, f->nodes.items[i]);
         p->apart = cuts && tci_table_has(cuts, f->nodes.items[i]);
-        p->forced = p->apart || tci_table_has(forced, f->nodes.items[i]);
+        p->forced = p->apart || (!through && tci_table_has(forced, f->nodes.items[i]));
         p->why = p->apart ? TCI_WHY_PRICE : TCI_WHY_COUNT;
     }
     tci_group_store_barred(f);
@@ -834,8 +837,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
                                  tci_node *const *changed, int n_changed, tci_machine machine,
                                  tci_unit_facts *units, tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts);
-    f->units = units;
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, forced, cuts, units);
     f->associations = associations;
     f->like = like;
     f->late = late;

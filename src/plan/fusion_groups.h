@@ -197,8 +197,10 @@ typedef struct tci_association {
 
 /* Facts that decide the reduction order which a matrix unit gives a contraction. */
 typedef struct tci_unit_facts {
-    const tci_table *stored; /* set of what has memory before anything is grouped */
-    tci_table of;            /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table *stored; /* set of what has memory before anything is grouped */
+    tci_table of;      /* int32_t: of contractions that were asked for 1 + tci_korder */
+    tci_table through; /* set of layout ops that get no memory, though a reader would divide less:
+                        * a unit reads its operand through them */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
@@ -605,9 +607,10 @@ static inline const tci_comm_step *tci_plan_comm(const tci_plan *p, int step)
     const tci_custom_call *call = p->kernels[p->steps[step].kernel]->call;
     return call && call->comm.phase ? &call->comm : NULL;
 }
-/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet. */
+/* plan/reduction_lanes.c: decides for all folds that the roots need, where `found` has none yet; on
+ * a GPU (blocks) only what it must know before contractions are replaced. */
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots);
+                                 int n_roots, bool blocks);
 /* Association of n, which is in the table or was made later. */
 TCI_FN tci_association tci_association_of(tci_table *found, const tci_node *n, bool blocks);
 /* Fold n has class `as`, unless it has one. */
@@ -658,6 +661,6 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p);
  * neighbours, and else as they are. Units must not wait for each other in a circle. */
 TCI_FN int32_t *tci_plan_unit_order(tci_scratch *s, const tci_plan *p, const int32_t *unit);
 /* plan/horizontal_fusion.c: small kernels as one launch. peak: what tci_plan_sequence said. */
-TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
+TCI_FN void tci_plan_join(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak);
 
 #endif

@@ -42,11 +42,11 @@ typedef struct tci_pattern_match {
 typedef struct tci_pattern_state {
     tci_fusion *f;
     tci_machine machine;
-    int32_t *reader; /* per group: the one group that reads it; -1 none, -2 several */
-    int32_t *beside; /* per group: the first reader over the same outer space; -1 none */
-    bool *is_output; /* per group: some root is an output of the program */
-    int32_t *into;   /* per group: where it was joined to, itself: nowhere */
-    bool *is_shared; /* per group: part of it has readers besides the one it was joined to */
+    int32_t *reader;  /* per group: the one group that reads it; -1 none, -2 several */
+    int32_t *sibling; /* per group: the first reader over the same outer space; -1 none */
+    bool *is_output;  /* per group: some root is an output of the program */
+    int32_t *into;    /* per group: where it was joined to, itself: nowhere */
+    bool *is_shared;  /* per group: part of it has readers other than the one it was joined to */
 } tci_pattern_state;
 
 typedef struct tci_pattern {
@@ -74,12 +74,12 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
 {
     const tci_fusion *f = p->f;
     p->reader = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
-    p->beside = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
+    p->sibling = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->into = TCI_NEW_ARRAY(f->s, int32_t, f->n_groups + 1);
     p->is_output = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
     p->is_shared = TCI_NEW_ARRAY(f->s, bool, f->n_groups + 1);
     for (int g = 0; g < f->n_groups; g++) {
-        p->reader[g] = p->beside[g] = -1;
+        p->reader[g] = p->sibling[g] = -1;
         p->into[g] = g;
     }
     for (int i = 0; i < f->n_roots; i++) {
@@ -92,9 +92,9 @@ static void tci_pattern_find_readers(tci_pattern_state *p)
                 continue;
             }
             p->reader[from] = first ? r->group : -2;
-            if (n < r->n_reads && p->beside[from] < 0 &&
+            if (n < r->n_reads && p->sibling[from] < 0 &&
                 tci_pattern_has_space(&f->groups[from], &f->groups[r->group])) {
-                p->beside[from] = r->group;
+                p->sibling[from] = r->group;
             }
         }
     }
@@ -192,7 +192,7 @@ static bool tci_pattern_match_attention(const tci_pattern_state *p, int g, tci_p
     return fits;
 }
 
-/* A contraction that rows read besides another one, with which they are one by then. */
+/* A contraction that rows read in addition to one that they are merged with by then. */
 static bool tci_pattern_match_further(const tci_pattern_state *p, int g, tci_pattern_match *m)
 {
     int reader = p->reader[g];
@@ -428,7 +428,7 @@ static bool tci_pattern_match_space(const tci_pattern_state *p, int g, tci_patte
 {
     const tci_fusion *f = p->f;
     const tci_group *makes = &f->groups[g];
-    int reader = p->reader[g] == -2 ? p->beside[g] : p->reader[g];
+    int reader = p->reader[g] == -2 ? p->sibling[g] : p->reader[g];
     m->group[TCI_JOIN_MAKES] = g;
     m->group[TCI_JOIN_INTO] = reader;
     m->group[TCI_JOIN_TAKES] = -1;

@@ -24,7 +24,7 @@ enum {
     TCI_HORIZONTAL_WORDS = 480, /* operands and literals of a merged kernel: the most that a launch
                                  * can be given */
     TCI_HORIZONTAL_BOXES =
-        16384, /* bytes that the definitions of a block's exchanges share besides */
+        16384, /* other shared bytes: those of the definitions of a block's exchanges */
     TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
     TCI_HORIZONTAL_TRIES = 3,    /* limits of a member's size, */
     TCI_HORIZONTAL_SMALLER = 16, /* each so many times smaller than the one before */
@@ -303,7 +303,7 @@ static tci_plan tci_horizontal_apply(const tci_horizontal *b)
     return q;
 }
 
-TCI_FN void tci_plan_beside(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
+TCI_FN void tci_plan_join(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
 {
     tci_horizontal b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
     if (!machine.joins || machine.apart || p->n_steps > TCI_HORIZONTAL_STEPS) {

@@ -34,8 +34,8 @@ static bool tci_int8_on_device(const tci_contraction *c, const tci_machine *mach
 
 /* The sums of x, of the axes of operand `which`, over what is summed; or (is_same) what has one
  * element there. With an axis for each one of the result. */
-static tci_node *tci_int8_beside(const tci_algo *a, const tci_node *n, int which, tci_node *x,
-                                 bool is_same)
+static tci_node *tci_int8_sums(const tci_algo *a, const tci_node *n, int which, tci_node *x,
+                               bool is_same)
 {
     int all = x->rank, rank = 0, n_axes = 0;
     int64_t *axes = TCI_NEW_ARRAY(a->s, int64_t, all + 1);
@@ -94,7 +94,7 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n)
     }
     tci_value by = {.i = t == TC_I8 ? 128 : -128};
     tci_node *more = tci_graph_const(a->g, TC_I32, by), *in[2] = {n->in[0], n->in[1]};
-    tci_node *sum = tci_int8_beside(a, n, 1 - changed, in[1 - changed], false);
+    tci_node *sum = tci_int8_sums(a, n, 1 - changed, in[1 - changed], false);
     in[changed] = tci_int8_ew(a, TCI_OP_ADD, in[changed], more);
     sum = tci_int8_ew(a, TCI_OP_MUL, sum, more);
     return tci_int8_ew(a, TCI_OP_SUB, tci_contract_of(a->g, n, TC_I32, in), sum);
@@ -151,8 +151,8 @@ static tci_node *tci_int8_centre(const tci_algo *a, const tci_node *n, tci_node 
         tci_node *zero = tci_int8_part(a, n, i, true), *other = n->in[1 - i];
         tci_node *plain = i == 1 ? tci_int8_part(a, n, 0, false) : NULL;
         if (zero) {
-            zero = zero->rank > 0 ? tci_int8_beside(a, n, i, zero, true) : zero;
-            other = tci_int8_beside(a, n, 1 - i, plain ? plain : other, false);
+            zero = zero->rank > 0 ? tci_int8_sums(a, n, i, zero, true) : zero;
+            other = tci_int8_sums(a, n, 1 - i, plain ? plain : other, false);
             sums = tci_int8_ew(a, TCI_OP_SUB, sums, tci_int8_ew(a, TCI_OP_MUL, zero, other));
         }
     }

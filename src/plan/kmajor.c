@@ -16,7 +16,7 @@ typedef struct tci_kmajor {
     const tci_contraction *c;
     tci_node *in[2], *source[2]; /* what is multiplied: the operands, bytes as they are given */
     const tci_contract_axis_of *along; /* of K: to be contiguous in both operands */
-    bool lies[2];
+    bool along_k[2];
 } tci_kmajor;
 
 static bool tci_kmajor_widens(const tci_node *n)
@@ -58,8 +58,8 @@ static bool tci_kmajor_choose(tci_kmajor *m)
         int64_t size = tci_dim_known(axis->size), held = 0;
         for (int which = 0; which < 2; which++) {
             const tci_node *x = m->in[which];
-            bool lies = tci_fastest_axis(x) == axis->at[which];
-            held = lies ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
+            bool along_k = tci_fastest_axis(x) == axis->at[which];
+            held = along_k ? TCI_MAX(held, tci_dim_known(tci_node_count(x))) : held;
         }
         if (held > most || (held == most && size > longest)) {
             m->along = axis;
@@ -71,7 +71,7 @@ static bool tci_kmajor_choose(tci_kmajor *m)
 }
 
 /* True if operand `which` is contiguous along K, in rows that the matrix unit reads. */
-static bool tci_kmajor_lies(const tci_kmajor *m, int which)
+static bool tci_kmajor_is_along(const tci_kmajor *m, int which)
 {
     const tci_node *x = m->in[which], *source = m->source[which];
     return tci_fastest_axis(x) == m->along->at[which] &&
@@ -92,7 +92,7 @@ static bool tci_kmajor_pays(const tci_kmajor *m)
         most[axis->at[1] >= 0] = TCI_MAX(most[axis->at[1] >= 0], size);
     }
     for (int i = 0; i < 2; i++) {
-        copied += m->lies[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
+        copied += m->along_k[i] ? 0 : (double)tci_dim_known(tci_node_count(m->n->in[i]));
     }
     bool bytes = m->n->dtype == TC_I32;
     bool large = products >= (bytes ? TCI_KMAJOR_BYTES_LEAST : TCI_KMAJOR_LEAST) &&
@@ -113,8 +113,8 @@ static bool tci_kmajor_fits(tci_offer *o)
     if (!unit || !tci_kmajor_look(m) || !tci_kmajor_choose(m)) {
         return false;
     }
-    m->lies[0] = tci_kmajor_lies(m, 0);
-    m->lies[1] = tci_kmajor_lies(m, 1);
+    m->along_k[0] = tci_kmajor_is_along(m, 0);
+    m->along_k[1] = tci_kmajor_is_along(m, 1);
     return tci_kmajor_pays(m);
 }
 
@@ -124,8 +124,8 @@ static double tci_kmajor_cost(const tci_offer *o)
     tci_route_work work = tci_route_work_of(o,
                                             o->n->dtype == TC_F32 ? TCI_BY_UNIT_F32 : TCI_BY_UNIT);
     for (int i = 0; i < 2; i++) {
-        work.bytes += m->lies[i] ? 0 : 2 * o->c->in[i].bytes;
-        work.launches += !m->lies[i];
+        work.bytes += m->along_k[i] ? 0 : 2 * o->c->in[i].bytes;
+        work.launches += !m->along_k[i];
     }
     return tci_route_ns(o, work);
 }
@@ -136,7 +136,7 @@ static double tci_kmajor_cost(const tci_offer *o)
 static void tci_kmajor_operand(const tci_kmajor *m, int which, tci_contract_form *f)
 {
     tci_node *x = m->in[which];
-    if (m->lies[which]) {
+    if (m->along_k[which]) {
         tci_algo_force(m->a, m->source[which]);
         return;
     }

@@ -146,7 +146,7 @@ static void tci_layout_pass_down(tci_layout *l, const tci_node *n)
 }
 
 /* The axis of x that will be contiguous in memory, as far as this pass says. */
-static int tci_layout_lies(const tci_layout *l, const tci_node *x)
+static int tci_layout_axis(const tci_layout *l, const tci_node *x)
 {
     const tci_layout_want want = tci_layout_of(l, x);
     return want.stored ? want.axis : want.set ? -1 : x->rank - 1;
@@ -163,7 +163,7 @@ static void tci_layout_pass_alone(tci_layout *l, const tci_node *n)
             const int at = tci_contract_place(n, 2, a, i);
             const int axis = at >= 0 ? tci_plan_image_axis(x, source, at) : -1;
             if (axis >= 0 && tci_contract_place(n, 2, a, 1 - i) >= 0 &&
-                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_lies(l, source)) {
+                tci_dim_lt(1, n->shape[a]) && axis == tci_layout_axis(l, source)) {
                 tci_layout_ask(l, n, a, false);
             }
         }
@@ -306,10 +306,10 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
         over = tci_layout_back(l, tci_layout_pointwise(l, over, perm), perm);
     }
     if (want.stored) {
-        tci_node *lies = tci_algo_permute(l->a, over, perm);
-        tci_algo_force(l->a, lies);
-        tci_table_add(l->a->images, lies);
-        over = tci_layout_back(l, lies, perm);
+        tci_node *stored = tci_algo_permute(l->a, over, perm);
+        tci_algo_force(l->a, stored);
+        tci_table_add(l->a->images, stored);
+        over = tci_layout_back(l, stored, perm);
     }
     return over;
 }
@@ -318,14 +318,14 @@ static tci_node *tci_layout_node(const tci_layout *l, const tci_node *n, tci_nod
  * takes. */
 static bool tci_layout_is_alone(const tci_layout *l, const tci_node *n)
 {
-    bool lies = true;
+    bool fits = true;
     for (int i = 0; i < 2; i++) {
         tci_node *image;
         int axis = tci_plan_alone_axis(l->a, n, i, &image);
-        lies = lies && axis >= 0 && tci_layout_of(l, image).stored &&
+        fits = fits && axis >= 0 && tci_layout_of(l, image).stored &&
                tci_layout_of(l, image).axis == axis;
     }
-    return lies;
+    return fits;
 }
 
 /* True if contraction n is another weight gradient of a depthwise convolution: it has the

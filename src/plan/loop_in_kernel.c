@@ -277,7 +277,7 @@ static void tci_floop_count(tci_floop *f)
 
 static void tci_floop_make(tci_floop *f)
 {
-    const tci_kernel *dearest = NULL;
+    const tci_kernel *largest = NULL;
     f->kernel = tci_kernel_make(f->s);
     f->kernel->loop = f->loop = TCI_NEW(f->s, tci_kloop);
     f->loop->rounds = f->span->rounds;
@@ -292,7 +292,7 @@ static void tci_floop_make(tci_floop *f)
         int n = tci_floop_kernels(f, t, &kernels), operand = 0, literal = 0;
         f->loop->n_enter += t < f->span->first ? n : 0;
         for (int i = 0; i < n; i++) {
-            dearest = !dearest || kernels[i]->flops >= dearest->flops ? kernels[i] : dearest;
+            largest = !largest || kernels[i]->flops >= largest->flops ? kernels[i] : largest;
             tci_floop_add_member(f, kernels[i], t, operand, literal);
             operand += kernels[i]->n_operands;
             literal += kernels[i]->n_literals;
@@ -305,7 +305,7 @@ static void tci_floop_make(tci_floop *f)
     tci_floop_count(f);
     f->step.offsets = TCI_NEW_ARRAY(f->s, tci_dim, f->kernel->n_operands + 1);
     f->step.literals = f->step.literals ? f->step.literals : TCI_NEW_ARRAY(f->s, int32_t, 1);
-    snprintf(f->kernel->name, sizeof(f->kernel->name), "tc_k_loop%.40s", dearest->name + 4);
+    snprintf(f->kernel->name, sizeof(f->kernel->name), "tc_k_loop%.40s", largest->name + 4);
 }
 
 /* True if every local scalar has its buffer, and each offset in a carry row is known. */

@@ -196,12 +196,12 @@ static bool tci_route_unit_fits(tci_offer *o)
         return false;
     }
     double flops = 2.0 * (double)tci_dim_known(tci_node_count(n)) * (double)depth;
-    bool lies[2] = {tci_route_can_pitch(n->in[0], x, m, rows),
+    bool fits[2] = {tci_route_can_pitch(n->in[0], x, m, rows),
                     tci_route_can_pitch(n->in[1], y, m, rows)};
     for (int i = 0; i < 2; i++) {
-        lies[i] = lies[i] || tci_route_image(o->a, c, i) != NULL;
+        fits[i] = fits[i] || tci_route_image(o->a, c, i) != NULL;
     }
-    return lies[0] && lies[1] && rows >= TCI_MATRIX_FEW && columns >= TCI_MATRIX_COLUMNS &&
+    return fits[0] && fits[1] && rows >= TCI_MATRIX_FEW && columns >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 

@@ -61,7 +61,7 @@ static uint64_t *tci_memory_before(tci_scratch *s, const tci_plan *p, int n_word
 }
 
 /* Per step the last one that need not come after it. */
-static int32_t *tci_memory_last_beside(tci_scratch *s, const tci_plan *p)
+static int32_t *tci_memory_last_concurrent(tci_scratch *s, const tci_plan *p)
 {
     int32_t *last = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
     int n_words = p->n_steps / 64 + 1;
@@ -81,7 +81,7 @@ static int32_t *tci_memory_last_beside(tci_scratch *s, const tci_plan *p)
 /* A buffer is alone until all steps come after all that use it. */
 static void tci_memory_alone(tci_scratch *s, const tci_plan *p, tci_life *lives)
 {
-    const int32_t *last = tci_memory_last_beside(s, p);
+    const int32_t *last = tci_memory_last_concurrent(s, p);
     for (int t = 0; t < p->n_steps; t++) {
         const tci_kernel *k = p->kernels[p->steps[t].kernel];
         for (int o = 0; o < k->n_operands; o++) {
@@ -319,7 +319,7 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p, tci_machine machine)
 {
     int64_t peak = tci_plan_sequence(s, p);
-    tci_plan_beside(s, p, machine, peak);
+    tci_plan_join(s, p, machine, peak);
     tci_memory_lifetimes(p);
     tci_memory_aliases(s, p);
     tci_repeat_place(s, p);

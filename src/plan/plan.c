@@ -185,9 +185,21 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
            tci_table_add(forced, f->roots[g->roots[first]].node);
 }
 
+/* Takes memory from the layout ops between an operand of a contraction and x, which another kernel
+ * stored to divide less: the order of a unit follows from x. True when there was any. */
+static bool tci_plan_read_through(const tci_fusion *f, tci_node *operand, const tci_node *x,
+                                  const tci_table *forced)
+{
+    bool any = false;
+    for (tci_node *n = operand; n != x; n = n->in[0]) {
+        any |= tci_table_has(forced, n) && tci_table_add(&f->units->through, n);
+    }
+    return any;
+}
+
 /* A group whose contraction has an order of a unit that has no form for the kernel: operands are
- * forced into memory, or, where they are, the contraction is cut from its readers and siblings, as
- * it is the whole kernel then. True when it is one that may be changed. */
+ * forced into memory as the order takes them, or, where they are, the contraction is cut from its
+ * readers and siblings, as it is the whole kernel then. True when it is one that may be changed. */
 static bool tci_plan_part_unit(const tci_fusion *f, const tci_group *g, const tci_lowered *low,
                                tci_table *forced, tci_table *cuts)
 {
@@ -198,6 +210,7 @@ static bool tci_plan_part_unit(const tci_fusion *f, const tci_group *g, const tc
         for (int n = 0; n < (contract ? r->node->n_in : 0); n++) {
             tci_node *x = tci_class_operand_of(f, r->node->in[n]);
             any |= !tci_op_is(x->op, TCI_IS_MEMORY | TCI_IS_NUMBER) && tci_table_add(forced, x);
+            any |= tci_plan_read_through(f, r->node->in[n], x, forced);
         }
         any |= contract && !any && tci_table_add(cuts, r->node);
     }
@@ -514,6 +527,9 @@ static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_pl
         tci_algo of = *a; /* what pairs force is this trial's too */
         of.forced = j->forced;
         tci_plan_pairs(&of, j->outputs, j->n_outputs, &refused, j->pairs);
+        if (j->units) { /* with what was rebuilt over pairs */
+            j->units->stored = tci_plan_copy_set(s, j->forced);
+        }
         tci_plan_fill(j, &q);
         whole = !tci_plan_refuse_pairs(j, q.fusion, &refused);
         *p = q;
@@ -746,7 +762,8 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
     tci_scores_kernels pairs = {.n = 0};
     tci_unit_facts *units = TCI_NEW(s, tci_unit_facts); /* which the plan's groups keep */
-    *units = (tci_unit_facts){tci_plan_copy_set(s, &forced), tci_table_in(s, sizeof(int32_t))};
+    *units = (tci_unit_facts){NULL, tci_table_in(s, sizeof(int32_t)),
+                              tci_table_in(s, sizeof(bool))};
     job.units = m->machine.block_threads > 0 && !m->machine.reproducible ? units : NULL;
     job.forced = &forced;
     job.pairs = &pairs;
@@ -814,8 +831,8 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
 }
 
 /* On a CPU the association classes are decided here, before anything else; on machines of
- * blocks where they are first asked for, of the graph that groups are made of. A body of a
- * loop finds those of the plan around it. */
+ * blocks where they are first asked for, of the graph that groups are made of, except how
+ * transposes of contractions count. A body of a loop finds those of the plan around it. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)
@@ -824,8 +841,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     if (!machine.reproducible) {
         g->facts = before ? before : &found;
     }
-    if (!machine.reproducible && machine.block_threads == 0) {
-        tci_association_find(s, g->facts, roots, n_roots);
+    if (!machine.reproducible) {
+        tci_association_find(s, g->facts, roots, n_roots, machine.block_threads > 0);
     }
     tci_plan *p = tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
                                       machine);

@@ -169,7 +169,7 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {
-        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
+        tci_str_printf(out, "output %d may overlap input %d\n", p->aliases[a].output,
                        p->aliases[a].input);
     }
     tci_str_printf(out, "arena %lld bytes\n", (long long)p->arena_bytes);

@@ -28,6 +28,10 @@
  *          (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
  *          few vectors; those of one thread are combined first.
  *
+ * A matrix that a contraction computes is computed transposed if only its transpose is read
+ * (rewrite/slice_pushdown.c). So that other readers of the matrix decide no class, its transpose
+ * counts as row-major in either case; on GPUs it is looked at before contractions are replaced.
+ *
  * A reduction that plan/decompose.c makes from another keeps its class if it reduces the same rows,
  * on a CPU; others are decided by the same rule when first requested. */
 #include "fusion_groups.h"
@@ -136,10 +140,20 @@ static bool tci_assoc_follows(const tci_node *n, const tci_assoc_axis *in, int i
     return joined && before >= 0 && from > 0 && n->attr[before] == from - 1;
 }
 
+/* True if n is the transpose of a contraction's matrix, which may be computed transposed. */
+static bool tci_assoc_is_transpose(const tci_node *n)
+{
+    return n->op == TCI_OP_PERMUTE && n->rank == 2 && n->in[0]->op == TCI_OP_CONTRACT;
+}
+
 /* On a CPU no axis of one element may be between axes that are traversed as one. */
 static void tci_assoc_permute(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
+    if (tci_assoc_is_transpose(n)) {
+        tci_assoc_row_major(n, axes);
+        return;
+    }
     for (int i = 0; i < n->rank; i++) {
         bool next = i > 0 && n->attr[i] == n->attr[i - 1] + 1 && in[n->attr[i]].joined;
         bool follows = blocks && (n->shape[i] == 1 || tci_assoc_follows(n, in, i));
@@ -529,10 +543,14 @@ TCI_FN void tci_association_as(tci_table *found, const tci_node *n, tci_associat
 }
 
 TCI_FN void tci_association_find(tci_scratch *s, tci_table *found, tci_node *const *roots,
-                                 int n_roots)
+                                 int n_roots, bool blocks)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
-        tci_association_of(found, list.items[i], false);
+        if (!blocks) {
+            tci_association_of(found, list.items[i], false);
+        } else if (tci_assoc_is_transpose(list.items[i])) {
+            tci_assoc_visit(s, found, list.items[i], true);
+        }
     }
 }

@@ -336,6 +336,9 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
         tci_table_put(&m.now, u, now);
         tci_remat_keep_kernel(f, u, now, pairs);
         bool is_kept = m.fate[i] == TCI_REMAT_KEPT && !tci_remat_is_leaf(u);
+        if (f->units && tci_table_has(f->units->stored, u)) { /* as in tci_unit_facts */
+            tci_table_add(f->units->stored, now);
+        }
         if (tci_pnode_of(f, u)->forced || is_kept) { /* what had memory has it again */
             tci_table_add(forced, u);
             tci_table_add(forced, now);

@@ -499,13 +499,13 @@ static void tci_scores_find(tci_scores *p)
  * of axes. */
 static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_node *made)
 {
-    tci_node *lies = made;
+    tci_node *stored = made;
     made->site = made->site.file ? made->site : n->site;
-    while (lies->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
-        lies = lies->in[0];
+    while (stored->op == TCI_OP_PERMUTE && n->op != TCI_OP_PERMUTE) {
+        stored = stored->in[0];
     }
     if (tci_table_has(p->a->forced, n)) {
-        tci_algo_force(p->a, lies);
+        tci_algo_force(p->a, stored);
     }
     return made;
 }
@@ -588,6 +588,7 @@ static tci_node *tci_scores_row_sum(const tci_scores *p, const tci_node *fold, c
         *with = (*with)->in[0]; /* attention has the operand itself */
     }
     w = tci_build_cast(g, tci_table_get(now, w), (tc_dtype)x->dtype);
+    tci_algo_force(p->a, w); /* as routes do with operands */
     tci_node *o = tci_build_contract(g, w, labels[2], v, labels[1 - own], rank[own], labels[own]);
     tci_node *both[2] = {tci_build_cast(g, x, (tc_dtype)fold->dtype),
                          tci_build_cast(g, o, (tc_dtype)fold->dtype)};
@@ -809,9 +810,9 @@ static tci_scores_own tci_scores_own_for(const tci_scores *p, const tci_node *x,
 {
     const int number = tci_scores_of(p, x)->set;
     const tci_node *set = p->sets[number - 1].pairs[0];
-    tci_scores_own own = {p, x, now, &p->copies[number].made, {set, 1}};
+    tci_scores_own own = {p, x, now, &p->copies[number], {set, 1}};
     if (tci_table_has(&p->refused->shared, set)) {
-        own.copied.n = ++p->copies[number].n;
+        own.copied.n = ++*p->n_copies;
         own.made = TCI_NEW(p->a->s, tci_table);
         *own.made = tci_table_in(p->a->s, sizeof(tci_node *));
     }
@@ -848,9 +849,11 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
     tci_table given = tci_table_in(s, sizeof(bool));
     for (int pass = 0; pass < 2; pass++) {
         tci_table copied = tci_table_in(s, sizeof(tci_node *));
-        p->copies = TCI_NEW_ARRAY(s, tci_scores_copies, p->n_sets + 1);
+        p->n_copies = TCI_NEW(s, int32_t);
+        *p->n_copies = 1; /* the first is that which takers share */
+        p->copies = TCI_NEW_ARRAY(s, tci_table, p->n_sets + 1);
         for (int i = 0; i <= p->n_sets; i++) {
-            p->copies[i].made = tci_table_in(s, sizeof(tci_node *));
+            p->copies[i] = tci_table_in(s, sizeof(tci_node *));
         }
         const tci_scores_set *set;
         bool all = true;

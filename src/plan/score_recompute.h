@@ -53,12 +53,6 @@ typedef struct tci_scores_copied {
     int32_t n;
 } tci_scores_copied;
 
-/* Copies of the scores of a set: of a node the one that all takers share, and how many others. */
-typedef struct tci_scores_copies {
-    tci_table made; /* tci_node * */
-    int32_t n;
-} tci_scores_copies;
-
 typedef struct tci_scores {
     const tci_algo *a;
     const tci_scores_refused *refused;
@@ -72,8 +66,9 @@ typedef struct tci_scores {
     bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
-    tci_scores_copies *copies; /* per set */
-    tci_table *own;            /* of a contraction that is a copy: tci_scores_copied; or NULL */
+    tci_table *copies;       /* per set: of a node the copy that all takers share (tci_node *) */
+    int32_t *n_copies;       /* made of one contraction, in whatever sets the graph has */
+    tci_table *own;          /* of a contraction that is a copy: tci_scores_copied; or NULL */
 } tci_scores;
 
 static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node *n)

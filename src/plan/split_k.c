@@ -654,11 +654,21 @@ TCI_FN const tci_route *tci_route_grouped(void)
 
 /* ---- parts ---- */
 
+/* True if both operands are of one half dtype on a GPU: a matrix unit multiplies them as they are,
+ * and a widening that is stored would hide them from it. */
+static bool tci_split_k_stays_half(const tci_split_k *p)
+{
+    return p->a->machine.block_threads > 0 && tci_dtype_is_half((tc_dtype)p->in[0]->dtype) &&
+           p->in[0]->dtype == p->in[1]->dtype;
+}
+
 /* The sum of parts, as they were chosen. */
 TCI_FN tci_node *tci_split_k_made(tci_split_k *p)
 {
     double products = tci_split_k_products(p);
-    tci_split_k_widen(p);
+    if (!tci_split_k_stays_half(p)) {
+        tci_split_k_widen(p);
+    }
     int64_t size = p->sizes[p->at];
     tci_split_k_piece whole = {0, size / p->length, p->length};
     tci_split_k_piece rest = {size - size % p->length, 1, size % p->length};

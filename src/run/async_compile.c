@@ -112,7 +112,7 @@ static tci_node *tci_later_copy_node(tci_scratch *s, tci_graph *g, const tci_nod
     } else if (is_value) {
         copy = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0,
                               NULL);
-        copy->storage = n->storage; /* which one it is; nobody looks into it */
+        copy->storage = n->storage; /* which one it is; it is not read */
         copy->strides = n->strides
                             ? tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank)
                             : NULL;
@@ -555,7 +555,7 @@ TCI_FN bool tci_later_wait(tci_later *l, int64_t ms)
     return over;
 }
 
-/* A job that nobody waits for goes, or its compile ends; under the lock. Returns it if it is to be
+/* A job without waiters goes, or its compile ends; under the lock. Returns it if it is to be
  * freed. */
 static tci_later_job *tci_later_drop(tci_later_job *j)
 {
@@ -595,7 +595,7 @@ TCI_FN void tci_later_rest(void)
     tci_later_unlock();
 }
 
-/* Jobs that nobody began are cancelled and put into *gone; the others end as soon as they can.
+/* Jobs that no thread began are cancelled and put into *gone; the others end as soon as they can.
  * Under the lock. */
 static void tci_later_cancel_all(tci_later_job **gone)
 {

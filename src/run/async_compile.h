@@ -14,7 +14,7 @@ typedef enum tci_later_state {
 
 /* State of a program's background compile. */
 typedef struct tci_later {
-    void (*free)(struct tci_later *l); /* the program goes: nobody waits for its code */
+    void (*free)(struct tci_later *l); /* the program goes: no caller waits for its code */
     tc_program *native; /* atomic; NULL until it is there: then runs are of this one */
     tc_program *quick;  /* native before, from a quick build: runs may still use it */
     int32_t state;      /* atomic: tci_later_state; changed under the room's lock */

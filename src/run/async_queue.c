@@ -66,7 +66,7 @@ struct tc_queue {
     pthread_t thread;
     const tc_backend *device; /* NULL: none yet */
     void *native[TCI_QUEUES];
-    bool is_over;   /* the one for work is somebody else's */
+    bool is_over;   /* the one for work belongs to another owner */
     tci_error lost; /* of the first failed run without an event since the last record */
 };
 

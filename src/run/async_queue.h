@@ -7,7 +7,7 @@
 
 /* NULL: no memory, or no thread. */
 TCI_FN tc_queue *tci_queue_make(void);
-/* One whose work goes to a queue of the backend that somebody else owns. */
+/* One whose work goes to a queue of the backend that another owner has. */
 TCI_FN tc_queue *tci_queue_over(const tc_backend *device, void *native);
 /* Waits for everything on it. NULL is fine. */
 TCI_FN void tci_queue_free(tc_queue *q);

@@ -215,8 +215,8 @@ TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Where a captured leaf is on the device; *bound stays NULL where the leaf is already there, or
- * has a layout that generated code cannot read. */
+/* The address of a captured leaf on the device; *bound stays NULL where the leaf is already there,
+ * or has a layout that generated code cannot take. */
 static tc_status tci_bind_leaf(tc_call *c, int captured, void **bound)
 {
     const tc_program *f = c->program;

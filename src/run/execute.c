@@ -396,7 +396,7 @@ static tc_status tci_walk_rows(tc_call *c, tci_run *r, int begin, int end)
     return status;
 }
 
-/* A row of the init section; of its launches those of units that nobody computed yet. */
+/* A row of the init section; of its launches those of units that are not computed yet. */
 static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *row)
 {
     const tci_code *code = c->program->code;
@@ -470,7 +470,7 @@ TCI_FN tc_status tci_walk_once(tc_call *c)
     return status;
 }
 
-/* The operands that are in memory of the user. */
+/* The operands in memory of the user. */
 TCI_INLINE void tci_walk_bind_user(tc_call *c, const tci_run *r)
 {
     const tci_run_bind *bind = c->program->binds, *end = bind + c->program->n_binds;

@@ -417,7 +417,7 @@ static void tci_solve_push(tci_solve *s)
     memcpy(tci_solve_least(s), from, 2 * sizeof(*from) * (size_t)s->v->n);
 }
 
-/* Searches where a symbol is in [lo, hi]. */
+/* Searches for a symbol in [lo, hi]. */
 static void tci_solve_try(tci_solve *s, int symbol, int64_t lo, int64_t hi)
 {
     if (s->n_found > 1) {

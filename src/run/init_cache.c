@@ -100,7 +100,7 @@ static void tci_kept_list(tci_kept_unit *u)
     u->is_listed = true;
 }
 
-/* Frees a unit that is in no list and that nobody holds. Without the lock. */
+/* Frees a unit that is in no list and has no holder. Without the lock. */
 static void tci_kept_free_unit(tci_kept_unit *u)
 {
     if (u->memory && u->device) {
@@ -199,7 +199,7 @@ static tci_kept_unit *tci_kept_take_listed(tci_kept_unit *u, bool lists)
     return there ? there : u;
 }
 
-/* u takes over the memory of an outdated unit that no one else holds. */
+/* u takes over the memory of an outdated unit without another holder. */
 static void tci_kept_reuse(tci_kept_unit *u, tci_kept_unit *old)
 {
     tci_kept_lock();
@@ -263,7 +263,7 @@ static void tci_kept_destroy(tci_kept *k)
 }
 
 /* Units that are listed are computed; the others have memory to be computed in. old: outdated, held
- * by no one else; or NULL. NULL: no memory. */
+ * by no other program; or NULL. NULL: no memory. */
 static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, const tci_kept *old)
 {
     size_t words = sizeof(uint64_t) * (size_t)f->n_captured;
@@ -301,7 +301,7 @@ static void tci_kept_list_all(tci_kept *k, const tc_program *f)
     }
 }
 
-/* The caller holds the lock. Returns what nobody holds any more, to be destroyed without it. */
+/* The caller holds the lock. Returns what has no holder any more, to be destroyed without it. */
 static tci_kept *tci_kept_let_go(tci_kept *k)
 {
     return k && --k->refs == 0 ? k : NULL;
@@ -317,7 +317,7 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
     if (*ready) {
         c->kept = keeper->kept;
         c->kept->refs++;
-    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* no one else reads it */
+    } else if (mine && mine->refs == 1 + (mine == keeper->kept)) { /* no other run reads it */
         keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
         mine->refs = 1;
     }

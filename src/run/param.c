@@ -39,16 +39,16 @@ typedef struct tci_param_lock {
 struct tci_param {
     tci_param_lock *lock;
     tci_param_value *value;  /* the newest in host memory; tci_storage.data is its data */
-    tci_param_value *spares; /* nobody holds them */
+    tci_param_value *spares; /* without holders */
     uint32_t writer;         /* a run changes it */
-    uint32_t changing;       /* ... or its memory, now: nobody may look at that */
+    uint32_t changing;       /* ... or its memory, now: no run may read that */
     bool is_shared;
     char *name;            /* or NULL; only the thread of the context asks */
     tci_param_value first; /* its data is in the storage itself */
 };
 
 enum { TCI_PARAM_LOCKS = 4, TCI_PARAM_HEADER = 64 };
-_Static_assert(sizeof(tci_param_value) <= TCI_PARAM_HEADER, "the header lies in front of the data");
+_Static_assert(sizeof(tci_param_value) <= TCI_PARAM_HEADER, "the header precedes the data");
 
 static tci_param_lock tci_param_locks[TCI_PARAM_LOCKS] = {{TCI_MUTEX_INIT, TCI_COND_INIT},
                                                           {TCI_MUTEX_INIT, TCI_COND_INIT},
@@ -119,7 +119,7 @@ static void tci_param_set(tci_storage *s, tci_param_value *v)
     tci_param_put(s->param, old); /* unless v is the old one */
 }
 
-/* A device has newer bytes, which will come to host memory: not over what somebody holds. */
+/* A device has newer bytes, which will come to host memory: not over a value that has a holder. */
 static bool tci_param_make_room(tci_storage *s)
 {
     if (!s->ahead || s->param->value->holders == 0) {

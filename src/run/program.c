@@ -29,7 +29,7 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_SLICE_NS 1e6   /* a fused loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
-#define TCI_PROGRAM_CALLS 256.0    /* and so many times what a call does besides, over the square */
+#define TCI_PROGRAM_CALLS 256.0    /* and so many times the overhead of a call, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
@@ -294,15 +294,15 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 }
 
 /* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
- * by others when it is slow, but each call does something besides (it packs columns anew). Of two
- * threads one is rarely far behind; of sixteen on CPUs that are shared with strangers some
+ * by others when it is slow, but each call has an overhead (it packs columns anew). Of two
+ * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
  * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
     double ns = kernel->fn ? kernel->task_ns : kernel->task_ns * TCI_PROGRAM_INTERP_FACTOR;
     double calls = TCI_PROGRAM_CALLS / ((double)threads * threads);
-    double beside = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
-    double wanted = TCI_MAX(beside, TCI_PROGRAM_TAKE_NS);
+    double overhead = TCI_MAX(calls, TCI_PROGRAM_CALLS_LEAST) * kernel->call_ns;
+    double wanted = TCI_MAX(overhead, TCI_PROGRAM_TAKE_NS);
     int64_t part = n_tasks / threads;
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
@@ -457,7 +457,7 @@ static void tci_program_sort_aliases(tc_program *f)
     }
 }
 
-/* The strings of the options belong to somebody who may go first, and no run reads them. */
+/* The strings of the options may be freed before the program, and no run reads them. */
 static tc_options tci_program_options(const tc_options *o)
 {
     tc_options kept = *o;

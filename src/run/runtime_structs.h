@@ -99,7 +99,7 @@ typedef struct tci_run_param {
 typedef struct tci_run_effect {
     int32_t captured;
     int32_t param; /* the same one, in tc_program.params */
-    bool over_old; /* may be written over the old value, while no one else reads that */
+    bool over_old; /* may be written over the old value, while no other run reads that */
     int64_t bytes;
 } tci_run_effect;
 
@@ -165,7 +165,7 @@ typedef struct tci_thread_errors {
 
 typedef struct tci_origin tci_origin; /* debug/source_location.h */
 
-/* One heap block: the arrays are after the struct. Immutable but for the last group. A program
+/* One heap block: the arrays follow the struct. Immutable but for the last group. A program
  * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
@@ -345,7 +345,7 @@ typedef struct tci_param_held {
  * they stay as they are until the drop. */
 TCI_FN tc_status tci_param_hold(tci_param_held *list);
 TCI_FN void tci_param_drop(tci_param_held *list);
-/* Memory for a new value of each, all parameters, which nobody sees until they are settled: then
+/* Memory for a new value of each, all parameters, which no run sees until they are settled: then
  * all are the newest values, or, where a run changes one of them (TC_ERR_BUSY) or the caller does
  * not want it, none. TC_ERR_MEMORY. */
 TCI_FN tc_status tci_param_room(tci_param_held *list);
@@ -363,7 +363,7 @@ TCI_FN void tci_param_end(tc_call *c, bool commits);
 /* Between these a run, begun on a device, has its parameters for itself. */
 TCI_FN tc_status tci_param_claim(tc_call *c);
 TCI_FN void tci_param_unclaim(tc_call *c);
-/* The new value of a parameter, claimed, that is on a device. */
+/* The new value of a parameter, claimed, on a device. */
 TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from);
 /* Tells the forks of the locks of this room and of the next. */
 TCI_FN void tci_param_start(void);
@@ -391,7 +391,7 @@ TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t
                                 int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/program.c ---- */
-/* Where the lowest address that the elements of a captured leaf take is, in bytes from its
+/* The lowest address that the elements of a captured leaf take, in bytes from its
  * storage's data: negative strides reach below element 0...0. */
 TCI_FN int64_t tci_program_lowest(const tci_node *n);
 /* A program from code and the request that led to it: captures literal values and leaf memory.
@@ -458,7 +458,7 @@ TCI_FN void tci_bind_refresh(tc_call *c);
 /* The copy that port i is bound to, where it has one of the call's; NULL: it has none. */
 TCI_FN void *tci_bind_copy(const tc_call *c, int port);
 TCI_FN void *tci_bind_user_memory(const tc_call *c, const tci_run *r, int port);
-/* Kernels read and write that memory of the user where it is. */
+/* Kernels read and write that memory of the user in place. */
 TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 

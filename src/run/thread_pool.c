@@ -197,7 +197,7 @@ static struct {
     tci_mutex lock;            /* of the owner's sleep only; the fast path takes none */
     tci_cond done;             /* the owner sleeps here */
     int32_t users;             /* atomic: contexts and programs */
-    int32_t busy;              /* atomic: 1 while somebody owns the fields below */
+    int32_t busy;              /* atomic: 1 while a thread owns the fields below */
     int32_t alone;             /* atomic: 1 in a forked child for ever */
     int32_t cpus;              /* atomic: threads of a run, unless it says; 0 = not asked yet */
     int32_t cores;             /* atomic: processors; 0 = not asked yet */
@@ -374,7 +374,7 @@ static bool tci_pool_is_empty(void)
     return (uint32_t)__atomic_load_n(&tci_pool.gate, __ATOMIC_SEQ_CST) == TCI_POOL_SHUT;
 }
 
-/* Nobody comes in any more; waits for those inside. */
+/* No thread comes in any more; waits for those inside. */
 static void tci_pool_shut(int64_t spin_ns)
 {
     int64_t since = 0;
@@ -462,7 +462,7 @@ static int64_t tci_pool_spin_ns(const tc_options *o, int threads)
     return !o || !o->spin_us ? TCI_POOL_SPIN_NS : (int64_t)o->spin_us * 1000;
 }
 
-/* False: nothing is done, there is nobody to help. */
+/* False: nothing is done, there is no thread to help. */
 static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
 {
     if (!tci_pool_take()) {
@@ -471,7 +471,7 @@ static bool tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
     int staff = tci_pool_staff(job->threads - 1);
     if (staff) {
         int64_t spin_ns = tci_pool_spin_ns(o, staff + 1);
-        int cancel = tci_os_no_cancel(); /* the workers use what is on this stack */
+        int cancel = tci_os_no_cancel(); /* the workers use objects of this stack */
         tci_pool.job = *job;
         tci_pool.owner_cpu = staff < tci_pool_cores() ? tci_os_cpu() : -1;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
@@ -506,7 +506,7 @@ static void tci_pool_team_task(void *arg)
 static bool tci_pool_run_team(const tc_options *o, const tci_pool_job *job)
 {
     tci_pool_shared shared = {.job = job};
-    int cancel = tci_os_no_cancel(); /* the team uses what is on this stack */
+    int cancel = tci_os_no_cancel(); /* the team uses objects of this stack */
     bool ran = tci_team_run(o, job->threads, tci_pool_team_task, &shared);
     tci_os_may_cancel(cancel);
     return ran;

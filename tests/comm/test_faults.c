@@ -1,5 +1,5 @@
 /* tests/comm/test_faults.c - ranks that differ, die, hang or come late: what the others are told,
- * within the time limit, and that nobody hangs. Shared memory, processes as ranks. */
+ * within the time limit, and that no rank hangs. Shared memory, processes as ranks. */
 #include "tc_comm.h"
 
 #include "tc_test.h"
@@ -98,7 +98,7 @@ static void disorder(tc_comm *comm)
     tc_program *next = tc_comm_rank(comm) ? f : g;
     CHECK_EQ_INT(reduce(next, tc_comm_rank(comm) ? 5 : 7), TC_ERR_COMM);
     CHECK(says(tc_error(next), "of 7 f32 at") && says(tc_error(next), "of 5 f32 at"));
-    CHECK_EQ_INT(reduce(f, 5), TC_ERR_COMM); /* nobody knows any more who is where */
+    CHECK_EQ_INT(reduce(f, 5), TC_ERR_COMM); /* the positions of ranks are unknown from here on */
     CHECK(says(tc_error(f), "failed before"));
     tc_program_free(f);
     tc_program_free(g);
@@ -178,7 +178,7 @@ TEST(a_rank_that_exits_is_named)
     CHECK(others_held(2, 2));
 }
 
-/* Trains until somebody is killed. */
+/* Trains until a rank is killed. */
 static void until_killed(tc_comm *comm)
 {
     tc_ctx *ctx = verbs_begin(false);

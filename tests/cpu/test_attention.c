@@ -107,7 +107,7 @@ static void free_data(data d)
     }
 }
 
-/* parts: scores and weights, which then lie in memory, and the result of kernels apart. */
+/* parts: scores and weights, then stored, and the result of separate kernels. */
 static tc_program *compile(tc_ctx *ctx, attention c, const tc_options *options, bool apart)
 {
     int h = c.heads, kh = key_heads(c);
@@ -387,7 +387,7 @@ static void run_gradients(const tc_options *options, bool causal, float *const *
     tc_ctx_free(ctx);
 }
 
-/* Rows of two contractions, of which one is cut. */
+/* Rows of two contractions, one of them cut. */
 TEST(gradients_of_attention)
 {
     float *in[4], *want[3], *got[3];

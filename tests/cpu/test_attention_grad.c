@@ -1,5 +1,5 @@
-/* Gradients of attention: kernels that compute scores again for themselves, so no array of them
- * lies in memory; with the bits of scores that do. */
+/* Gradients of attention: kernels recompute the scores, so no array of them is stored;
+ * with the bits of stored scores. */
 #include "tc.h"
 
 #include "../tc_test.h"
@@ -109,7 +109,7 @@ static void free_data(data d)
     }
 }
 
-/* x: q, k, v and the mask. *weights: what lies between the two products. */
+/* x: q, k, v and the mask. *weights: the values between the two products. */
 static tc_tensor attend(tc_ctx *ctx, attention c, const tc_tensor *x, tc_tensor *weights)
 {
     int kh = c.groups ? c.heads / c.groups : c.heads;
@@ -135,7 +135,7 @@ static tc_tensor attend(tc_ctx *ctx, attention c, const tc_tensor *x, tc_tensor 
     return c.groups ? tc_reshape(y, c.heads, c.queries, c.dv) : y;
 }
 
-/* apart: the weights are a result of the program, so they lie in memory, and so does what is made
+/* apart: the weights are a result of the program, so they are stored, and so is what is made
  * of them. */
 static tc_program_info run(attention c, data *d, const tc_options *options, bool apart)
 {

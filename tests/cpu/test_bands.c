@@ -201,7 +201,7 @@ static void check_bits(attention c, sizes n, const data *want, const data *got, 
 }
 
 /* With the inputs of d, and room for results of its own. */
-static data beside(const data *d)
+static data as_large(const data *d)
 {
     data to = *d;
     for (int i = 0; i < N_OUT; i++) {
@@ -232,7 +232,7 @@ static void check_symbolic(attention c, bool reproducible, int bits)
     int n = c.cross ? (int)(sizeof(cross_sizes) / sizeof(sizes))
                     : (int)(sizeof(all_sizes) / sizeof(sizes));
     for (int i = 0; i < n; i++) {
-        data got = make_data(c, list[i]), same = beside(&got), want = beside(&got);
+        data got = make_data(c, list[i]), same = as_large(&got), want = as_large(&got);
         run(f, c, &got);
         run(g, c, &same);
         check_bits(c, list[i], &same, &got, "the interpreter");
@@ -336,7 +336,7 @@ TEST(no_array_of_scores_is_kept)
 
 /* Scores and weights of rows in whole bands are written once each, and what has a number for each
  * row or element of a head a few times, but not in each band. */
-TEST(keys_lie_ready_for_all_bands)
+TEST(keys_are_packed_once_for_all_bands)
 {
     const attention c = wide_cases[0]; /* reproducible, so that it is in bands */
     const sizes n = {1021, 1021};
@@ -383,7 +383,7 @@ TEST(symbols_take_the_kernels_of_known_sizes)
 }
 
 /* What a decoder asks for each token: one query of each head, over all keys so far. */
-TEST(one_query_reads_keys_as_they_lie)
+TEST(one_query_reads_keys_in_place)
 {
     static const attention c = {.name = "one query",
                                 .heads = 8,
@@ -396,7 +396,7 @@ TEST(one_query_reads_keys_as_they_lie)
         tc_ctx *interp = open_context("interp", 1, false, 0);
         int64_t keys = symbolic ? TC_DIM("keys", 1, 1 << 20) : n.keys;
         tc_program *f = compile(ctx, c, 1, keys), *g = compile(interp, c, 1, keys);
-        data got = make_data(c, n), want = beside(&got);
+        data got = make_data(c, n), want = as_large(&got);
         int64_t bytes = run(f, c, &got), most = (int64_t)c.heads * n.keys * 16;
         run(g, c, &want);
         check_bits(c, n, &want, &got, "the interpreter");

@@ -86,7 +86,7 @@ static void keep_text(void *arg, const char *text)
     tci_str_add(arg, text);
 }
 
-/* Of all sources, of which number `bad` (-1: none) is no C. */
+/* Builds all sources; number `bad` (-1: none) is no C. */
 static tc_status build_all(int bad, tci_str *said, int *n_processes, int *n_objects)
 {
     char folder[] = "/tmp/tc-test-build-XXXXXX", outputs[SOURCES][64], texts[SOURCES][64];

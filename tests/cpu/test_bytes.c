@@ -1,4 +1,4 @@
-/* Contractions of small integers in i32, of which lanes take two or four products at once: of every
+/* Contractions of small integers in i32, two or four products at once in each lane: of every
  * shape, layout, sign and form the bits of the interpreter, for any number of threads, from the
  * plain C that stands in for the instruction and, where this processor has it, from that too. */
 #include "inside.h"
@@ -7,7 +7,7 @@
 
 /* The "cpu" backend of a processor that takes so many products, or has a unit for bytes, without
  * VNNI and AMX. */
-enum { UNIT = 64, WIDE = 512 /* bits: vectors beside a unit */ };
+enum { UNIT = 64, WIDE = 512 /* bits: vectors next to a unit */ };
 
 static tc_status imitation_target(void *user, int vector_bits, tc_backend_target *out)
 {
@@ -338,7 +338,7 @@ TEST(sums_wrap)
     free(b);
 }
 
-/* Weights lie in memory as the panels do, packed once. */
+/* Weights are stored as the panels are, packed once. */
 TEST(weights)
 {
     static const example examples[] = {

@@ -276,7 +276,7 @@ TEST(many_programs_share_one_compiler)
 
 /* ---- damage ---- */
 
-/* Every byte of the header, then strides through the rest; sizes and counts lie everywhere. */
+/* Every byte of the header, then strides through the rest; sizes and counts are everywhere. */
 static size_t next_place(size_t at)
 {
     return at < 96 ? at + 1 : at + 1 + at / 16;

@@ -8,7 +8,7 @@ enum { N = 67 };
 
 /* gcc 12 with AVX-512: a mask of u16 lanes that was widened for f32's sake and narrowed again, in a
  * byte blend, took the other operand. */
-TEST(a_blend_of_narrow_lanes_beside_wide_ones)
+TEST(a_blend_of_narrow_lanes_next_to_wide_ones)
 {
     static uint16_t in[N], chosen[2][N];
     static float wide[2][N];

@@ -182,7 +182,7 @@ TEST(weights_are_packed_once_where_that_pays)
     CHECK_EQ_INT(kept_for(ctx, weights, 16, false), 4 * 112 * 70); /* panels of 16 columns */
     CHECK_EQ_INT(kept_for(ctx, weights, 16, true), 0);             /* a run changes them */
     CHECK_EQ_INT(kept_for(ctx, weights, 400, false), 4 * 112 * 70);
-    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);   /* packing is nothing beside, */
+    CHECK_EQ_INT(kept_for(ctx, weights, 5000, false), 0);   /* packing costs next to nothing, */
     tc_tensor straight = tc_param(ctx, w, TC_F32, 70, 100); /* sooner where nothing turns */
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 200, false), 4 * 112 * 70);
     CHECK_EQ_INT(kept_for(ctx, tc_transpose(straight, 0, 1), 400, false), 0);
@@ -208,7 +208,7 @@ TEST(weights_are_packed_once_where_that_pays)
     free(x);
 }
 
-/* Halves lie in panels as wide as those of what is computed, and widen as they are read. */
+/* Panels of halves are as wide as those of the compute dtype; values widen as they are read. */
 static void check_half_weights(tc_dtype dtype, int vector_bits)
 {
     enum { ROWS = 40, COLUMNS = 100, DEPTH = 203 };
@@ -475,7 +475,7 @@ static tc_tensor make_alone_strided(tc_tensor x, tc_tensor w)
     return tc_conv2d(x, w, TC_NONE, &o);
 }
 
-/* Windows of which only every other row of places meets the same rows. */
+/* Windows where only every other row of places reads the same rows. */
 static tc_tensor make_alone_dilated(tc_tensor x, tc_tensor w)
 {
     tc_conv o = {.padding = {4, 4}, .dilation = {2, 3}, .groups = tc_size(w, 0)};
@@ -737,10 +737,10 @@ TEST(filters_of_halves_are_turned_once)
     CHECK(convolution_explains(make_transposed_halves, 64, shape, 14, "tc_k_conv_transpose_cast"));
 }
 
-/* Rows of filters are read where they lie, also where their windows are turned and their axes stand
+/* Rows of filters are read in place, also where their windows are turned and their axes stand
  * in another order; those whose lines would push each other out of the first cache are packed, as
  * the 14 of a tile of wide vectors would. */
-TEST(filters_are_read_as_they_lie)
+TEST(filters_are_read_in_place)
 {
     static const int64_t few[] = {64, 64, 3, 3}, far[] = {64, 1024, 3, 3};
     static const int64_t many[] = {1024, 1024, 3, 3};

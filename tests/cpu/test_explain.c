@@ -28,7 +28,7 @@ static int lines(const char *t)
     return n;
 }
 
-/* A program of many kernels, one of which takes most of the time. */
+/* A program of many kernels; one of them takes most of the time. */
 static tc_program *many(tc_ctx *ctx, int *slow_line)
 {
     tc_program *f;
@@ -113,7 +113,7 @@ TEST(rows_are_sorted_and_cut_as_asked)
     end();
 }
 
-/* The lazy form: which call made a program of which part. */
+/* The lazy form: which call compiled which part. */
 TEST(a_variable_writes_each_program_with_the_call_that_made_it)
 {
     begin();
@@ -150,7 +150,7 @@ static const char *cuts_of(const tc_ctx *ctx)
     return text;
 }
 
-/* A network of examples/models, of which a loss, a result and the largest of it are asked for on
+/* A network of examples/models whose loss, result and largest element are asked for on
  * lines of their own: its values depend on parameters, so each of these computes it all. */
 TEST(the_report_says_which_lines_cut_a_network_and_what_is_computed_again)
 {

@@ -214,7 +214,7 @@ static tc_ctx *begin(void)
 /* ---- values ---- */
 
 /* A layer with weights of every kind: borrowed, with strides, a parameter with its newest value, a
- * number; of which a part is computed once. */
+ * number; a part of it is computed once. */
 static tc_tensor layer(tc_ctx *ctx, tc_tensor x)
 {
     static float w[20 * 12], shift[12];
@@ -626,7 +626,7 @@ TEST(training_steps)
     tc_ctx_free(ctx);
 }
 
-/* Where no index can be outside, a new value may lie over the old one. */
+/* Where no index can be outside, a new value may overwrite the old one. */
 TEST(a_training_step_in_place)
 {
     float start[40], value[40], read[40];
@@ -657,7 +657,7 @@ TEST(a_training_step_in_place)
     tc_ctx_free(ctx);
 }
 
-/* Their kernels are the same, and nobody sees them. */
+/* Their kernels are the same, and not visible outside. */
 TEST(two_files_in_one_program)
 {
     char command[512];

@@ -241,7 +241,7 @@ TEST(programs_of_one_key_share_a_compile)
     for (int i = 0; i < 4; i++) {
         REQUIRE_OK(tc_compile(make_graph(ctx, 1), &f[i]));
     }
-    tc_program_free(f[3]); /* nobody waits for that one */
+    tc_program_free(f[3]); /* no thread waits for that one */
     for (int i = 0; i < 3; i++) {
         CHECK_EQ_INT(tc_program_wait(f[i], -1), TC_OK);
         CHECK_STR(backend_of(f[i]), "cpu");
@@ -448,7 +448,7 @@ TEST(threads_of_the_host_compile_side_by_side)
     tc_program *same;
     REQUIRE_OK(tc_compile(make_graph(ctx, 40), &same)); /* shares the item of its key */
     CHECK_EQ_INT(h.n, 3);
-    CHECK_EQ_INT(tc_program_wait(f[0], 100), TC_ERR_BUSY); /* nobody does it */
+    CHECK_EQ_INT(tc_program_wait(f[0], 100), TC_ERR_BUSY); /* no thread takes it */
     for (int i = 0; i < 3; i++) {
         workers[i] = (worker){.h = &h, .i = i};
         REQUIRE(!pthread_create(&workers[i].thread, NULL, do_item, &workers[i]));

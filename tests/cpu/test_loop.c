@@ -488,7 +488,7 @@ TEST(streams)
     judge_all();
 }
 
-/* Sums of the parts of a padded row, read forwards or backwards: most lie inside as a whole, the
+/* Sums of the parts of a padded row, read forwards or backwards: most are inside as a whole, the
  * first and the last ones in part or not at all. */
 static void parts_kernel(int64_t length, bool backwards)
 {
@@ -780,7 +780,7 @@ static void add_candidates(int n, int vector_bytes)
     }
 }
 
-/* Schedules that nobody would choose, but that fit. */
+/* Schedules that no cost model would choose, but that fit. */
 static void add_odd_schedules(int n, int vector_bytes)
 {
     static const char *const odd[] = {"map unroll=3 lanes=%d threads=1 stream=0",

@@ -234,7 +234,7 @@ TEST(products)
     }
 }
 
-/* Weights lie in memory as the panels do, packed once. */
+/* Weights are stored as the panels are, packed once. */
 TEST(weights)
 {
     static const example examples[] = {

@@ -1,4 +1,4 @@
-/* Places in which caches lie and code is built: those that others can change, that hold no code,
+/* Directories of caches and builds: those that others can change, that hold no code,
  * are full or only to be read. Needs a compiler. */
 #define _GNU_SOURCE
 #include "cache.h"
@@ -358,7 +358,7 @@ TEST(a_linked_directory_of_others_is_not_used)
     folder_bytes(in_dir("theirs"), &n);
     CHECK_EQ_INT(n, 0);
     CHECK_EQ_INT(unlink(in_dir("cache")), 0);
-    CHECK_EQ_INT(mkdir(in_dir("open"), 0700), 0); /* anybody could swap what lies in it */
+    CHECK_EQ_INT(mkdir(in_dir("open"), 0700), 0); /* any user could swap its files */
     CHECK_EQ_INT(chmod(in_dir("open"), 0777), 0);
     o.cache_dir = in_dir("open/cache");
     CHECK_RAN(attempt(&o, 0, true), "cpu");

@@ -101,7 +101,7 @@ static const json *idle_of(const json *j)
     return rows->first;
 }
 
-TEST(kernels_lie_in_runs_in_steps_and_add_up_to_the_time_that_passed)
+TEST(kernels_are_in_runs_in_steps_and_add_up_to_the_time_that_passed)
 {
     begin();
     tc_ctx *ctx = context(1);

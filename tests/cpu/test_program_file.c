@@ -587,7 +587,7 @@ TEST(damaged_files_are_refused)
             b.data[at] ^= 0x20;
             tc_status status = tc_program_load(ctx, path, NULL, &g);
             n_tried++;
-            n_padding += status == TC_OK; /* bytes between blobs, which nobody reads */
+            n_padding += status == TC_OK; /* bytes between blobs, which are not read */
             CHECK(status == TC_OK || status == TC_ERR_IO || status == TC_ERR_UNSUPPORTED);
             tc_program_free(g);
         }

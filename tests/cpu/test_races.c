@@ -1,4 +1,4 @@
-/* Compiles beside each other: processes and threads that race for a cache, forks amid compiles,
+/* Concurrent compiles: processes and threads that race for a cache, forks amid compiles,
  * threads that are cancelled. Needs a compiler. */
 #include "cache.h"
 

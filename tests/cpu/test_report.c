@@ -185,7 +185,7 @@ static tc_program *deep(tc_ctx *ctx, int layers)
     return f;
 }
 
-/* After the page's own script: clicks on the first box, on a region and beside them, and writes
+/* After the page's own script: clicks on the first box, on a region and next to them, and writes
  * what then stands where, with the milliseconds until all was drawn and the errors. */
 static const char clicks[] =
     "<script>window.onload=function(){\n"

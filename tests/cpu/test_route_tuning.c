@@ -1,6 +1,6 @@
 /* Routes of contractions that are measured (options.tune_ms): the faster one is taken, whatever the
  * model says, with the same bits, and later programs find what was measured. A backend is the
- * cpu's, of which the first kernel that is measured alone takes long. */
+ * cpu's, where the first kernel that is measured alone takes long. */
 #include "inside.h"
 
 #include "../tc_test.h"

@@ -206,8 +206,8 @@ TEST(products_on_a_matrix_unit)
     }
 }
 
-/* Weights that no run changes lie in panels, whatever the number of rows, but for steps of k that
- * are not whole. */
+/* Weights that no run changes are stored in panels, whatever the number of rows, but for steps of
+ * k that are not whole. */
 static void check_weights(int rows, int depth, bool panels)
 {
     enum { COLUMNS = 100 };
@@ -492,7 +492,7 @@ static int64_t results_of(const attention *c)
     return values_of(c, 0) + (c->backward ? 2 * values_of(c, 1) : 0);
 }
 
-/* Of halves, or bools, of which the first of each row is true. */
+/* Of halves, or of bools where the first of each row is true. */
 static void *make_mask(const attention *c)
 {
     uint16_t *p = random_halves(values_of(c, 3));

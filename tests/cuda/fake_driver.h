@@ -43,7 +43,7 @@ typedef struct fake_work {
     float first; /* of what is copied */
 } fake_work;
 static fake_work fake_log[4096];
-static int fake_n_log; /* of which the last 4096 are there */
+static int fake_n_log; /* the last 4096 are kept */
 #define FAKE_LOG(i) fake_log[(i) % 4096]
 static int fake_n_streams, fake_n_events, fake_host_blocks; /* alive */
 /* Nodes of the last graph: how many, and on which earlier ones each depends. */

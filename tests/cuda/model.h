@@ -514,7 +514,7 @@ static void model_operand(unsigned long long box, int n, bool turned, int type, 
     }
 }
 
-/* 64 x 16 elements that lie in registers, pairs of neighbours in each of four. */
+/* 64 x 16 elements in registers, pairs of neighbours in each of four. */
 static void model_held(const model_product &p, float *to)
 {
     for (int thread = 0; thread < 128; thread++) {

@@ -85,7 +85,7 @@ static tc_tensor add_input(problem *p, tc_ctx *ctx, tc_dtype t, int rank, int a,
     return p->in[p->n_in++] = tc_input_at(ctx, "x", rank + 1, shape, TC_HERE);
 }
 
-/* [heads][rows][size], however it lies. */
+/* [heads][rows][size], in any layout. */
 static tc_tensor add_heads(problem *p, tc_ctx *ctx, int heads, int rows, int size)
 {
     tc_dtype t = dtype_of(p->c);

@@ -67,8 +67,8 @@ enum { CASES = sizeof(cases) / sizeof(cases[0]), N_IN = 4, N_OUT = 4 };
 
 typedef struct problem {
     gradients c;
-    tc_tensor in[N_IN], out[N_OUT]; /* q, k, v, cotangent; results, of which each */
-    int which[N_OUT], n_out;        /* is the gradient to an input, or the result */
+    tc_tensor in[N_IN], out[N_OUT]; /* q, k, v, cotangent; each result is the */
+    int which[N_OUT], n_out;        /* gradient to an input, or the output */
     tc_program *program;
     void *data[N_IN];
     int64_t n_in[N_IN], n[N_OUT];

@@ -1,4 +1,4 @@
-/* Attention on a GPU of which no kernel is made, in bands of rows: no array of scores, and the
+/* Attention that no kernel of a GPU takes, in bands of rows: no array of scores, and the
  * results of the interpreter, run by the emulation. */
 #define TC_DYNAMIC_SHAPES
 #define TC_CUDA
@@ -122,7 +122,7 @@ TEST(no_array_of_scores_is_kept)
         tc_program_get_info(f, &info);
         free(c.symbolic ? run(f, c, rows, &info) : NULL);
         int64_t bytes = c.dtype == TC_F64 ? 8 : c.dtype == TC_F32 ? 4 : 2;
-        int64_t most = bytes * c.heads * rows * rows; /* an array, of which there were two */
+        int64_t most = bytes * c.heads * rows * rows; /* of one array; there were two */
         CHECK_MSG(info.arena_bytes <= most, "%s: %lld bytes of workspace, more than %lld", c.name,
                   (long long)info.arena_bytes, (long long)most);
         tc_program_free(f);

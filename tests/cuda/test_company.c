@@ -143,6 +143,23 @@ static tc_tensor convolution_statistics(tc_tensor x, tc_tensor w)
     return tc_mean(tc_relu(convolution(x, w)), TC_AXES(0, 2, 3), false);
 }
 
+/* Pools, each row of which reads two of the image, of one column more. */
+static tc_tensor pooled_convolution(tc_tensor x, tc_tensor w)
+{
+    const tc_pool pool = {.kernel = {2, 2}, .stride = {2, 1}};
+    return tc_tanh(tc_max_pool2d(tc_pad(convolution(x, w), 3, 0, 2, 0), &pool));
+}
+
+static tc_tensor filter_gradient(tc_tensor x, tc_tensor w)
+{
+    return gradient(pooled_convolution(x, w), w);
+}
+
+static tc_tensor image_gradient(tc_tensor x, tc_tensor w)
+{
+    return gradient(pooled_convolution(x, w), x);
+}
+
 static const company companies[] = {
     {"row sums", row_sums, places, {7, 1100}, {1100}, TC_F32},
     {"sums of short rows", short_rows, softmax, {7, 1100}, {1100}, TC_F32},
@@ -164,6 +181,13 @@ static const company companies[] = {
     {"attention", attention, weights, {1, 2, 64, 32}, {1, 2, 96, 32}, TC_BF16},
     {"attention of f32", attention, weights, {2, 1, 40, 16}, {2, 1, 64, 16}, TC_F32},
     {"convolution", convolution, convolution_statistics, {2, 16, 12, 12}, {32, 16, 3, 3}, TC_BF16},
+    {"filters below a pool",
+     filter_gradient,
+     image_gradient,
+     {1, 64, 16, 16},
+     {32, 64, 3, 3},
+     TC_BF16},
+    {"parts of a long product of halves", product, column_sums, {64, 4096}, {4096, 64}, TC_BF16},
     {"parts of a long product", product, column_sums, {4, 5000}, {5000, 4}, TC_F32},
 };
 enum { COMPANIES = sizeof(companies) / sizeof(companies[0]) };

@@ -65,8 +65,8 @@ static tc_tensor integers(tc_tensor x)
     tc_tensor i = tc_cast(tc_mul(x, 1000.0), TC_I64);
     return tc_cast(tc_add(tc_div(i, 7), tc_remainder(i, 5)), TC_F32);
 }
-/* Just beside ties of bf16 and f16, where a rounding to f32 in between would show. */
-static tc_tensor beside_ties(tc_tensor x)
+/* Just next to ties of bf16 and f16, where a rounding to f32 in between would show. */
+static tc_tensor near_ties(tc_tensor x)
 {
     tc_tensor i = tc_remainder(tc_cast(tc_mul(x, 97), TC_I64), 256);
     tc_tensor side = tc_where(tc_gt(x, 0), 1, -1);
@@ -250,7 +250,7 @@ static const expression exact[] = {
     chain,      wide_range,       logs,      curves,     power,
     transposed, flipped,          padded,    halves,     integers,
     doubles,    scanned,          columns,   product,    reshaped,
-    largest,    beside_ties,      dropped,   normal,     dice,
+    largest,    near_ties,        dropped,   normal,     dice,
     bits,       halves_by_bits,   first_few, first_many, spread_columns,
     short_rows, curves_everywhere};
 
@@ -745,7 +745,7 @@ TEST(parameters_stay_where_they_were_changed)
 }
 
 /* So many parts that their totals are a running sum by themselves; exact whatever their order. They
- * do not lie in memory one after the other, and so are not linked. */
+ * are not contiguous, and so are not linked. */
 TEST(running_sums_of_very_many_parts_go_both_ways)
 {
     enum { LONG = 2050 * 8192 };
@@ -800,7 +800,7 @@ TEST(values_for_rows_are_computed_with_their_sums)
     tc_ctx_free(ctx);
 }
 
-TEST(updates_lie_where_parameters_lay)
+TEST(updates_overwrite_parameters)
 {
     register_emulation();
     tc_ctx *ctx = context_of("emulated");

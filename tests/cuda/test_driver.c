@@ -142,14 +142,14 @@ static int check_order(tc_program *f)
         }
         for (int k = 0; k < i; k++) {
             free_pairs += !reaches[i][k];
-            CHECK_MSG(reaches[i][k] || !meet(c, first + k, first + i), "%d beside %d", i, k);
+            CHECK_MSG(reaches[i][k] || !meet(c, first + k, first + i), "%d next to %d", i, k);
         }
     }
     tci_call_give(f, c);
     return free_pairs;
 }
 
-/* Four chains of kernels that no two of which can be joined, and what takes them together. */
+/* Four chains of kernels, no two of them joinable, and their reader. */
 TEST(branches_are_side_by_side)
 {
     NEED_NVRTC();
@@ -165,7 +165,7 @@ TEST(branches_are_side_by_side)
     }
     REQUIRE(tc_compile(tc_cumsum(y, 0), &f) == TC_OK);
     CHECK_EQ_INT(run(f), TC_OK);
-    CHECK(check_order(f) >= 12); /* four chains of three kernels or more: each beside the others */
+    CHECK(check_order(f) >= 12); /* four chains of three kernels or more: each next to the others */
     tc_program_free(f);
     f = chain(ctx, 1.0);
     CHECK_EQ_INT(run(f), TC_OK);
@@ -454,7 +454,7 @@ TEST(an_index_outside_its_axis_leaves_parameters_and_outputs)
 
 /* Each call of the driver that a run makes fails once. A failed run says so and leaves its
  * parameter as it was, unless that was on the way; the next one works. What a failed run left
- * pending concerns nobody else (its call is freed). */
+ * pending concerns no other run (its call is freed). */
 TEST(every_call_of_a_run_may_fail)
 {
     NEED_NVRTC();
@@ -699,8 +699,8 @@ TEST(a_product_is_launched_with_its_maps)
     calls->module_free(NULL, module);
 }
 
-/* A network's weights waste no pages; when memory of 0.5 to 10.5 MB comes and goes, none lies over
- * another. */
+/* A network's weights waste no pages; when memory of 0.5 to 10.5 MB comes and goes, no
+ * block overlaps another. */
 TEST(weights_share_pages)
 {
     enum { PIECES = 60, ROUNDS = 3000 };
@@ -727,7 +727,7 @@ TEST(weights_share_pages)
         REQUIRE(piece[i] && (uintptr_t)piece[i] % 256 == 0);
         for (int j = 0; j < PIECES; j++) {
             bool is_apart = piece[i] + bytes[i] <= piece[j] || piece[j] + bytes[j] <= piece[i];
-            CHECK_MSG(i == j || is_apart, "round %d: %d lies over %d", k, i, j);
+            CHECK_MSG(i == j || is_apart, "round %d: %d overlaps %d", k, i, j);
         }
     }
     for (int i = 0; i < PIECES; i++) {

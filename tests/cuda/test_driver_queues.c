@@ -498,8 +498,8 @@ TEST(streams_have_tracks_of_their_own)
     tc_ctx_free(ctx);
 }
 
-/* In the second process, which traces: runs one by one, recorded, and on a queue that nobody waits
- * for; then a signal ends it. */
+/* In the second process, which traces: runs one by one, recorded, and on a queue that no thread
+ * waits for; then a signal ends it. */
 static int trace_until_signal(const char *path, int number)
 {
     static float out[N * N];

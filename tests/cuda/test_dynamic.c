@@ -76,7 +76,7 @@ TEST(any_size_is_right)
     CHECK_EQ_INT(emu_allocations, 0); /* instances gave their device memory back */
 }
 
-/* Rows are longer than what lies in them, by what follows from the sizes. */
+/* Rows are longer than their elements; the pitch follows from the sizes. */
 TEST(repetitions_of_any_size)
 {
     register_emulation();
@@ -93,7 +93,7 @@ TEST(repetitions_of_any_size)
 
 /* A long running sum of a known size is linked (plan/split_scan.c) next to values of symbolic
  * size: each instance has memory for its words. */
-TEST(parts_are_linked_beside_any_size)
+TEST(parts_are_linked_next_to_any_size)
 {
     enum { LONG = 40000, MOST = 300 };
     static float x[LONG], z[MOST], y[LONG + 1];

@@ -90,7 +90,7 @@ static tc_buf buffer_of(tc_tensor t)
     return b;
 }
 
-/* Some graphs of small values, none of which needs anything of the others. */
+/* Some graphs of small values, independent of each other. */
 static void mix(mixed *m, uint64_t *seed, tc_ctx *ctx)
 {
     memset(m, 0, sizeof(*m));

@@ -10,7 +10,7 @@
 
 /* ---- cases ---- */
 
-/* C[batch][m][n] = A B; a_turned: A lies as [k][m]; b_turned: B lies as [n][k]. */
+/* C[batch][m][n] = A B; a_turned: A is stored as [k][m]; b_turned: B as [n][k]. */
 typedef struct product_case {
     int batch, m, n, k;
     bool a_turned, b_turned, half, wide; /* half: f16; wide: the result is f32, unrounded */
@@ -339,7 +339,7 @@ TEST(nvrtc_takes_bytes)
     tc_ctx_free(ctx);
 }
 
-TEST(bytes_that_lie_otherwise_are_copied)
+TEST(bytes_in_another_layout_are_copied)
 {
     static const struct {
         int m, n, k;
@@ -682,7 +682,7 @@ static tc_status count_units(void *user, tc_build *build)
     return TC_ERR_COMPILER; /* that is all */
 }
 
-/* By their length all the products would share one file, beside one kernel of long text. */
+/* By their length all the products would share one file, next to one kernel of long text. */
 TEST(main_loops_are_shared_out_over_files)
 {
     static tc_backend counting;

@@ -95,8 +95,8 @@ static double fast_want(fast_kind kind, const float *a, const float *b, int64_t 
     return sum;
 }
 
-/* What tc_explain says of each kind: filters' gradients are summed along pixels, which lie as no
- * unit reads f32. */
+/* Words of tc_explain for each kind: filters' gradients are summed along pixels, in a layout
+ * that no unit reads in f32. */
 static const char *const fast_says[] = {"class TF32", "class TF32", "of bf16 halves"};
 
 /* And how far off a result may be, in sums of |a b|. */
@@ -128,8 +128,8 @@ TEST(fast_math_rounds_f32_or_makes_it_of_halves)
     CHECK_MSG(!strstr(text, "halves") && !strstr(text, "TF32"), "%s", text);
 }
 
-/* C[batch][m][n] = A B of f32, as product_case; copies: operands that do not lie along k, or in
- * rows that no unit reads; exact: no unit makes it. */
+/* C[batch][m][n] = A B of f32, as product_case; copies: operands that are not contiguous along k,
+ * or in rows that no unit reads; exact: no unit makes it. */
 typedef struct single_case {
     int batch, m, n, k;
     bool a_turned, b_turned, exact;

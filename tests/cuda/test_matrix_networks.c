@@ -482,8 +482,8 @@ static void check_network(make_network *make, int launches, int places, int matr
 }
 
 /* Norms, relus, shortcuts and pools are computed where a convolution's result is, and read as it
- * lies: a launch for each of ten convolutions and for the pool, one that copies the image, eight
- * that copy filters. */
+ * is stored: a launch for each of ten convolutions and for the pool, one that copies the image,
+ * eight that copy filters. */
 TEST(channels_stay_last_between_convolutions)
 {
     if (!can_emulate()) {
@@ -494,7 +494,7 @@ TEST(channels_stay_last_between_convolutions)
 
 /* Each part is finished where it is made, and the whole a copy of them: a launch for each of five
  * convolutions and for that, two that copy filters. */
-TEST(parts_of_a_value_lie_with_channels_last)
+TEST(parts_of_a_value_are_stored_channels_last)
 {
     if (!can_emulate()) {
         SKIP("there is no C++ compiler");
@@ -502,7 +502,7 @@ TEST(parts_of_a_value_lie_with_channels_last)
     check_network(parts_network, 8, 1, 4);
 }
 
-/* The values of both ways of a training step lie so too. */
+/* The values of both passes of a training step are stored so too. */
 TEST(channels_stay_last_where_norms_learn)
 {
     if (!can_emulate()) {

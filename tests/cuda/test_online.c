@@ -82,7 +82,7 @@ static float *make_rows(int rows, int n)
     return x;
 }
 
-/* ---- expressions: of x, which is read with zeros beside it ---- */
+/* ---- expressions: of x, which is read with zeros around it ---- */
 
 static tc_tensor exp_sum(tc_tensor x)
 {

@@ -94,7 +94,7 @@ static json *timeline(const tc_profile *p, tci_str *text)
 enum { NO_GPU = 77 };
 
 /* In a child, which traces: runs that are timed kernel by kernel, recorded ones, and one on a queue
- * that nobody waits for; then a signal ends it. */
+ * that no thread waits for; then a signal ends it. */
 static int trace_until_signal(const char *path, int number)
 {
     static uint16_t in[SIDE * SIDE], out[2][SIDE * SIDE];

@@ -221,7 +221,7 @@ static float *ramp(void)
     return in;
 }
 
-/* On one queue and on two, with captured memory, and inputs that lie on the other GPU. */
+/* On one queue and on two, with captured memory, and inputs on the other GPU. */
 TEST(two_devices_give_the_same_bits)
 {
     static float weights[COLS], out[2][ALL];

@@ -252,7 +252,7 @@ static tc_tensor sc_windows_groups(tc_tensor x)
 {
     return sc_image(x, &image_groups);
 }
-/* Windows of channels by themselves, which lie last in the image, the filter and the result. */
+/* Windows of channels by themselves, last in the image, the filter and the result. */
 typedef struct last_case {
     int64_t images, height, width, channels, kernel, stride, apart;
 } last_case;
@@ -295,7 +295,7 @@ static tc_tensor sc_last_few(tc_tensor x)
 {
     return sc_last(x, &last_few);
 }
-/* Filters of few channels, which lie together. */
+/* Filters of few channels, which are contiguous. */
 static tc_tensor sc_last_filters(tc_tensor x)
 {
     const last_case how = {1, 33, 32, 3, 3, 1, 1};
@@ -310,7 +310,7 @@ static tc_tensor sc_last_pool(tc_tensor x)
     const last_case how = {1, 0, 0, 0, 3, 2, 1};
     return tc_max(sc_last_windows(tc_unsqueeze(x, 0), &how, -INFINITY), TC_AXES(-1, -2), false);
 }
-/* Three channels and zeros, which lie together in the result, around an image. */
+/* Three channels and zeros, contiguous in the result, around an image. */
 static tc_tensor sc_channels_together(tc_tensor x)
 {
     return tc_permute(tc_pad(tc_pad(tc_pad(x, 0, 0, 1, 0), 1, 2, 2, 0), 2, 3, 3, 0), 1, 2, 0);

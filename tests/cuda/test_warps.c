@@ -308,7 +308,7 @@ TEST(products_of_every_layout)
     }
 }
 
-/* Of either sign, in sums of 32 bits, and of fewer, of which the last bits are those of more. */
+/* Of either sign, in sums of 32 bits, and of fewer, whose last bits are those of more. */
 TEST(bytes_of_every_layout)
 {
     static const test_case cases[] = {{nn, 2, 2, {128, 64}, {64, 128}, 64},

@@ -15,8 +15,8 @@ static unsigned emu_word(int thread, int i)
 
 static void emu_meet_warp();
 
-/* Word i of a thread: number t + 4 (i / 2) of row g + 8 (i % 2) of four squares, of which it gave
- * the address of a row. Turned: of the halves' squares on their sides. */
+/* Word i of a thread: number t + 4 (i / 2) of row g + 8 (i % 2) of four squares; it gave the
+ * address of a row of one of them. Turned: of the halves' squares on their sides. */
 static void emu_squares(unsigned *w, const void *row, bool turned)
 {
     int me = threadIdx.x, first = me / 32 * 32, g = me % 32 / 4, t = me % 4;

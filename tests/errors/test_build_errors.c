@@ -394,7 +394,7 @@ TEST(numbers_that_a_dtype_does_not_hold)
     end();
 }
 
-/* Lists that lie in memory. */
+/* Lists in memory. */
 TEST(lists_with_a_count)
 {
     begin();
@@ -744,7 +744,7 @@ TEST(operands_of_no_kind)
 }
 
 /* No operand has a live context, so there is none for the numbers either. */
-TEST(numbers_beside_handles_without_a_context)
+TEST(numbers_next_to_handles_without_a_context)
 {
     begin();
     tc_tensor nowhere = tc_input(NULL, "x", TC_F32, 3);
@@ -835,7 +835,7 @@ TEST(a_context_after_its_end)
     for (int i = 0; i < 8; i++) {
         REQUIRE(tc_ctx_make(&next[i], NULL) == TC_OK);
     }
-    tc_ctx_free(dead); /* a second time: nothing happens, to nobody */
+    tc_ctx_free(dead); /* a second time: nothing happens */
     CHECK_EQ_INT(tc_scope_begin(dead), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_scope_end(dead), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_stats(dead, &stats), TC_ERR_HANDLE);

@@ -267,7 +267,7 @@ static void index_of_an_input(bool native)
     tc_ctx_free(ctx);
 }
 
-/* Indices with others beside them: those of the input are looked through, what pads is not. */
+/* Indices with others next to them: those of the input are looked through, what pads is not. */
 static void index_with_padding(bool native)
 {
     tc_ctx *ctx = index_ctx(native);
@@ -386,7 +386,7 @@ TEST(memory_of_the_user_holds_the_index)
     tc_ctx_free(ctx);
 }
 
-/* A later kernel writes its output over the index: what lies there is not what was read. */
+/* A later kernel writes its output over the index: the memory no longer holds what was read. */
 TEST(an_index_that_was_written_over_is_not_told)
 {
     tc_ctx *ctx = index_ctx(false);
@@ -564,7 +564,7 @@ static tc_status errors_fail(const errors_world *w, tc_tensor p, tc_tensor bad, 
     }
 }
 
-/* Nobody can ask a handle for their texts, so nothing of them is kept. */
+/* No handle could be asked for their texts, so nothing of them is kept. */
 TEST(calls_that_fail_with_a_status_keep_nothing)
 {
     enum { CALLS = 13, TIMES = 300 };

@@ -42,7 +42,7 @@ static int64_t most(const program *p)
     return p->large ? MOST_ELEMENTS_LARGE : MOST_ELEMENTS;
 }
 
-/* A size of which two make a matrix. */
+/* A size for either axis of a matrix. */
 static int64_t side_of(program *p)
 {
     int64_t n = size_of(p);

@@ -68,8 +68,8 @@ static const char *word_at(const char *text, int at)
 
 /* ---- a call that is drawn ---- */
 
-/* Symbols, or what they are in a run, of which sizes are drawn; liked sizes of `like[i]` are symbol
- * number i. */
+/* Symbols, or their values in a run, from which sizes are drawn; liked sizes of `like[i]` are
+ * symbol number i. */
 typedef struct sweep {
     bool on;
     int64_t least[N_SYMBOLS], sizes[N_SYMBOLS], like[N_SYMBOLS];

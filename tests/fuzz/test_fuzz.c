@@ -1,4 +1,4 @@
-/* Random graphs of every op, dtype and layout, parts of which are evaluated while the rest is made:
+/* Random graphs of every op, dtype and layout; parts are evaluated while the rest is made:
  * the reference evaluator, the interpreter and native code (gcc and clang, several vector widths,
  * one thread and two, outputs in place of inputs) must give the same bits; and each element of an
  * elementwise node must be what tests/judge.h, which shares no formula with them, says of its
@@ -85,7 +85,7 @@ static int64_t n_states; /* graphs that change parameters */
 typedef struct fz_case {
     fz_recipe f;
     fz_graph g;
-    void *in[FZ_MAX_STEPS]; /* one block a buffer; the data lies at in_at */
+    void *in[FZ_MAX_STEPS]; /* one block a buffer; the data begins at in_at */
     void *in_at[FZ_MAX_STEPS];
     void *want[FZ_MAX_OUT], *got[FZ_MAX_OUT]; /* of the reference; of the first executor */
     tc_status judged, ran;

@@ -1,7 +1,7 @@
 /* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source for a
  * machine of 32-byte vectors whatever this one has, the loops and CUDA source for blocks of
  * threads, and OpenCL C; plan, steps and the interpreter's steps of a program of several kernels.
- * The files lie beside this one; after a wanted change `make golden` rewrites them, and the diff is
+ * The files are in this folder; after a wanted change `make golden` rewrites them, and the diff is
  * for review. */
 #define TC_CUDA
 #include "inside.h"
@@ -432,7 +432,7 @@ TEST(joined_and_padded)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 24), y = tc_input(ctx, "y", TC_F32, 40);
     check_golden("cat", TC_TENSORS(x, y), tc_neg(tc_cat(TC_TENSORS(x, y), 0)));
     check_golden("pad", TC_TENSORS(x), tc_exp(tc_pad(x, 0, 8, 5, 1)));
-    /* parts of a padded row that lie inside are summed without masks */
+    /* parts of a padded row that are inside are summed without masks */
     tc_tensor z = tc_input(ctx, "z", TC_F32, 2, 65537);
     check_golden("sum_padded", TC_TENSORS(z), tc_sum(z, TC_AXES(1), false));
     tc_ctx_free(ctx);

@@ -1,4 +1,4 @@
-/* tests/onnx/test_bad_models.c - ONNX files that nobody would write by mistake: nested too deep,
+/* tests/onnx/test_bad_models.c - ONNX files that are not written by mistake: nested too deep,
  * recursive, of gigabytes, with lengths that are not there. Each is refused with a text, fast.
  * tests/onnx/test_import.c has random damage, cycles and data of a wrong length. */
 #include "inside.h"

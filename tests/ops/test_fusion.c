@@ -142,7 +142,7 @@ TEST(an_outer_product_is_summed_without_being_stored)
     tc_ctx_free(ctx);
 }
 
-/* Of weights [out, in] the gradient is a product that lies as they do, and the step is its
+/* Of weights [out, in] the gradient is a product in their layout, and the step is its
  * epilogue; so is a product that is turned. Where it is read both ways it is made once. */
 TEST(steps_of_a_layer_are_made_of_its_gradient)
 {
@@ -205,7 +205,7 @@ static tc_tensor loss_of(tc_tensor y, tc_tensor g)
     return tc_sum(tc_mul(tc_cast(y, TC_F32), tc_cast(g, TC_F32)), TC_ALL, false);
 }
 
-/* One kernel of rows, which are read once, and one of all column sums; what lies between is a
+/* One kernel of rows, which are read once, and one of all column sums; between them is a
  * number or two of each row. */
 static void check_row_gradients(const char *name, tc_tensor loss, tc_tensor x, tc_tensor g,
                                 tc_tensor w, tc_tensor b, int n, int kernels)
@@ -272,7 +272,7 @@ TEST(gradients_of_attention_keep_no_scores)
     tc_ctx_free(ctx);
 }
 
-/* What lies between the products of attention is in no memory. */
+/* The values between the products of attention are not stored. */
 TEST(attention_is_one_kernel)
 {
     open_ctx();
@@ -289,7 +289,7 @@ TEST(attention_is_one_kernel)
     PLAN((q, k, v), tc_matmul(tc_softmax(seen, -1), v)); /* the mask is in none either */
     KERNELS(1);
     CHECK_EQ_INT(info.arena_bytes, 0);
-    PLAN((q, k, v), y, scores); /* the scores are asked for: they lie in memory anyway */
+    PLAN((q, k, v), y, scores); /* the scores are asked for: they are stored anyway */
     KERNELS(3);
     PLAN((q, k), tc_softmax(scores, -1));
     KERNELS(1);
@@ -412,7 +412,7 @@ TEST(variance_and_mean_are_one_kernel_and_one_read)
     tc_ctx_free(ctx);
 }
 
-/* Loads of one element for each row do not say where its vectors lie: the rows are long. */
+/* Loads of one element for each row do not say along which axis vectors run: the rows are long. */
 TEST(scales_of_channels_leave_vectors_along_the_image)
 {
     open_ctx();
@@ -427,7 +427,7 @@ TEST(scales_of_channels_leave_vectors_along_the_image)
     tc_ctx_free(ctx);
 }
 
-/* Nor do loads that every row shares: sums over the rows of a gradient lie along its columns. */
+/* Nor do loads that every row shares: sums over the rows of a gradient run along its columns. */
 TEST(numbers_of_rows_leave_vectors_along_the_columns)
 {
     open_ctx();
@@ -464,8 +464,8 @@ TEST(pairs_of_a_row_have_lanes_of_their_own)
     tc_ctx_free(ctx);
 }
 
-/* Sums of rows that an index names, and of the parts of pairs, lie along what is beside them. */
-TEST(sums_of_chosen_rows_and_of_pairs_lie_along_the_columns)
+/* Sums of rows that an index names, and of the parts of pairs, run along the columns. */
+TEST(sums_of_chosen_rows_and_of_pairs_run_along_the_columns)
 {
     open_ctx();
     tc_tensor x = tc_input(ctx, "x", TC_F32, 8, 90, 40), i = tc_input(ctx, "i", TC_I64, 30);
@@ -477,7 +477,7 @@ TEST(sums_of_chosen_rows_and_of_pairs_lie_along_the_columns)
     tc_ctx_free(ctx);
 }
 
-/* What each lane reads at indices of its own is dear: one axis of an image is done first. */
+/* Reads of each lane at its own index are expensive: one axis of an image is done first. */
 TEST(images_are_resized_along_one_axis_after_the_other)
 {
     open_ctx();
@@ -489,7 +489,7 @@ TEST(images_are_resized_along_one_axis_after_the_other)
     tc_ctx_free(ctx);
 }
 
-/* A weight [columns, products] read by few rows is summed as it lies; more rows are worth tiles. */
+/* A weight [columns, products] read by few rows is summed in its layout; more rows take tiles. */
 TEST(a_product_of_few_rows_streams_the_weight)
 {
     open_ctx();

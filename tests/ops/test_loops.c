@@ -7,7 +7,7 @@
 
 #include "loop_cases.h"
 
-/* What the repetition gives, beside the reference and, with the same bits, the unrolled steps. */
+/* The repetition against the reference and, with the same bits, the unrolled steps. */
 static void compare(const char *backend)
 {
     static values looped, unrolled;

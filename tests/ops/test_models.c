@@ -330,7 +330,7 @@ TEST(norms_fold_into_convolutions)
     tc_ctx_free(ctx);
 }
 
-/* Attention of 8 places, of which the last is masked, or which look back alone. */
+/* Attention of 8 places, the last one masked, or with a causal mask. */
 TEST(attention_drops_weights_in_training)
 {
     enum { N = 2 * 3 * 8 * 4 };

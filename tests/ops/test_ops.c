@@ -531,7 +531,7 @@ TEST(promotion_and_broadcasting)
             int64_t ia[3] = {1, 2, 3}, ib[4] = {5, 6, 7, 8}, row[1] = {3}, column[2] = {4, 1};
             tc_tensor a = make(s, 1, row, fa, ia), b = make(t, 2, column, fb, ib);
             op_case *c = add_case("a[3] + b[4, 1]", tc_add(a, b), 12);
-            /* kinds first, then the wider; beside each other bf16 < f32 < f64, u8 < i32 < i64 */
+            /* kinds first, then the wider; among themselves bf16 < f32 < f64, u8 < i32 < i64 */
             CHECK_EQ_INT(tc_dtype_of(c->y), s > t ? s : t);
             for (int p = 0; p < 12; p++) {
                 c->want[p] = in_dtype(tc_dtype_of(c->y), fa[p % 3] + fb[p / 3]);
@@ -710,7 +710,7 @@ static tc_tensor call_reduce(int op, tc_tensor x, int axis)
     }
 }
 
-/* One group of n values; integers are folded beside the doubles. false: no such row here. */
+/* One group of n values; integers are folded next to the doubles. false: no such row here. */
 static bool fold(int op, const double *f, const int64_t *w, int n, double *y, int64_t *z)
 {
     bool arg = op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN,

@@ -1,5 +1,5 @@
 /* Rounding to f16 and bf16 is rounding once: every executor against integer arithmetic written
- * here, at and beside every tie of both formats, and over integers in a stride. And NaN stays
+ * here, at and next to every tie of both formats, and over integers in a stride. And NaN stays
  * NaN. */
 #include "tc.h"
 
@@ -119,7 +119,7 @@ static void make_doubles(operands *o)
     }
 }
 
-/* Beside the ties of numbers up to 2^bits, and all in a stride. */
+/* Next to the ties of numbers up to 2^bits, and all in a stride. */
 static void make_integers(operands *o, int bits, bool is_signed)
 {
     int size = bits > 32 ? 8 : 4, top = bits - is_signed;

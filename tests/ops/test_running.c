@@ -1,6 +1,6 @@
 /* tests/ops/test_running.c - running extremes and products, and the places of extremes, of rows so
- * long that they are cut in parts (products of floats are not): beside plain loops, interpreted and
- * with any number of threads. */
+ * long that they are cut in parts (products of floats are not): against plain loops, interpreted
+ * and with any number of threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,7 @@ TEST(products_of_integers_and_logs_of_sums_are_in_parts)
     tc_ctx_free(ctx);
 }
 
-/* Ties in many parts, of which the first place counts, zeros of both signs, and NaN, which wins. */
+/* Ties in many parts, where the first place counts, zeros of both signs, and NaN, which wins. */
 TEST(places_of_extremes_are_found_in_parts)
 {
     static float x[ROWS * N];

@@ -374,7 +374,7 @@ TEST(lanes_read_at_their_own_indices)
     }
 }
 
-/* Index `kind` of x's 6 elements, computed from i32 numbers; last: of the numbers for which it lies
+/* Index `kind` of x's 6 elements, computed from i32 numbers; last: of the numbers for which it is
  * outside the first. */
 static tc_tensor computed_index(tc_tensor i, int kind, int32_t *last)
 {
@@ -392,7 +392,7 @@ static tc_tensor computed_index(tc_tensor i, int kind, int32_t *last)
     }
 }
 
-/* What cannot lie outside is not checked, and all else is. */
+/* An index that cannot be outside is not checked; all others are. */
 TEST(a_computed_index_is_checked_where_it_may_be_outside)
 {
     for (int c = 0; c < 14; c++) {

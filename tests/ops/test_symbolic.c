@@ -162,8 +162,8 @@ TEST(images_of_one_row)
     tc_ctx_free(ctx);
 }
 
-/* Reads along an axis that a run makes empty, under the guard of a pad or a cat: what is there
- * besides them, as of a fixed size. */
+/* Reads along an axis that a run makes empty, under the guard of a pad or a cat: the
+ * elements of the other part, as of a fixed size. */
 TEST(guarded_reads_of_nothing)
 {
     static const char *const names[] = {"roll",        "sort",          "index_select",

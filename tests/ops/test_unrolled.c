@@ -381,19 +381,19 @@ TEST(a_kernel_is_cut_at_its_waist)
     tc_ctx_free(ctx);
 }
 
-/* A dear value read by several kernels is written once, a cheap one is not written. */
-TEST(what_is_stored_is_what_is_dear)
+/* A costly value read by several kernels is written once, a cheap one is not written. */
+TEST(costly_values_are_stored)
 {
     open_ctx("null");
     tc_tensor x = given(64, 64);
-    for (int dear = 0; dear < 2; dear++) {
-        tc_tensor v = dear ? tc_exp(x) : tc_mul(x, 2);
+    for (int costly = 0; costly < 2; costly++) {
+        tc_tensor v = costly ? tc_exp(x) : tc_mul(x, 2);
         graph g = {{tc_sum(v, TC_AXES(0), false), tc_sum(v, TC_AXES(1), false), tc_cumsum(v, 0)},
                    3};
         counts c = count(g);
         bool stored = strstr(c.why, "gets memory: several kernels read it") != NULL;
-        CHECK_MSG(stored == (dear != 0), "%s", c.why);
-        CHECK_MSG((c.info.arena_bytes >= 64 * 64 * 4) == (dear != 0), "%lld bytes of workspace",
+        CHECK_MSG(stored == (costly != 0), "%s", c.why);
+        CHECK_MSG((c.info.arena_bytes >= 64 * 64 * 4) == (costly != 0), "%lld bytes of workspace",
                   (long long)c.info.arena_bytes);
         free(c.why);
     }

@@ -109,7 +109,7 @@ static void copy_run(void *user, const tc_custom_array *in, int n, tc_custom_arr
 }
 
 /* A function of the user's runs on the host: its operands come there, the result goes back. */
-TEST(custom_ops_beside_launches)
+TEST(custom_ops_between_launches)
 {
     static const tc_custom_op copy = {.name = "copy",
                                       .run = copy_run,

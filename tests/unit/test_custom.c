@@ -1,5 +1,5 @@
-/* tests/unit/test_custom.c - ops of the user's own: what they are given, beside what else a program
- * computes; their gradients; what is refused. */
+/* tests/unit/test_custom.c - ops of the user's own: what they are given, next to other ops of a
+ * program; their gradients; what is refused. */
 #include "inside.h"
 
 #include "tc_test.h"
@@ -122,7 +122,7 @@ TEST(a_call_between_kernels)
     check_between("cpu");
 }
 
-/* Inputs as they lie, views, strided memory, numbers, one twice; outputs right away. */
+/* Inputs as they are stored, views, strided memory, numbers, one twice; outputs right away. */
 TEST(inputs_are_dense_whatever_they_were)
 {
     static const float memory[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};

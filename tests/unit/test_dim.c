@@ -567,7 +567,7 @@ static built build(int recipe, int64_t b, int64_t h)
                                 tc_input(ctx, "y", TC_F32, b, h), tc_input(ctx, "z", TC_F32, h, 6),
                                 tc_input(ctx, "i", TC_I64, b)};
     tc_tensor out = recipes[recipe].make(in, b, h), grads[3];
-    if (b == 0 && tc_status_of(out)) { /* -1 beside a 0 says nothing, but beside a batch it does */
+    if (b == 0 && tc_status_of(out)) { /* -1 with a 0 says nothing, but with a batch it does */
         CHECK_HAS(tc_error(out), "0 elements of shape [0");
         r.n = 0;
         return r;

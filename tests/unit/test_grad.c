@@ -198,6 +198,85 @@ TEST(margins_that_are_just_kept_have_no_gradient)
     tc_ctx_free(ctx);
 }
 
+/* Within a relative 1e-8 of `want`: PyTorch has 1e-12 as an f32 number. */
+static void check_torch(int line, tc_tensor y, int n, const double *want)
+{
+    double got[16];
+    REQUIRE(n <= 16 && tc_count(y) == n);
+    CHECK_MSG(tc_read(y, got, n) == TC_OK, "line %d: %s", line, tc_error(y));
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(fabs(got[i] - want[i]) <= 1e-8 * fabs(want[i]),
+                  "line %d: element %d is %.17g, expected %.17g", line, i, got[i], want[i]);
+    }
+}
+#define CHECK_TORCH(y, ...)                                                                        \
+    check_torch(__LINE__, (y), (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)),            \
+                (double[]){__VA_ARGS__})
+
+/* d sum(y) / d x times 1 in forward mode. */
+static tc_tensor tangent(tc_tensor y, tc_tensor x)
+{
+    tc_tensor t, ones = tc_add(tc_mul(x, 0), 1);
+    tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(ones), &t);
+    return t;
+}
+
+/* Values and derivatives of PyTorch 2.15 in f64. */
+TEST(binary_cross_entropy_at_0_and_1)
+{
+    tc_ctx *ctx = make("interp");
+    const double near_1 = 1 - 0x1p-53;
+    tc_tensor p = WIDE(ctx, 0, 0, 0, 1, 1, 1, 1e-20, near_1, 1e-13, 0.3, 0.9);
+    tc_tensor t = WIDE(ctx, 0, 1, 0.25, 0, 1, 0.25, 1, 0.5, 0.5, 0.25, 1);
+    tc_tensor y = tc_binary_cross_entropy(p, t, 1, TC_REDUCE_NONE), first = once(y, p);
+    CHECK_TORCH(y, 0, 100, 25, 100, 0, 75, 46.051701859880914, 18.36840028483855,
+                14.966803104461347, 0.5684994090355333, 0.10536051565782628);
+    CHECK_TORCH(first, 0, -1e12, -2.5e11, 1e12, 0, 7.5e11, -1e12, 5e11, -4.9999999999995e11,
+                0.23809523809523805, -1.1111111111111112);
+    CHECK_TORCH(tangent(y, p), 0, -1e12, -2.5e11, 1e12, 0, 7.5e11, -1e12, 5e11, -4.9999999999995e11,
+                0.23809523809523805, -1.1111111111111112);
+    for (int way = 0; way < 4; way++) {
+        tc_tensor g = way % 2 ? tangent(y, p) : first;
+        CHECK_TORCH(way < 2 ? once(g, p) : tangent(g, p), 0, 9.999999999979999e+23,
+                    2.4999999999949997e+23, 9.999999999979999e+23, 0, 7.499999999985e+23,
+                    9.99999979998e+23, 4.998889961827287e+23, 4.132231404950415e+23,
+                    4.308390022634707, 1.2345679012071347);
+        CHECK_TORCH(way < 2 ? once(g, t) : tangent(g, t), -1e12, -1e12, -1e12, -1e12, -1e12, -1e12,
+                    -1e12, -1e12, -1e12, -4.761904761904762, -11.111111111111112);
+    }
+    CHECK_TORCH(once(tc_binary_cross_entropy(p, t, 3, TC_REDUCE_MEAN), p), 0, -3e12 / 11,
+                -7.5e11 / 11, 3e12 / 11, 0, 2.25e12 / 11, -3e12 / 11, 1.5e12 / 11,
+                -1.49999999999985e12 / 11, 0.7142857142857142 / 11, -3.3333333333333335 / 11);
+    /* to the target the clamped logarithms, where PyTorch's are infinite */
+    CHECK_TORCH(once(y, t), 100, 100, 100, -100, -100, -100, 46.051701859880914, -36.7368005696771,
+                29.933606208922495, 0.8472978603872036, -2.1972245773362196);
+    tc_tensor single = VALUES(ctx, 0, 1, 1), to = VALUES(ctx, 1, 1, 0);
+    y = tc_binary_cross_entropy(single, to, 1, TC_REDUCE_NONE);
+    CHECK_TORCH(tc_cast(once(y, single), TC_F64), -1e12 * (1 - 4e-9), 0, 1e12 * (1 - 4e-9));
+    tc_ctx_free(ctx);
+}
+
+/* Values and derivatives of PyTorch 2.15 in f64: var is clamped, its gradient is not. */
+TEST(a_variance_below_eps_has_the_gradient_of_eps)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = WIDE(ctx, 1, 1, 1, 1, 2), target = WIDE(ctx, 0.5, 1, 1.001, 0.5, 1);
+    tc_tensor var = WIDE(ctx, 0, 1e-7, 5e-7, 1e-6, 0.5);
+    tc_tensor y = tc_gaussian_nll_loss(x, target, var, 0, TC_NONE, TC_REDUCE_NONE);
+    CHECK_TORCH(y, 124993.09224472102, -6.907755278982137, -6.407755278982247, 124993.09224472102,
+                0.6534264097200273);
+    CHECK_TORCH(once(y, x), 500000, 0, -999.9999999998898, 500000, 2);
+    CHECK_TORCH(tc_round(tangent(y, var)), -124999500000, 500000, 0, -124999500000, -1);
+    for (int way = 0; way < 4; way++) {
+        tc_tensor g = way % 2 ? tangent(y, var) : once(y, var);
+        CHECK_TORCH(way < 2 ? once(g, var) : tangent(g, var), 2.499995e+17, -500000000000,
+                    499999999999.7798, 2.499995e+17, 6);
+        CHECK_TORCH(way < 2 ? once(g, x) : tangent(g, x), -500000000000, 0, 999999999.9998899,
+                    -500000000000, -4);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(nan_in_an_extreme_is_no_constant)
 {
     tc_ctx *ctx = make("interp");

@@ -20,7 +20,7 @@ TEST(facts_agree)
     for (int op = 0; op < TCI_OP_COUNT; op++) {
         bool memory = tci_op_is(op, TCI_IS_MEMORY), number = tci_op_is(op, TCI_IS_NUMBER);
         bool leaf = tci_op_is(op, TCI_IS_LEAF), effect = tci_op_is(op, TCI_IS_EFFECT);
-        CHECK_MSG(!(memory && number), "%s lies in memory or in the node", tci_op_name(op));
+        CHECK_MSG(!(memory && number), "%s is in memory or in the node", tci_op_name(op));
         CHECK_MSG(leaf || !(memory || number), "%s is a leaf", tci_op_name(op));
         CHECK_MSG(!effect || tci_op_is(op, TCI_IS_UNIQUE), "%s is unique", tci_op_name(op));
         CHECK_MSG(leaf == (tci_formula_gradient_kind(op) == TCI_GRADIENT_LEAF), "%s: gradient",

@@ -103,7 +103,7 @@ TEST(guards_fill_and_do_not_read)
 }
 
 /* Intervals that begin after the block's last lane, end before its first, or hold one lane. */
-TEST(guards_whose_interval_lies_outside_the_block)
+TEST(guards_whose_interval_is_outside_the_block)
 {
     enum { N = 2100 };
     static const int64_t interval[][2] = {{1500, 1600}, {0, 9},       {511, 511},   {512, 512},
@@ -132,7 +132,7 @@ TEST(guards_whose_interval_lies_outside_the_block)
     }
 }
 
-/* out[i, j, k] = x[i, k] - y[j] where 5 <= j + k, over axes of any lengths: blocks lie along the
+/* out[i, j, k] = x[i, k] - y[j] where 5 <= j + k, over axes of any lengths: blocks run along the
  * last axis, or along the longest where the last is short. */
 static void tk_three_axes(int64_t ni, int64_t nj, int64_t nk, int along)
 {
@@ -164,7 +164,7 @@ static void tk_three_axes(int64_t ni, int64_t nj, int64_t nk, int along)
     tk_close(t);
 }
 
-TEST(blocks_lie_along_a_long_axis)
+TEST(blocks_run_along_a_long_axis)
 {
     tk_three_axes(2, 3, 700, 2);
     tk_three_axes(700, 4, 3, 0);
@@ -661,7 +661,7 @@ TEST(scan_stores_every_step)
     tk_close(t);
 }
 
-/* Scan and arg-reduction where the blocks lie along the first of two outer axes. */
+/* Scan and arg-reduction where the blocks run along the first of two outer axes. */
 TEST(stages_in_blocks_along_the_first_axis)
 {
     enum { I = 600, J = 3, N = 7 };

@@ -730,7 +730,7 @@ TEST(a_file_is_one_moment_of_a_training)
     pthread_join(thread, NULL);
     CHECK_EQ_INT(t.failed, 0);
     CHECK_EQ_INT(tc_load(ctx, io_path("t.safetensors")), TC_OK);
-    printf("loaded beside a training: %d of 40\n", loaded);
+    printf("loaded during a training: %d of 40\n", loaded);
     tc_program_free(t.f);
     end();
 }

@@ -46,7 +46,7 @@ TEST(a_replaced_file_keeps_its_mode)
         umask(022);
         CHECK(geteuid() || holds(io_path("o.npy"), (float)i));
     }
-    CHECK_EQ_INT(chmod(io_path("o.npy"), 04755), 0); /* what is written runs as nobody else */
+    CHECK_EQ_INT(chmod(io_path("o.npy"), 04755), 0); /* what is written runs as no other user */
     CHECK_EQ_INT(save(io_path("o.npy"), 1), TC_OK);
     CHECK_EQ_INT(mode_of(io_path("o.npy")), 0755);
     if (geteuid() == 0) {
@@ -209,8 +209,8 @@ TEST(what_a_killed_save_left_goes_at_the_next)
     end();
 }
 
-/* Processes that save one path, some of which are killed: the file is always somebody's whole one,
- * and in the end nothing else is there. */
+/* Processes save one path, and some are killed: the file is always a whole one, and in the end
+ * nothing else is there. */
 TEST(savers_that_are_killed_leave_whole_files)
 {
     enum { SAVERS = 4 };

@@ -161,7 +161,7 @@ TEST(options_that_change_code_are_keyed)
     options.cc = "clang"; /* any compiler's code serves */
     CHECK(same_key(base, request_of(y)));
     options.cc = NULL;
-    options.verify = true; /* code that nobody verified is not found where it is to be */
+    options.verify = true; /* unverified code is not found where it must be verified */
     CHECK(!same_key(base, request_of(y)));
     options.verify = false;
     tci_target target;
@@ -203,7 +203,7 @@ TEST(evaluated_nodes_and_data_are_captured_leaves)
     tci_request_copy copy = tci_request_copy_graph(&scratch, strided, NULL);
     CHECK_EQ_INT(copy.inputs[0]->op, TCI_OP_DATA);
     CHECK_EQ_INT(copy.inputs[0]->strides[0], -2);
-    CHECK_EQ_INT(copy.inputs[0]->offset, 14); /* element 0 lies 14 above the lowest */
+    CHECK_EQ_INT(copy.inputs[0]->offset, 14); /* element 0 is 14 above the lowest */
     data->strides = NULL;
     middle->storage = NULL;
     data->storage = NULL;

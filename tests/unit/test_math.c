@@ -903,7 +903,7 @@ TEST(promotion_is_the_published_table)
             CHECK_STR(tci_dtype_get(got)->name, table[i][j]);
         }
     }
-    /* NumPy 2: unsigned beside integers; floats win as in torch */
+    /* NumPy 2: unsigned with integers; floats win as in torch */
     static const struct {
         tc_dtype a, b, want;
     } wide[] = {{TC_U16, TC_U8, TC_U16},  {TC_U16, TC_I8, TC_I32},  {TC_U16, TC_I16, TC_I32},

@@ -1,4 +1,4 @@
-/* tests/unit/test_memory.c - the memory of a plan: where temporaries lie, in which order steps are
+/* tests/unit/test_memory.c - the memory of a plan: places of temporaries, in which order steps are
  * done, and what a training step needs of it. */
 #include "inside.h"
 
@@ -155,7 +155,7 @@ static tci_plan *training_step(network *n, tc_tensor loss, tci_machine machine)
     return plan_of(n, roots, n->n_weights + 1, machine);
 }
 
-/* Of all bytes of parameters the part whose new values lie on the old. */
+/* The part of all bytes of parameters whose new values overwrite the old. */
 static double updated_in_place(const tci_plan *p)
 {
     double in_place = 0, all = 0;
@@ -186,7 +186,7 @@ static tc_tensor batch_norm(network *n, tc_tensor x)
     return tc_add(tc_mul(unit, g), b);
 }
 
-/* Blocks of two convolutions beside which the input passes. */
+/* Blocks of two convolutions with a residual connection. */
 static tc_tensor residual_blocks(network *n)
 {
     tc_tensor x = convolution(n, tc_input(n->ctx, "x", TC_F32, IMAGES, WIDE, 28, 28));

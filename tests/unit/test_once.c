@@ -104,7 +104,7 @@ TEST(what_no_run_changes_is_computed_once)
     expect(ctx, &m, want);
     run(f, m.x, y);
     CHECK(same(y, want));
-    memset(m.var, 0, sizeof(m.var)); /* nobody is told of it */
+    memset(m.var, 0, sizeof(m.var)); /* no call tells of it */
     m.w[0] += 1;
     run(f, m.x, y);
     CHECK(same(y, want));
@@ -204,7 +204,7 @@ TEST(what_pays_nothing_stays_in_each_run)
     tc_tensor half = tc_cast(w, TC_BF16), none = tc_exp(w);
     CHECK_EQ_INT(count_once(ctx, TC_TENSORS(x), tc_mul(x, tc_exp(w))), 1);
     CHECK_EQ_INT(count_once(ctx, TC_TENSORS(x), tc_mul(x, tc_cast(half, TC_F32))), 1);
-    /* a product is no dearer than what reads it; a copy in a wider type takes more bytes */
+    /* a product costs no more than what reads it; a copy in a wider type takes more bytes */
     CHECK_EQ_INT(count_once(ctx, TC_TENSORS(x), tc_add(x, tc_mul(w, 3))), 0);
     CHECK_EQ_INT(count_once(ctx, TC_TENSORS(x), tc_mul(tc_cast(x, TC_F64), tc_cast(w, TC_F64))), 0);
     /* one element */

@@ -1,5 +1,5 @@
-/* tests/unit/test_optim.c - optimizers: five steps on sum((w * c)^2) beside what PyTorch 2.15 makes
- * of them in f64, copies of narrow parameters, clipping, and how many kernels a step is. */
+/* tests/unit/test_optim.c - optimizers: five steps on sum((w * c)^2) against those of PyTorch 2.15
+ * in f64, copies of narrow parameters, clipping, and how many kernels a step is. */
 #include "inside.h"
 
 #include "tc_test.h"

@@ -59,8 +59,8 @@ TEST(files_of_other_users)
     tct_remove_dir();
 }
 
-/* Nobody else can reach what is in a directory of mode 0700: the modes of its files, which are the
- * umask's, say nothing. Elsewhere they count. */
+/* No other user can reach what is in a directory of mode 0700: the modes of its files, which are
+ * the umask's, say nothing. Elsewhere they count. */
 TEST(modes_count_only_where_others_can_come)
 {
     tci_dir d, in;
@@ -210,7 +210,7 @@ TEST(private_directories)
     tct_remove_dir();
 }
 
-TEST(a_group_is_private_if_nobody_else_is_in_it)
+TEST(a_group_is_private_if_no_other_user_is_in_it)
 {
     static const struct {
         const char *passwd, *group;

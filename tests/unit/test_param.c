@@ -106,11 +106,11 @@ TEST(an_update_costs_what_changes)
     CHECK_MSG(large < 1e-4 + 20 * small, "%g s of 32768 rows, %g s of 64", large, small);
 }
 
-TEST(updates_lie_where_parameters_lay_interp)
+TEST(updates_overwrite_parameters_interp)
 {
     check_updates("interp");
 }
-TEST(updates_lie_where_parameters_lay_cpu)
+TEST(updates_overwrite_parameters_cpu)
 {
     check_updates("cpu");
 }
@@ -150,7 +150,7 @@ static void check_failed_runs(const char *backend)
     }
 }
 
-/* An index that is read at another one: nobody knows it before the run is under way. */
+/* An index that is read at another one: it is unknown before the run is under way. */
 TEST(updates_by_computed_indices_are_kept_apart)
 {
     tc_ctx *ctx = make("interp");

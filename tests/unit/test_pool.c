@@ -192,7 +192,7 @@ static void pool_slow_body(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
-TEST(nobody_waits_for_the_part_of_a_slow_thread)
+TEST(no_thread_waits_for_the_part_of_a_slow_one)
 {
     pool_seen seen = {.n = 60, .threads = 3};
     tci_pool_run(NULL, 3, 60, 1, pool_slow_body, &seen);

@@ -166,7 +166,7 @@ TEST(movement_costs_what_its_accesses_become)
 
 /* ---- values that several stages evaluate ---- */
 
-/* Vectors lie along the last axis, so each stage of a softmax along the first one evaluates
+/* Vectors run along the last axis, so each stage of a softmax along the first one evaluates
  * tanh(x) for itself. */
 TEST(a_value_that_three_stages_would_evaluate_is_stored)
 {
@@ -252,7 +252,7 @@ TEST(lines_that_come_again_from_a_farther_cache_are_paid_again)
     end();
 }
 
-/* Groups that read each other and are both too dear are both cut. */
+/* Groups that read each other and both cost too much are both cut. */
 TEST(neighbours_are_cut_one_after_the_other)
 {
     begin();

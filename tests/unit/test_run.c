@@ -229,7 +229,7 @@ TEST(fields_of_structs_and_turned_matrices)
                     TC_BUF_STRIDED(&s[0].time, 1, three, apart)};
     tc_buf to[2] = {TC_BUF_STRIDED(m + 3, 2, square, row),
                     TC_BUF_STRIDED(out + 1, 1, three, apart)};
-    for (int i = 0; i < 2; i++) { /* the second finds what the first made, and copies as it lies */
+    for (int i = 0; i < 2; i++) { /* the second finds what the first made */
         CHECK_OK(tc_run(f, TC_BUFS_N(in, 2), TC_BUFS_N(to, 2)));
     }
     CHECK_FLOATS(m, 101, 200, 311, 410);
@@ -388,7 +388,7 @@ TEST(the_log_tells_of_caches_and_recompiles)
     tc_ctx_free(ctx);
 }
 
-TEST(a_loop_whose_results_nobody_reads_is_said_once)
+TEST(a_loop_whose_results_are_not_read_is_said_once)
 {
     said s;
     memset(&s, 0, sizeof(s));
@@ -876,9 +876,9 @@ static void *run_in_thread(void *arg)
     return NULL;
 }
 
-/* A thread that is new sees nobody's error, whatever number the system gives it, and the texts of
- * threads that are gone do not add up. */
-TEST(errors_of_dead_threads_are_nobodys)
+/* A thread that is new sees no other thread's error, whatever number the system gives it, and the
+ * texts of threads that are gone do not add up. */
+TEST(errors_of_dead_threads_are_not_seen)
 {
     tc_ctx *ctx = run_ctx(1);
     REQUIRE(ctx);

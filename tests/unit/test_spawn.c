@@ -147,7 +147,7 @@ TEST(spawn_is_not_held_by_a_grandchild)
 }
 
 /* Also where the host reaps children: the pipe tells that some of the group live. */
-TEST(spawn_leaves_nobody_behind)
+TEST(spawn_leaves_no_process_behind)
 {
     tci_str log = {0};
     int code;
@@ -176,7 +176,7 @@ TEST(spawn_in_a_host_that_ignores_children)
     tci_str log = {0};
     int code;
     void (*old)(int) = signal(SIGCHLD, SIG_IGN);
-    /* nobody can know the code */
+    /* the code cannot be known */
     CHECK_EQ_INT(tct_sh("echo a; exit 3", 10000, 1000, &log, &code), TCI_SPAWN_OK);
     CHECK_STR(tci_str_text(&log), "a\n");
     CHECK_EQ_INT(tct_sh("sleep 60", 200, 1000, &log, &code), TCI_SPAWN_TIMEOUT);
@@ -347,7 +347,7 @@ TEST(objects_cut_short_are_not_loaded)
 #undef tci_object_load
 #undef tci_object_is_whole
 
-/* What is loaded is the bytes, whatever lies under their name; and each is an object of its own. */
+/* The bytes are loaded, whatever file has their name; and each is an object of its own. */
 TEST(objects_are_loaded_from_their_bytes)
 {
     enum { MANY = 40 };

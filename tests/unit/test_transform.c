@@ -1,4 +1,4 @@
-/* tc_vjp, tc_jvp, tc_stop_gradient, tc_vmap: what they mean beside the rules of ops
+/* tc_vjp, tc_jvp, tc_stop_gradient, tc_vmap: their meaning apart from the rules of ops
  * (ops/test_transform.c), what they leave of a graph, and what is refused. */
 #include "inside.h"
 #include "tc_test.h"
@@ -579,7 +579,7 @@ TEST(misuse_has_a_text)
     CHECK_HAS(tc_error(y[0]), "result 0 is i32: only floats have gradients");
     CHECK_EQ_INT(tc_jvp(TC_TENSORS(tc_bitcast(tc_bitcast(x, TC_I32), TC_F32)), TC_TENSORS(x),
                         TC_TENSORS(x), y),
-                 TC_OK); /* integers lie between: it does not change */
+                 TC_OK); /* integers are between: it does not change */
 
     CHECK_EQ_INT(tc_vmap(NULL, NULL, TC_TENSORS(x), NULL, y, NULL, 1), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_vmap(both, ctx, TC_TENSORS(x, whole), ((const int[]){1, 0}), y, NULL, 1),

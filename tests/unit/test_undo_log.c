@@ -64,7 +64,7 @@ static unsigned draw(unsigned *state, unsigned n)
     return (*state >> 8) % n;
 }
 
-/* An op of earlier values, each of them n x n: what is dear, what is moved, what is summed up. */
+/* An op of earlier values, each of them n x n: costly ones, movement, sums. */
 static tc_tensor step(unsigned *state, const tc_tensor *have, int n)
 {
     tc_tensor x = have[draw(state, (unsigned)n)], y = have[draw(state, (unsigned)n)];
@@ -110,7 +110,7 @@ static const char *text_of(const tci_fusion *f)
     return tci_str_text(&text);
 }
 
-/* What lies in memory, whatever the reason is. */
+/* What is stored, whatever the reason is. */
 static void forget_reasons(tci_fusion *f, tci_table *forced)
 {
     for (int i = 0; i < f->nodes.n; i++) {

@@ -239,7 +239,7 @@ TEST(kernels_that_scatter)
     BREAK(kernel_verifier, k, k->operands[store->operand].is_updated, false);
     BREAK(kernel_verifier, k, k->stages[1].kind, TCI_STAGE_MAP); /* combines in no order */
     BREAK(kernel_verifier, k, begun->mode, TCI_MODE_ADD);
-    BREAK(kernel_verifier, k, begun->stage, 1);                       /* nothing lies there yet */
+    BREAK(kernel_verifier, k, begun->stage, 1);                       /* nothing is there yet */
     BREAK(kernel_verifier, k, k->axes[k->stages[0].axes[0]].size, 6); /* not everywhere */
     BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
     int at = find_kx(k, TCI_KX_VALUE), column = tci_kx_axis(k, 0);
@@ -301,7 +301,7 @@ TEST(kernels_over_an_order)
 TEST(kernels)
 {
     begin();
-    /* a turned half of x, 30 of 60 elements, beside a turned matrix whose sizes do not nest with
+    /* a turned half of x, 30 of 60 elements, next to a turned matrix whose sizes do not nest with
      * its own: at quotients and remainders */
     tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10), b = tc_input(ctx, "b", TC_F32, 6, 5);
     tc_tensor half = tc_reshape(tc_transpose(tc_slice(x, 0, 0, 3, 1), 0, 1), 5, 6);
@@ -774,8 +774,8 @@ TEST(loops_of_matrix_units)
     tci_lstmt *pair = find_mem(l, TCI_MEM_STORE_PAIRS);
     REQUIRE(words && rows && dot && sum && pair);
     CHECK(!complains(loop_verifier, l));
-    int beside = tci_lx_make(l, TCI_LX_ADD, words->x, tci_lx_const(l, 4), 0);
-    BREAK(loop_verifier, l, words->x, beside);
+    int moved = tci_lx_make(l, TCI_LX_ADD, words->x, tci_lx_const(l, 4), 0);
+    BREAK(loop_verifier, l, words->x, moved);
     BREAK(loop_verifier, l, rows->imm, 36);
     BREAK(loop_verifier, l, pair->x, tci_lx_make(l, TCI_LX_ADD, pair->x, tci_lx_const(l, 1), 0));
     BREAK(loop_verifier, l, dot->args[1], dot->args[0]);
@@ -787,7 +787,7 @@ TEST(loops_of_matrix_units)
     end();
 }
 
-/* A write into x: x is copied where the result lies elsewhere. */
+/* A write into x: x is copied where the result has other memory. */
 TEST(copies_of_what_is_written_into)
 {
     begin();

@@ -1,5 +1,5 @@
-/* The smallest whole program; also with TC_STATIC, after other headers, and without tc_cpu.h
- * beside. */
+/* The smallest whole program; also with TC_STATIC, after other headers, and without
+ * tc_cpu.h. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

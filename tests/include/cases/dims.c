@@ -1,4 +1,4 @@
-/* A program whose implementation lies elsewhere: with TC_DYNAMIC_SHAPES in both or in neither. C
+/* A program whose implementation is elsewhere: with TC_DYNAMIC_SHAPES in both or in neither. C
  * and C++. */
 #include "tc.h"
 
