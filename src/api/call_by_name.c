@@ -27,7 +27,7 @@ typedef struct tci_named {
     tc_ctx *ctx;
     tc_site here;
     tc_tensors inputs, list;         /* all; those of a list among them */
-    tc_attr given[TCI_PARAMS_MOST];  /* without a name: left out, and the default stands there */
+    tc_attr given[TCI_PARAMS_MOST];  /* without a name: left out, the default is used */
     tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes after their dtype */
     tc_tensor *results;
 } tci_named;
@@ -113,7 +113,7 @@ static tc_reduction tci_named_reduction(const char *text)
     return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
 }
 
-/* Where a parameter stands, by its name, in the call that tci_at is of. */
+/* Position of a parameter, by its name, in the call that tci_at is of. */
 #define TCI_AT(name) ((int)offsetof(tci_at, of_##name))
 #define TCI_TAKE_tensor(name) c->given[TCI_AT(name)].value.tensor,
 #define TCI_TAKE_optional(name) c->given[TCI_AT(name)].value.tensor,
@@ -615,7 +615,7 @@ static void tci_named_drop_lists(tci_named *c)
     }
 }
 
-/* Sorts and checks what is given; false: the frame or the graph tells why it will not do. */
+/* Sorts and checks what is given; false: the frame or the graph has the error. */
 static bool tci_named_take(tci_named *c, tc_attrs attrs)
 {
     bool made = true;

@@ -48,7 +48,7 @@ typedef struct tci_batch {
 typedef tc_status (*tci_batch_body)(tci_batch *b, tci_batch_job *job);
 
 /* Sets the context's error, "app.c:12: tc_compile: ... (the tensor was made at app.c:10)", so that
- * tc_error(about) tells it too. about: of a live context. made: where what it concerns was made, or
+ * tc_error(about) has it too. about: of a live context. made: where what it concerns was made, or
  * NULL. */
 TCI_FN tc_status tci_batch_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
                                 tc_status why, const char *format, ...) TCI_PRINTF(5, 6);

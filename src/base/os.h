@@ -132,7 +132,7 @@ TCI_FN int32_t tci_os_thread(void);
  * pthread_t or the system's number it is never another thread's later. */
 TCI_FN uint64_t tci_os_thread_id(void);
 /* False: no thread of this process has that system's number any more. -1, and where the system does
- * not tell: true. */
+ * not report it: true. */
 TCI_FN bool tci_os_thread_lives(int32_t thread);
 /* Takes a processor from those that a thread may run on, if others are left, and gives back the one
  * that was taken before (-1: none was). */

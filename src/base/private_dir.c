@@ -270,7 +270,7 @@ static bool tci_dir_serves(tci_dir_walk *w)
 #if defined(ST_NOEXEC)
     const unsigned long noexec = ST_NOEXEC;
 #else
-    const unsigned long noexec = 0; /* not known here: loading will tell */
+    const unsigned long noexec = 0; /* not known here: loading will report it */
 #endif
     if (w->use == TCI_DIR_CODE && (fstatvfs(w->at, &fs) || (fs.f_flag & noexec))) {
         return tci_dir_fail(w, NULL, "it may not hold code (noexec)");

@@ -617,7 +617,7 @@ typedef struct tci_nccl_hello {
     char why[108]; /* where it cannot take part */
 } tci_nccl_hello;
 
-/* All ranks tell whether they can take part, so that one without a GPU or NCCL is no hang. */
+/* All ranks report whether they can take part, so that one without a GPU or NCCL is no hang. */
 static tc_status tci_nccl_meet(tc_comm *base, tci_nccl_hello *mine, char *why)
 {
     tci_nccl_hello *all = tci_heap_get(sizeof(*all) * (size_t)base->size);

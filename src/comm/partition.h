@@ -64,7 +64,7 @@ TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how
 TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
 
 /* A call that makes n tensors of n others: `body` makes out of the roots that stand for them; where
- * it longjmps or fails the frame, the status and out[0] tell. */
+ * it longjmps or fails the frame, the status and out[0] have the error. */
 typedef void (*tci_part_body)(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
                               tc_tensor *out);
 TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,

@@ -66,7 +66,7 @@ TCI_FN void tci_jit_emit(tci_jit *j);
 /* Launch data of a scheduled kernel; its texts belong to the jit. */
 TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log); /* log: why it failed, for the user */
-/* Tells options.progress. */
+/* Calls options.progress. */
 TCI_FN void tci_jit_tell_phase(tci_jit *j, tc_phase phase);
 TCI_FN void tci_jit_end(tci_jit *j);
 

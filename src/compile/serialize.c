@@ -83,7 +83,7 @@ static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t
     return items;
 }
 
-/* ---- symbolic sizes: only then does an entry tell of symbols ---- */
+/* ---- symbolic sizes: only then does an entry contain symbols ---- */
 
 #ifdef TC_DYNAMIC_SHAPES
 

@@ -139,7 +139,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
     tci_grad_run(walk, (tci_grad_pairs){&inner, &v->grad, 1}, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
-        bool again = false; /* one that stands twice has all of its gradient at both places */
+        bool again = false; /* one that is listed twice has all of its gradient at both positions */
         for (int k = 0; k < i; k++) {
             again = again || n->in[k] == n->in[i];
         }

@@ -31,7 +31,7 @@ TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result); /* gives it back */
 
-/* "[3, 4]", for messages; lives as long as the full expression it stands in. */
+/* "[3, 4]", for messages; lives as long as the full expression that contains it. */
 typedef struct tci_shape_text {
     char text[120];
 } tci_shape_text;
@@ -84,7 +84,8 @@ TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double c
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode);
 /* Of a SCAN of MIN or MAX: the place of the last element that is the result so far. */
 TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan);
-/* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
+/* Indices of the first k elements of an axis in sorted order: i64, x's shape but k along the
+ * axis. */
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
 /* A size, or a difference of such, as a 0-d tensor. */
@@ -131,7 +132,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
                                     const tci_dim *after, tci_node *fill);
 
 /* ---- einsum.c ---- */
-/* Where label stands among n of them; -1: nowhere. */
+/* Position of label among n of them; -1: none. */
 TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);

@@ -69,8 +69,8 @@
  *   SHARD            per axis the number of the communicator (ops/communicator.h) that it is split
  *                    over by tc_partition, or 0; x itself where the graph is not partitioned
  *   CONV_TRANSPOSE   groups, then stride, dilation and padding before the first element of each
- *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result
- *                    [N, O, sizes], whose sizes tell the padding after the last element
+ *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result [N, O,
+ *                    sizes], whose sizes determine the padding after the last element
  *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
  *                    call, then the call's operands, which only exporters read
  *                    (onnx/export_direct_ops.h)

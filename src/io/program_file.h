@@ -71,7 +71,7 @@ typedef struct tci_saved_header {
     uint64_t unused[2];
 } tci_saved_header;
 #define TCI_SAVED_MAGIC 0x31676f72702e6374u /* "tc.prog1" */
-#define TCI_SAVED_FORM 0x0000000104030201u  /* format 1; its low half tells the byte order */
+#define TCI_SAVED_FORM 0x0000000104030201u  /* format 1; its low half detects the byte order */
 enum { TCI_SAVED_ALIGN = 64, TCI_SAVED_DESCRIPTION_MOST = 1 << 28 };
 
 TCI_FN const char *tci_saved_abi(void);

@@ -4,7 +4,7 @@
 
 #include "ir.h"
 
-/* Where an element of a RANDOM node stands: values of the kernel. */
+/* Position of an element of a RANDOM node: values of the kernel. */
 typedef struct tci_random_place {
     int key, stream; /* u64; stream -1: it is 0 */
     int index, high; /* row-major, from 0 on: the low word, u32, and the high one; -1: it is 0 */

@@ -49,7 +49,7 @@ TCI_BLOCK_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machin
 /* Parts that other templates share. The rows of a tile that the epilogue takes at once, for a
  * kernel whose epilogue begins with stage `first`; */
 TCI_BLOCK_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
-/* where the main loop stands: on a whole number of columns or of groups of rows; */
+/* where the main loop runs: on a whole number of columns or of groups of rows; */
 TCI_BLOCK_FN tci_lin tci_matrix_given(tci_build *b, int axis);
 /* the chain after stage `stage`, for the rows at hand. */
 TCI_BLOCK_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);

@@ -270,7 +270,7 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
-/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+/* Running products and extremes: combined with the element 1, 2, 4, ... positions earlier. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     static const char *const ops[] = {[TCI_MODE_ADD] = "Add",

@@ -17,7 +17,7 @@ static tci_node *tci_sets_at(tci_graph *g, tci_node *x, int axis, tci_node *plac
     return keepdims ? r : tci_build_squeeze(g, r, axis);
 }
 
-/* Where the element stands that has `rank` others before it in order, k - 1 at most (NULL: so
+/* Position of the element that has `rank` others before it in order, k - 1 at most (NULL: so
  * many), [..., 1, ...]: short axes are sorted. */
 static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, tci_node *rank)
 {
@@ -31,7 +31,7 @@ static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, t
                                   : first;
 }
 
-/* Where the k-th smallest stands along the axis, which has size 1 then. */
+/* Position of the k-th smallest along the axis, which has size 1 then. */
 static tci_node *tci_sets_kth(tci_graph *g, tci_node *x, int at, tci_dim k)
 {
     tci_dim n = x->rank ? x->shape[at] : 1;

@@ -492,7 +492,7 @@ TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
     holds = holds || tci_root_take(f, &now);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, now);
     p->root = f->n_roots - 1;
-    for (int i = 0; i < now.n_reads; i++) { /* others stand before them by now */
+    for (int i = 0; i < now.n_reads; i++) { /* others precede them by now */
         now.reads[i].root = tci_pnode_of(f, now.reads[i].node)->root;
     }
     if (!holds) {

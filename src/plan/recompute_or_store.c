@@ -357,7 +357,7 @@ static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
 }
 
 /* True if the axes of x are those of its operand, in another order or repeated. A RESHAPE to the
- * same shape tells copies of scores apart. */
+ * same shape distinguishes copies of scores. */
 static bool tci_store_keeps_axes(const tci_node *x)
 {
     bool same = x->op == TCI_OP_RESHAPE && x->rank == x->in[0]->rank;

@@ -373,7 +373,7 @@ static tci_node *tci_sort_left(const tci_sort *s, tci_node **words, int64_t k)
     return places;
 }
 
-/* Where the first k of words [lines, ...] stand. */
+/* Positions of the first k of words [lines, ...]. */
 static tci_node *tci_sort_first_places(tci_sort *s, tci_node *words, tci_dim k)
 {
     tci_node *places = NULL;

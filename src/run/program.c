@@ -744,7 +744,7 @@ TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_statu
     if (!e) {
         e = tci_heap_get(sizeof(*e));
         if (!e) {
-            return; /* the status still tells */
+            return; /* the status still reports it */
         }
         e->thread = tci_os_thread_id();
         e->system_thread = tci_os_thread();

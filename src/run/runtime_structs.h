@@ -117,7 +117,7 @@ typedef struct tci_kept_bind {
 enum { TCI_INDEX_CASTS = 4 };
 typedef struct tci_index_read {
     const char *call; /* "tc_gather" */
-    const char *file; /* where it stands, or NULL */
+    const char *file; /* its location, or NULL */
     int32_t line, axis;
     tci_dim size;          /* of the axis, in the symbols of the program */
     const char *size_text; /* a symbolic one as the user has it, or NULL */
@@ -154,7 +154,7 @@ typedef struct tci_port_room {
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
     uint64_t thread;       /* tci_os_thread_id */
-    int32_t system_thread; /* tci_os_thread, which tells whether it lives */
+    int32_t system_thread; /* tci_os_thread, by which it is known to be alive */
     tci_error error;
 } tci_thread_error;
 /* Error texts of one object per thread, guarded by its lock. */
@@ -311,7 +311,7 @@ TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_statu
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
 /* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the
- * context's error tell it until the next one. On a handle without a node the handle's own error
+ * context's error have it until the next one. On a handle without a node the handle's own error
  * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...) TCI_PRINTF(5, 6);
@@ -535,7 +535,7 @@ TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_buf
 /* Its halves, on a device with queues: as tci_walk_begin and _end, with parameters. */
 TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r);
 TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r);
-/* The run of the inner call ended so: c->last tells why in the words of the user. */
+/* The run of the inner call ended so: c->last has the message for the user. */
 TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
                                const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */

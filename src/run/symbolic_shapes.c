@@ -285,7 +285,7 @@ static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *s
     return offsets;
 }
 
-/* The words of a kernel stand after those of the family, once for each kernel. */
+/* The words of a kernel follow those of the family, once for each kernel. */
 static void tci_dynamic_steps(tci_dynamic_build *b)
 {
     const tci_code *from = b->family;
