@@ -712,7 +712,7 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
     }
 }
 
-/* a b, and of halves their sums as they are. */
+/* a b, and of f16 and bf16 their sums as they are. */
 static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
@@ -753,7 +753,7 @@ static tc_tensor tci_made_unmasked(const tci_made *m, tc_tensor mask, tc_tensor 
     return chosen ? tc_logical_or(mask, tc_logical_not(*seen)) : tc_where(*seen, mask, 0);
 }
 
-/* Of halves scores and softmax are f32, and the weights are rounded. */
+/* For f16 and bf16 scores and softmax are f32, and the weights are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key, tc_tensor value,
                                                     tc_tensor mask, bool is_causal, double scale,
                                                     tc_site here)

@@ -420,9 +420,9 @@ TCI_FN void tci_os_may_cancel(int state)
     (void)pthread_setcancelstate(state, NULL);
 }
 
-/* ---- processors ---- */
+/* ---- CPUs ---- */
 
-/* Where processors have masks: 65,536 of them. */
+/* Where CPUs have masks: 65,536 of them. */
 #if defined(__linux__) && defined(SYS_sched_getaffinity) && defined(SYS_gettid)
 #define TCI_OS_MASK_WORDS 1024
 #define TCI_OS_MASK_BITS (8 * (int)sizeof(unsigned long))
@@ -465,7 +465,7 @@ static bool tci_os_read_number(const char *path, double *value)
     return good;
 }
 
-/* Processors' worth of time that one cgroup v2 directory grants; 0 when it sets no limit. */
+/* CPUs' worth of time that one cgroup v2 directory grants; 0 when it sets no limit. */
 static double tci_os_quota_of(const char *dir)
 {
     tci_str path = {0}, text = {0};

@@ -124,7 +124,7 @@ TCI_FN bool tci_os_pipe(int ends[2]);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);
-/* The processor that the calling thread runs on at the moment, and the system's number of the
+/* The CPU that the calling thread runs on at the moment, and the system's number of the
  * thread; -1 where the system has none. */
 TCI_FN int tci_os_cpu(void);
 TCI_FN int32_t tci_os_thread(void);
@@ -134,7 +134,7 @@ TCI_FN uint64_t tci_os_thread_id(void);
 /* False: no thread of this process has that system's number any more. -1, and where the system does
  * not report it: true. */
 TCI_FN bool tci_os_thread_lives(int32_t thread);
-/* Takes a processor from those that a thread may run on, if others are left, and gives back the one
+/* Takes a CPU from those that a thread may run on, if others are left, and gives back the one
  * that was taken before (-1: none was). */
 TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before);
 

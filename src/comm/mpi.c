@@ -327,7 +327,7 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     return TC_OK;
 }
 
-/* The sums of halves. */
+/* The sums of f16 and bf16. */
 static void tci_mpi_finish(const tci_mpi_state *s, const tc_comm_job *j, const tci_mpi_request *r)
 {
     const int64_t n = j->verb == TC_COMM_ALL_REDUCE ? j->n : j->n / s->size;

@@ -594,8 +594,8 @@ static const tc_comm_engine tci_nccl_engine = {"nccl",
 
 /* ---- communicators ---- */
 
-/* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
- * several neighbouring processors are free. */
+/* With few blocks, as kernels lose an SM to each, and these not in clusters, which wait until
+ * several neighbouring SMs are free. */
 static int tci_nccl_call_init(tci_nccl *s, tci_nccl_id id)
 {
     const tci_nccl_config config = {.size = sizeof(config),

@@ -181,7 +181,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
                                  int imm)
 {
     tci_c_dialect *cd = d->state;
-    if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
+    if (lanes > 1 && tci_prim_is_math(p)) { /* on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
     const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);

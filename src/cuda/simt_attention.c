@@ -85,7 +85,7 @@ static const char tci_cuda_flash_loading[] =
     "        tc_flash_four<S, whole, size>(to + row * (width + 4) + k, from + (row < n ? row : 0) "
     "* own,\n                                      summed, k, row < n);\n    }\n}\n";
 
-/* Pairs s += rows steps, over `width` elements of both; and sums o += pairs steps. */
+/* Pairs s += rows steps, over `width` elements of both; and accumulators o += pairs steps. */
 static const char tci_cuda_flash_products[] =
     "template <class S, int width>\n"
     "TC_I void tc_flash_pairs(float (&s)[S::points][S::each], const float *rows, const float "
@@ -488,7 +488,7 @@ TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_
     tci_cuda_skeleton_args(out);
 }
 
-/* A warp's rows of the sums that are left, up to what takes them. */
+/* A warp's rows of the accumulators that are left, up to what takes them. */
 static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */

@@ -431,7 +431,7 @@ TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
                                 : "bf16";
 }
 
-/* In the product's name in PTX: sums, A and B. */
+/* In the product's name in PTX: accumulators, A and B. */
 static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
     const char *type = tci_cuda_wgmma_type(x);
@@ -724,8 +724,8 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
 }
 
 /* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
- * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
- * distinguish, so they wait until all have stored their last sums. */
+ * help until no accumulators are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last accumulators. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;

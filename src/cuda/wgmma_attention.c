@@ -128,8 +128,8 @@ static const char tci_cuda_attention_loading[] =
     "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
     "        }\n    }\n}\n";
 
-/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the sums so far
- * relative to the present step. */
+/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the accumulators
+ * so far relative to the present step. */
 static const char tci_cuda_attention_steps[] =
     "template <class S> struct tc_attention {\n"
     "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"

@@ -25,7 +25,7 @@ TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
 /* seen; end: steps_seen, or all; and the order of tiles. */
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
 /* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
- * `rows` on, of the sums that are left in shared memory. */
+ * `rows` on, of the accumulators that are left in shared memory. */
 TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);

@@ -494,7 +494,8 @@ static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* Stores the sums of last product i, and takes a warp's rows of them up to the epilogue slot. */
+/* Stores the accumulators of last product i, and takes a warp's rows of them up to the epilogue
+ * slot. */
 static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];

@@ -25,9 +25,9 @@ TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_
 TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
-/* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
- * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
- * the order of tiles. */
+/* Parts that the form by threads shares: which accumulators there are, in the class; which block i
+ * is, and its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are
+ * seen, and the order of tiles. */
 TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
 TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
 TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);

@@ -137,7 +137,8 @@ TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
-/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as halves. */
+/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as f16 or
+ * bf16. */
 TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 

@@ -55,8 +55,8 @@
  *                    second word is the number of the loop there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
- *                    Result dtype = operand dtype, or f32 of halves; accumulates in its compute
- *                    dtype (integers wrap)
+ *                    Result dtype = operand dtype, or f32 for f16 and bf16; accumulates in its
+ *                    compute dtype (integers wrap)
  *   SOFTMAX, LOG_SOFTMAX   axis
  *   MEAN             axes, ascending
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,

@@ -381,7 +381,7 @@ static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
     return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
-/* A recipe of one operand, instruction by instruction. */
+/* An expansion of one operand, instruction by instruction. */
 static int tci_lower_recipe(const tci_lower_ew *e, const tci_recipe *r, int x)
 {
     int at[TCI_POWER_MAX];

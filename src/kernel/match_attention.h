@@ -31,7 +31,7 @@ typedef struct tci_attention {
     bool tells;        /* stores values of a row alone, made of */
     int32_t most, sum; /* its largest score and the sum of its exponentials */
     int32_t threads;   /* of a block (loop/simt_attention.h); 0: on a matrix unit; */
-    int32_t blocks;    /* and how many of them a processor has at once */
+    int32_t blocks;    /* and how many of them an SM has at once */
     int32_t rings;     /* of keys, and of values, each of scores.columns */
     int32_t slots;     /* for the queries of a tile */
     bool turns;        /* consumers issue products in turn: one multiplies, the other computes

@@ -320,7 +320,7 @@ static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
     return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
 }
 
-/* The axis of its sums. */
+/* The axis of its accumulators. */
 static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
 {
     const tci_kernel *k = f->k;
@@ -419,7 +419,7 @@ TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
     return true;
 }
 
-/* Columns of sums that a thread would hold on a unit. */
+/* Columns of accumulators that a thread would hold on a unit. */
 static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
 {
     int64_t columns = 0;

@@ -6,7 +6,7 @@
 #include "match_attention.h"
 
 enum {
-    TCI_BACKWARD_SUMS = 256, /* on a unit, columns of last products: registers hold their sums */
+    TCI_BACKWARD_SUMS = 256, /* on a unit, columns of last products whose accumulators fit */
     TCI_BACKWARD_ROUND = 16, /* of each a multiple of this */
     TCI_BACKWARD_VALUES = 4  /* of a query alone, at most */
 };
@@ -31,7 +31,7 @@ typedef struct tci_attn_grad {
     int32_t n_values;
     tci_attention_cut cut;
     int32_t threads; /* of a block (loop/simt_attention.h); 0: on a matrix unit; */
-    int32_t blocks;  /* and how many of them a processor has at once */
+    int32_t blocks;  /* and how many of them an SM has at once */
     int32_t rings;   /* steps that are in shared memory at once, each of in[0].columns */
     int32_t slots;   /* for the rows of a tile */
 } tci_attn_grad;

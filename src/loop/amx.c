@@ -28,7 +28,7 @@ enum {
     TCI_AMX_DEPTH = 512,              /* k of a block, at most */
     TCI_AMX_COLUMNS = 512,            /* of a block, at most */
     TCI_AMX_PANEL = 1 << 20,          /* bytes of a panel, about */
-    TCI_AMX_A = 4,                    /* registers: sums are 0 .. 3 */
+    TCI_AMX_A = 4,                    /* registers: accumulators are 0 .. 3 */
     TCI_AMX_B = 6
 };
 

@@ -5,12 +5,12 @@
 #include "simt_attention.h"
 
 enum {
-    TCI_FLASH_HELD = 192,     /* registers of a thread for sums and pairs */
-    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_HELD = 192,     /* registers of a thread for accumulators and pairs */
+    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its accumulators */
     TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
-    TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
+    TCI_FLASH_PRODUCTS = 128, /* that an SM makes in a cycle */
+    TCI_FLASH_LIGHT = 128,    /* registers for accumulators up to which everything else fits */
+    TCI_FLASH_BLOCKS = 4,     /* that an SM has at once, at most */
     TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
@@ -82,7 +82,7 @@ static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64
                         TCI_FLASH_BLOCKS);
 }
 
-/* Registers of a thread: products of pairs, and sums of so many columns. */
+/* Registers of a thread: products of pairs, and accumulators of so many columns. */
 static int64_t tci_simt_attn_held(const int64_t *tile, int64_t pairs, int64_t columns)
 {
     return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
@@ -132,7 +132,7 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 /* ---- the cost ---- */
 
 /* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
- * warp shares, and twice as long for each step. Many sums leave too few registers. */
+ * warp shares, and twice as long for each step. Many accumulators leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
@@ -140,7 +140,7 @@ static double tci_simt_attn_product(const int64_t *tile, int64_t held)
     return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
 }
 
-/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. An SM
  * has several blocks at once, and then what is left over. */
 static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
                                    double cycles, int blocks)
@@ -149,7 +149,7 @@ static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machi
     int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
     double all = 0;
     for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of an SM with so many */
         double n = (double)at_once[i];
         all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
     }

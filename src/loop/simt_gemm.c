@@ -38,7 +38,7 @@ enum {
     TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
     TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
-    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that an SM should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
     TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
     TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
@@ -129,7 +129,7 @@ static void tci_simt_gemm_shape(tci_simt_gemm *p, const tci_simt_gemm_tile *tile
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+/* Cycles of the busiest SM for one step along the depth: the slower of issuing instructions
  * and of reading panels, and more where few warps hide each other's waits. */
 static double tci_simt_gemm_cycles(const tci_kernel *k, const tci_machine *machine,
                                    const tci_simt_gemm *p)

@@ -22,7 +22,7 @@ typedef struct tci_simt_gemm {
     tci_simt_gemm_side rows, columns;
     int64_t depth; /* of the contracted axes, counted as one */
     int threads;   /* of a block */
-    int resident;  /* blocks that a processor should hold at once */
+    int resident;  /* blocks that an SM should hold at once */
 } tci_simt_gemm;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */

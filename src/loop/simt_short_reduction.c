@@ -19,7 +19,7 @@ enum {
     TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
     TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
     TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep an SM busy, */
     TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 

@@ -13,10 +13,10 @@ enum {
     TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and exponentials */
-    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
-    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
-    TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
+    TCI_ATTENTION_HELD = 176,     /* a thread's registers for accumulators, scores, exponentials */
+    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to store accumulators */
+    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the accumulators */
+    TCI_ATTENTION_POWERS = 16,    /* that an SM makes in a cycle */
     TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
 };
 

@@ -30,7 +30,7 @@ static inline int64_t tci_attention_value_columns(const tci_attention *x)
 }
 
 /* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
- * sums, and of all with barriers and the rounding up of its start. */
+ * accumulators, and of all with barriers and the rounding up of its start. */
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);

@@ -13,11 +13,11 @@ enum {
     TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
     TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
-    TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
-    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums; */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for accumulators and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to store accumulators; */
     TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
     TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
-    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that a processor makes in a cycle */
+    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that an SM makes in a cycle */
 };
 
 /* ---- the tile ---- */
@@ -99,7 +99,8 @@ static int tci_attn_grad_held(const tci_attn_grad *x)
     return held;
 }
 
-/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+/* Bytes of shared memory that are left, where so many consumers leave their accumulators at
+ * once. */
 static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {

@@ -25,14 +25,14 @@
 enum { TCI_BACKWARD_TILES = 8 };
 
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
- * what is left of the sums, and of all with barriers and the rounding up of its start. The second
- * factors are after the first. */
+ * what is left of the accumulators, and of all with barriers and the rounding up of its start. The
+ * second factors are after the first. */
 TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* True if consumers store their sums in turns. */
+/* True if consumers store their accumulators in turns. */
 static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;

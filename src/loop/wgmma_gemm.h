@@ -29,14 +29,14 @@ enum {
     TCI_MATRIX_MORE_WARPS = 7  /* or so many, where registers suffice */
 };
 
-/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
- * rounding up of its start. */
+/* Bytes of one stage, of the buffers for accumulators, and of all shared memory with barriers and
+ * the rounding up of its start. */
 TCI_BLOCK_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_BLOCK_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* True if the consumers hold more sums than twelve warps have registers for, at an equal share
- * each. */
+/* True if the consumers hold more accumulators than twelve warps have registers for, at an equal
+ * share each. */
 TCI_BLOCK_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns, shares) that take least time by the model; returns how
  * many. */

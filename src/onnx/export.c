@@ -335,7 +335,7 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 
 /* ---- elementwise ops ---- */
 
-/* The value column of an elementwise row, in f32 of halves. */
+/* The value column of an elementwise row, in f32 for f16 and bf16. */
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];

@@ -183,7 +183,7 @@ static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_
                        tci_hlo_type(h, t, shape), tci_hlo_dtype(t), tci_hlo_type(h, t, &to));
 }
 
-/* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
+/* Sums of integers are of a wider dtype, those of f16 and bf16 are in f32, rounded once. */
 static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);

@@ -235,7 +235,7 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_cut(h, n, &shape, &to, tci_scratch_printf(h->walk->s, "%s#1", r));
 }
 
-/* Combined with the element 1, 2, 4, ... positions earlier. Sums of halves are f32. */
+/* Combined with the element 1, 2, 4, ... positions earlier. Sums of f16 and bf16 are f32. */
 TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,

@@ -90,7 +90,7 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The contraction of halves, for which a matrix unit has a route. */
+/* The contraction of f16 or bf16 values, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;

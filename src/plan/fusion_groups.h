@@ -314,10 +314,10 @@ typedef struct tci_algo {
     tci_table *forced;        /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;        /* a set: contractions that are made of no parts, nor of halves,
-                        * nor of copies of f32 */
-    tci_table *images;       /* a set: those with channels last (layout_propagation.c) */
-    tci_table *panels;       /* as in tci_plan; NULL: nothing is computed once */
+    tci_table *whole;  /* a set: contractions that are not made of parts, f16 or bf16 values, or
+                              * copies of f32 */
+    tci_table *images; /* a set: those with channels last (layout_propagation.c) */
+    tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* as in tci_fusion */
     tci_str
         *routes; /* lines on how contractions are computed (plan/contraction_route.c); NULL: none */

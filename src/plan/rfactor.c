@@ -127,7 +127,7 @@ static void tci_rfactor_cut_for_blocks(const tci_node *n, int64_t pieces, tci_rf
     cut->chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 
-/* By a processor the longest axis. Sizes that are symbols leave it whole: the order must not follow
+/* On a CPU the longest axis. Sizes that are symbols leave it whole: the order must not follow
  * from what they typically are. */
 static tci_rfactor_cut_at tci_rfactor_cut_of(const tci_node *n, tci_machine machine)
 {

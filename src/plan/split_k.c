@@ -40,7 +40,7 @@ enum {
     TCI_SPLIT_K_TILED = 16384,      /* of another one, which is made in tiles */
     TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a GPU, */
     TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
-    TCI_SPLIT_K_HALVES = 1 << 21,   /* of halves partial sums that keep it busy, */
+    TCI_SPLIT_K_HALVES = 1 << 21,   /* of f16 or bf16 values partial sums that keep it busy, */
     TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
     TCI_SPLIT_K_FAR_READS = 2,      /* or of so many that its caches do not hold, */
     TCI_SPLIT_K_FAR = 1 << 21,
@@ -222,7 +222,7 @@ static int64_t tci_split_k_wanted(double reads, int64_t least)
                       : TCI_MAX(TCI_MIN(TCI_SPLIT_K_LENGTH_MOST, few), least);
 }
 
-/* Of a processor: are there too few results to go round, each of so many products that parts of
+/* On a CPU: are there too few results to go round, each of so many products that parts of
  * them are worth a kernel of their own? Then how long they are. */
 static bool tci_split_k_choose(tci_split_k *p)
 {

@@ -295,7 +295,7 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 
 /* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
  * by others when it is slow, but each call has an overhead (it packs columns anew). Of two
- * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
+ * threads one is rarely far behind; of sixteen on CPUs that are shared with strangers some
  * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
