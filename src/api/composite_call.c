@@ -546,7 +546,7 @@ TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
 }
 
 /* Letters for the axes of x: from `next` on, but those that are summed have the letter of their
- * place in the list. False: an axis is none of x, or is named twice. */
+ * position in the list. False: an axis is none of x, or is named twice. */
 static bool tci_made_letters(tc_tensor x, tc_axes summed, int next, char *letters)
 {
     static const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -806,7 +806,7 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 
-/* ---- elements by their places ---- */
+/* ---- elements by their positions ---- */
 
 TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
                                   const int64_t *strides, int64_t offset, tc_site here)

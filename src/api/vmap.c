@@ -52,7 +52,7 @@ static tci_node *tci_vmap_call_built(tci_vmap_call *c, tci_node *n)
     return n;
 }
 
-/* Axis `from` to place `to`, the others in their order. */
+/* Axis `from` to position `to`, the others in their order. */
 static tci_node *tci_vmap_move(tci_vmap_call *c, tci_node *x, int from, int to)
 {
     int *order = TCI_NEW_ARRAY(&c->s, int, x->rank);

@@ -312,7 +312,7 @@ static void tci_part_check_stale(tci_part *v, const tci_node *n, const tci_node 
     }
 }
 
-/* 1 + the place of a communicator of the traversal; 0: it has none. */
+/* 1 + the position of a communicator of the traversal; 0: it has none. */
 static int8_t tci_part_split_of(const tci_part *v, int64_t number)
 {
     int8_t split = 0;

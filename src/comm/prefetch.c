@@ -24,7 +24,7 @@ enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that
 typedef struct tci_fetch_use {
     tci_node *gather, *user;
     int32_t depth;
-    int32_t stretch; /* of the gather's uses: the place of its first in the list */
+    int32_t stretch; /* of the gather's uses: the position of its first in the list */
 } tci_fetch_use;
 
 /* A gather of one range of uses. */
@@ -207,7 +207,7 @@ static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const t
     return -1;
 }
 
-/* The operand of a reduce_scatter waits for the one `ahead` + 1 places before it. */
+/* The operand of a reduce_scatter waits for the one `ahead` + 1 positions before it. */
 static void tci_fetch_limit(tci_fetch *f, tci_node *n)
 {
     int k = 0;

@@ -13,7 +13,7 @@ enum {
 };
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
- * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] places,
+ * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] positions,
  * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
@@ -25,7 +25,7 @@ typedef struct tci_cuda_map {
     int64_t box[5];    /* elements that are loaded, */
     int64_t step[5];   /* of every so many */
     int64_t axes;
-    int64_t low[3], high[3]; /* where a place is first and last, from the first and last element */
+    int64_t low[3], high[3]; /* first and last position, from the first and last element */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */

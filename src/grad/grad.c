@@ -34,7 +34,7 @@ typedef struct tci_grad_walk {
     tci_graph *g;
     tci_grad_place *places;
     int n, cap;
-    tci_table *at; /* of int32_t: the place of a node, if that is where it is */
+    tci_table *at; /* of int32_t: the position of a node, if that is where it is */
 } tci_grad_walk;
 
 /* ---- the list ---- */

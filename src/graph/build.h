@@ -37,8 +37,8 @@ typedef struct tci_shape_text {
 } tci_shape_text;
 TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
-/* Name and place of a node, for messages: "tc_while (made at net.c:12)"; lives as long. TCI_MAKER:
- * the name is that of the public call that made it, else of its op. */
+/* Name and location of a node, for messages: "tc_while (made at net.c:12)"; lives as long.
+ * TCI_MAKER: the name is that of the public call that made it, else of its op. */
 typedef struct tci_made_text {
     char text[240];
 } tci_made_text;
@@ -82,7 +82,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode);
-/* Of a SCAN of MIN or MAX: the place of the last element that is the result so far. */
+/* Of a SCAN of MIN or MAX: the position of the last element that is the result so far. */
 TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan);
 /* Indices of the first k elements of an axis in sorted order: i64, x's shape but k along the
  * axis. */
@@ -217,7 +217,7 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
 
-/* ---- ops/window.c: images of n axes, 1 to 3; those with indices give the places of the values,
+/* ---- ops/window.c: images of n axes, 1 to 3; those with indices give the positions of the values,
  * counted through an image ---- */
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o);
@@ -291,7 +291,7 @@ TCI_FN tci_node *tci_build_word_of_rank(tci_graph *g, tci_node *words, int axis,
 TCI_FN tci_node *tci_build_place_of_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank);
 TCI_FN tci_node *tci_build_until_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank,
                                       tci_node **last);
-/* All places, those of true elements in front, in their order. */
+/* All positions, those of true elements in front, in their order. */
 TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis);
 
 /* ---- ops/indexing.c: size, where there is one, is how many results there are ---- */

@@ -79,7 +79,7 @@
  *                    and of equal elements (-0 and 0 are) the one of lower index comes first
  *   COLLECTIVE       verb (tc_comm_verb), how (tc_comm_how, never MEAN), number of the communicator
  *                    (ops/communicator.h), its ranks, peer (root, destination, source), number: 0
- *                    in the user's graph; in a compile's graph its place among the program's
+ *                    in the user's graph; in a compile's graph its position among the program's
  *                    collectives in the order in which they were made. Ranks are a first axis:
  *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
  *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype

@@ -130,8 +130,8 @@ static int tci_amx_count(tci_amx_state *s, tci_lin chunk)
 
 /* ---- packing ---- */
 
-/* `n` pairs of k, whose places are `places`, of the vector of columns that is bound: to `to` in the
- * panel. */
+/* `n` pairs of k, whose positions are `places`, of the vector of columns that is bound: to `to` in
+ * the panel. */
 static void tci_amx_pack_pairs(tci_amx_state *s, int64_t n, const tci_bind *const *places,
                                tci_lin to)
 {

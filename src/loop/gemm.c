@@ -88,7 +88,7 @@ static void tci_gemm_add_zeros(tci_gemm_state *s, const tci_tile *tile, tci_lin 
 /* ---- tiles ---- */
 
 /* Loops over the inner axes from the cut one on that are no part of the flat loop; returns the
- * inner points of the block before the place where they are. */
+ * inner points of the block before the position where they are. */
 static tci_lin tci_gemm_open_nest(tci_gemm_state *s, tci_lopen *open)
 {
     tci_build *b = s->b;

@@ -66,7 +66,7 @@ typedef struct tci_gemm {
     bool is_turned;     /* vectors run along an axis where results are mostly not contiguous */
     double overhead;    /* time of packing and storing over that of multiplying */
     double lost;        /* lanes that vectors of columns have, for each column */
-    /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
+    /* Rows that are masked on one side of a position, NULL: there is none. `cut_at` is an index
      * expression that who emits sets, */
     const tci_causal *masked;
     bool hides_columns; /* of the columns that the rows see, else */

@@ -215,7 +215,7 @@ static int tci_access_by_lane(tci_build *b, int inst)
     return tci_build_mem(b, ld, t, b->l->lanes, b->cur);
 }
 
-/* ---- at computed places ---- */
+/* ---- at computed positions ---- */
 
 /* Lanes after a row's end as the first one, which is there. */
 static int tci_access_filled(tci_build *b, int value)

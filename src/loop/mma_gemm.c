@@ -432,7 +432,7 @@ static tc_dtype tci_mma_factor(tc_dtype t)
     return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
 }
 
-/* The warp's factors of a side, from a place of the panel along the depth. */
+/* The warp's factors of a side, from a position of the panel along the depth. */
 static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
     tci_build *b = s->b;

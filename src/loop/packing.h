@@ -20,7 +20,7 @@ typedef struct tci_gemm_state {
     int64_t steps;     /* of a block at most: inner points or elements (loop/dot_packing.h), */
     int vec_pairs, row_pairs; /* whose panels are these, */
     tci_lin row_base; /* that of the rows at hand from here on; and while one is filled or */
-    tci_lin step;     /* multiplied the number of an element, the places of its points, and */
+    tci_lin step;     /* multiplied the number of an element, the positions of its points, and */
     const tci_bind *places[TCI_DOT_PACK_MOST]; /* the vectors and sums of the tile */
     const tci_bind *const *vecs;
     int n_vecs;
@@ -29,7 +29,7 @@ typedef struct tci_gemm_state {
     tci_lin tile_row;       /* on a unit: the number of the row tile in the group */
     int block;              /* number of the depth block: lx */
     tci_lin before;         /* products of a point before the block */
-    const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
+    const tci_bind **fixed; /* the block's position on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
     tci_lin zero_from, zero_to; /* points of the block, not of depth: all row factors are +0 */

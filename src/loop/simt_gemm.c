@@ -36,7 +36,7 @@ enum {
     TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_X = 8, /* positions of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that an SM should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
@@ -245,7 +245,7 @@ TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
 }
 
-/* The thread's place along the columns, and along the rows. */
+/* The thread's position along the columns, and along the rows. */
 static tci_lin tci_simt_gemm_x(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;

@@ -61,7 +61,7 @@ TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_a
     return q->n_loads > 0;
 }
 
-/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+/* The position of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
 typedef struct tci_smem_transpose_walk {
     const tci_smem_transpose *q;

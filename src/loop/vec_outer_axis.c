@@ -226,7 +226,7 @@ static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
 
 /* ---- the whole ---- */
 
-/* The same at each place of the stage's last axis, one after the other; of a long one in ranges
+/* The same at each position of the stage's last axis, one after the other; of a long one in ranges
  * that are written out, and a shorter one after them. */
 static void tci_stage_take_stretch(tci_build *b, int stage, const tci_tile *tile,
                                    const tci_stage_tuple *acc, tci_lin at, int64_t last, int64_t n)

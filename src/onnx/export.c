@@ -171,7 +171,7 @@ static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const 
     return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
 }
 
-/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+/* Windows along an axis are a Gather of positions, whose second axis then moves to the end. */
 static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     int windows = n->n_attr / 4, rank = n->in[0]->rank;

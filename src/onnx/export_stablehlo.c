@@ -108,7 +108,7 @@ static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *fro
 }
 
 /* Windows along an axis: its elements are taken in the order of the windows, and the axis of
- * places within a window then moves to the end. */
+ * positions within a window then moves to the end. */
 static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     tci_scratch *s = h->walk->s;
@@ -241,7 +241,7 @@ static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
 }
 
-/* The first of the largest or smallest elements: values and places reduced together. */
+/* The first of the largest or smallest elements: values and positions reduced together. */
 static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);

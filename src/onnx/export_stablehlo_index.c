@@ -212,7 +212,7 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
     return r;
 }
 
-/* Values and places in order, by a stable sort; then the first of the places. */
+/* Values and positions in order, by a stable sort; then the first of the positions. */
 TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);

@@ -9,7 +9,7 @@
 
 /* ---- in a sorted list ---- */
 
-/* Steps of halving that find a place among n, n known or not. */
+/* Steps of halving that find a position among n, n known or not. */
 static int tci_search_steps(tci_dim n)
 {
     int steps = 0;
@@ -19,7 +19,7 @@ static int tci_search_steps(tci_dim n)
     return steps;
 }
 
-/* True if the element at a place of the sorted list comes before the value; NaN comes after all
+/* True if the element at a position of the sorted list comes before the value; NaN comes after all
  * else. */
 static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *place,
                                    tci_node *values, bool right)

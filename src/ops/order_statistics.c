@@ -326,7 +326,7 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
     if (which == 3) {
         return tci_build_true_count(g, starts);
     }
-    if (which == 1) { /* the number of an element's set, at its place in x */
+    if (which == 1) { /* the number of an element's set, at its position in x */
         tci_node *number = tci_build_scan(g, starts, 0, false, TCI_MODE_ADD);
         number = tci_composite_binary(g, TCI_OP_SUB, number, tci_composite_whole(g, 1));
         return order ? tci_build_scatter(g, number, 0, order, number, TCI_MODE_SET) : number;

@@ -83,8 +83,8 @@ typedef struct tci_root {
     int32_t group;
     int32_t n_domain, n_out; /* domain axes; the first n_out index the output */
     tci_dim *domain;
-    /* Per axis of the node: how many places along it the stage does not traverse but lists, with a
-     * store for each (the domain has size 1 there); 1: it traverses them. No group reads such a
+    /* Per axis of the node: how many positions along it the stage does not traverse but lists, with
+     * a store for each (the domain has size 1 there); 1: it traverses them. No group reads such a
      * root that it makes */
     int32_t *listed;
     int32_t n_listed;
@@ -225,7 +225,7 @@ typedef struct tci_fusion {
     int32_t *order;       /* groups in execution order */
     int32_t stamp;        /* counts the traversals that mark what they met */
     int32_t round;        /* the one at hand, from 1 on; 0 before the first */
-    int32_t first_forced; /* place of the first value that it forced into memory */
+    int32_t first_forced; /* position of the first value that it forced into memory */
     tci_undo trail;
     int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done; */
     int32_t n_lowered;          /* groups that took no kernel of an earlier fusion */
@@ -399,7 +399,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
-/* plan/sort.c: TOPK n as what finds its places. */
+/* plan/sort.c: TOPK n as what finds its positions. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/split_k.c: contraction n as a sum of parts, with a line in `orders`; NULL: it stays as it
  * is. */
@@ -437,7 +437,7 @@ TCI_FN void tci_undo_begin(tci_fusion *f);
 /* that will change this group, and what is known of this node. */
 TCI_FN void tci_undo_group(tci_fusion *f, int group);
 TCI_FN void tci_undo_node(tci_fusion *f, tci_pnode *p);
-/* Undoes the roots whose nodes have this place or a later one. */
+/* Undoes the roots whose nodes have this position or a later one. */
 TCI_FN void tci_undo_undo(tci_fusion *f, int place);
 /* plan/init_section.c: marks what is computed once, and forces into memory what each run reads of
  * it. changed: leaves that the program's effects change. */
@@ -471,7 +471,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
-/* A round: places anew what comes from place `from` on; first_forced says whether there must be
+/* A round: places anew what comes from position `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
@@ -520,7 +520,7 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 enum { TCI_SCAN_PARTS = 3 }; /* the attribute */
 TCI_FN tci_dim tci_root_parts(const tci_node *n);
 TCI_FN bool tci_root_is_linked(const tci_node *n);
-/* The places that r lists are numbered; `domain` at place `place`. */
+/* The positions that r lists are numbered; `domain` at position `place`. */
 TCI_FN void tci_root_at_place(tci_kernel *k, const tci_root *r, int place, int *domain);
 /* Index of axis `axis` of r's node, given that of each domain axis. */
 TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis);
@@ -631,7 +631,7 @@ TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n);
 /* The products of a part of CONTRACT n's sums (SPLIT), 0: they are chains. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
 /* True if the last two axes that CONTRACT root r sums, over windows, change places on a CPU:
- * the one along which neighbouring rows of places meet the same row of an image comes last. */
+ * the one along which neighbouring rows of positions meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
 /* As tci_plan_unit_of sees an operand of a contraction: is n a layout op, padding or a widening
  * that is not stored; and what is n read from? */

@@ -138,7 +138,7 @@ static double tci_im2col_cycles(const tci_im2col *m)
            copy / TCI_SPLIT_K_CYCLE_BYTES;
 }
 
-/* Columns of the result that a tile may have: places of one image where they come last. */
+/* Columns of the result that a tile may have: positions of one image where they come last. */
 static double tci_im2col_columns(const tci_im2col *m)
 {
     double columns = 1;
@@ -199,7 +199,7 @@ static double tci_im2col_cost(const tci_offer *o)
 
 /* ---- the matrices ---- */
 
-/* Writes the axes of a group, as places in c->axes, in the order of the matrices: of taps as the
+/* Writes the axes of a group, as positions in c->axes, in the order of the matrices: of taps as the
  * windows have them, but with that one last which is contiguous in the image. How many. */
 static int tci_im2col_group(const tci_im2col *m, tci_axes group, int *list)
 {

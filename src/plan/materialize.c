@@ -11,7 +11,7 @@
  * if one of these nodes was materialized in the round of its probe or later. */
 #include "fusion_groups.h"
 
-enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
+enum { TCI_ROOT_LISTED = 64 /* positions of a root, at most */ };
 
 /* ---- roots ---- */
 
@@ -50,7 +50,7 @@ TCI_FN tci_dim tci_root_parts(const tci_node *n)
                                                  : 0;
 }
 
-/* x, or of a reversed SCAN the place that is as far from the end of n. */
+/* x, or of a reversed SCAN the position that is as far from the end of n. */
 static int tci_root_from_end(tci_kernel *k, int x, tci_dim n, bool reverse)
 {
     int last = tci_kx_const(k, tci_dim_add(n, -1));
@@ -146,7 +146,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
 }
 
 /* A CAT of single elements along axes in front of the last one, nested or not, would ask for each
- * element which part it is of; so its places are listed. On a CPU, where the parts that are
+ * element which part it is of; so its positions are listed. On a CPU, where the parts that are
  * stored side by side are vectors. */
 static void tci_root_list(const tci_fusion *f, tci_root *r)
 {

@@ -106,7 +106,7 @@ TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line)
 typedef struct tci_rfactor_cut_at {
     int at;        /* of the reduced axes */
     int64_t chunk; /* elements of a chunk; 0: it is left whole */
-    int before;    /* reduced axes, the outermost ones, of which each place has chunks of its own */
+    int before;    /* reduced axes, the outermost ones: each position has chunks of its own */
 } tci_rfactor_cut_at;
 
 /* A GPU cuts the outermost axis if it has about as many elements as pieces are wanted, since what

@@ -54,7 +54,7 @@ enum {
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
     TCI_SPLIT_K_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
-    TCI_SPLIT_K_PLACES = 8192,     /* for sums over more places than this */
+    TCI_SPLIT_K_PLACES = 8192,     /* for sums over more positions than this */
     TCI_SPLIT_K_SLAB = 16,         /* products that a tile takes in at once, */
     TCI_SPLIT_K_WAIT = 800         /* no faster than this, however small it is */
 };

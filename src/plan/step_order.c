@@ -370,7 +370,7 @@ static int tci_step_order_choose_due(tci_step_order *q)
     return best;
 }
 
-/* The place among those that may be done of the one that is. */
+/* The position among those that may be done of the one that is. */
 static int tci_step_order_choose(tci_step_order *q, tci_step_order_rule rule)
 {
     int best = -1;
