@@ -1,16 +1,17 @@
 /* tc_comm.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_comm.h ---- */
-/* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
- * training. An optional header: it includes tc.h; its implementation is compiled where
- * TC_IMPLEMENTATION is defined. */
+/* src/tc_comm.h - amalgamation root of the optional header tc_comm.h: collectives over shared
+ * memory, MPI and NCCL, and distributed training. Includes tc.h; the implementation is compiled
+ * where TC_IMPLEMENTATION is defined. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 
 #include "tc.h"
 
 /* ---- src/comm/api.h ---- */
-/* comm/api.h - the public half of tc_comm.h: communicators from the environment, MPI and NCCL; data
- * parallel training. The collectives themselves are in tc.h (api/comm.h). */
+/* comm/api.h - public declarations of tc_comm.h: communicators from a launcher's environment, MPI
+ * or NCCL; data parallel training, sharded parameters (ZeRO, FSDP), tensor parallel partitioning,
+ * scaling prediction. The collectives themselves are in tc.h (api/comm.h). */
 #ifndef TC_COMM_API_H
 #define TC_COMM_API_H
 
@@ -25,34 +26,34 @@ extern "C" {
  *     mpirun of Open MPI      OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE
  *     mpirun of MPICH, srun   PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS
  *     none of these           one rank, alone
- * Engine: that of TC_COMM; else MPI if mpirun started the process and its library can be opened;
- * else shared memory, if all ranks are on this host. Returns when all ranks have joined. Every rank
- * makes its communicators in the same order. Free it with tc_comm_free, after or before the
- * programs that use it. TC_ERR_COMM: a rank did not come within a minute, ranks on several hosts
- * without MPI, no such engine or library (tc_comm_error(NULL) tells); TC_ERR_ARGUMENT: a variable
- * is no number; TC_ERR_MEMORY. */
+ * Engine: the value of TC_COMM; else MPI if mpirun started the process and its library can be
+ * opened; else shared memory, if all ranks are on this host. Returns when all ranks have joined.
+ * Every rank makes its communicators in the same order. Free it with tc_comm_free, after or before
+ * the programs that use it. TC_ERR_COMM: a rank did not join within a minute, ranks on several
+ * hosts without MPI, no such engine or library (tc_comm_error(NULL) has the message);
+ * TC_ERR_ARGUMENT: a variable is not a number; TC_ERR_MEMORY. */
 TC_API tc_status tc_comm_from_env(tc_comm **out);
-/* The same with time limits. options NULL: defaults. */
+/* The same with timeouts. options NULL: defaults. */
 TC_API tc_status tc_comm_from_env_with(const tc_comm_options *options, tc_comm **out);
 
-/* A communicator over an MPI_Comm of the user's: its address (`&mpi_comm`), as its type is another
- * one in each MPI. It is duplicated, so messages do not meet; MPI must have been initialized, with
- * MPI_THREAD_MULTIPLE or _SERIALIZED if other threads use it, and be finalized after tc_comm_free.
- * TC_ERR_COMM: no MPI in this process, or it failed. */
+/* A communicator over an existing MPI_Comm, passed by address (`&mpi_comm`), since its type differs
+ * between MPI implementations. It is duplicated, so messages do not interfere; MPI must be
+ * initialized, with MPI_THREAD_MULTIPLE or _SERIALIZED if other threads use it, and be finalized
+ * after tc_comm_free. TC_ERR_COMM: no MPI in this process, or it failed. */
 TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *options,
                                 tc_comm **out);
 
 /* A communicator of GPUs over NCCL (libnccl.so.2, opened at run time): the ranks of base, which
- * tells them of each other and compares their programs, each with the GPU of that number (as
+ * exchanges their addresses and compares their programs, each with the GPU of that number (as
  * backends "cuda", "cuda:1" .. are numbered; with CUDA_VISIBLE_DEVICES of one GPU, 0). A collective
- * call. Programs for that GPU run its collectives on a stream of their own, next to kernels; the
- * order of a sum is NCCL's, but under options.reproducible, where tc sums in the order of ranks.
- * base may be freed before. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no GPU, or
- * it failed. */
+ * call. Programs for that GPU run its collectives on a separate stream, concurrently with kernels;
+ * NCCL chooses the order of sums, except under options.reproducible, where tc sums in the order of
+ * ranks. base may be freed earlier. Without TC_CUDA: TC_ERR_UNSUPPORTED. TC_ERR_COMM: no NCCL, no
+ * GPU, or it failed. */
 TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *options,
                               tc_comm **out);
-/* The same with an ncclComm_t of the user's, whose ranks are those of base, in that order: it is
- * neither ended nor freed here. */
+/* The same with an existing ncclComm_t, whose ranks are those of base, in that order: it is neither
+ * aborted nor freed here. */
 TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
                                  const tc_comm_options *options, tc_comm **out);
 
@@ -60,33 +61,33 @@ TC_API tc_status tc_comm_of_nccl(void *nccl_comm, tc_comm *base, int device,
 
 /* Grouping of gradients into collective operations. */
 typedef struct tc_buckets {
-    int64_t bytes; /* of a bucket, about; 0: 25 MiB */
-    bool sum;      /* of all ranks, in the place of the mean */
+    int64_t bytes; /* approximate size of a bucket; 0: 25 MiB */
+    bool sum;      /* the sum over all ranks instead of the mean */
 } tc_buckets;
 
 /* tc_all_reduce_grads(comm, grads, n, &buckets, out): out[i] is the mean of grads[i] over all
- * ranks; float dtypes. Gradients that are ready one after the other travel together, and their
- * operation starts as soon as the last of them is computed, while the others still are. out may be
- * grads. buckets NULL: defaults. TC_ERR_ARGUMENT: NULL or n < 1; the first error of a gradient, or
- * of a collective (tc_error(out[0]) tells). */
+ * ranks; float dtypes. Gradients that become ready consecutively share a bucket, whose operation
+ * starts as soon as the last of them is computed, overlapping the rest of the backward pass. out
+ * may be grads. buckets NULL: defaults. TC_ERR_ARGUMENT: NULL or n < 1; the first error of a
+ * gradient, or of a collective (tc_error(out[0]) has the message). */
 TC_API tc_status tc_all_reduce_grads_at(tc_comm *comm, const tc_tensor *grads, int n,
                                         const tc_buckets *buckets, tc_tensor *out, tc_site here);
 #define tc_all_reduce_grads(comm, grads, n, buckets, out)                                          \
     tc_all_reduce_grads_at((comm), (grads), (n), (buckets), (out), TC_HERE)
 
-/* Sharded optimizer state (ZeRO stages 1 and 2, arXiv 1910.02054): each rank updates its part of
- * every parameter, and has what the optimizer remembers for that part alone.
+/* Sharded optimizer state (ZeRO stages 1 and 2, arXiv 1910.02054): each rank updates its shard of
+ * every parameter, and stores the optimizer state of that shard only.
  *
  *     tc_zero_shards(comm, params, n, shards);                        // once: this rank's parts
  *     tc_zero_grads(comm, grads, n, NULL, shard_grads);               // a reduce_scatter
  *     tc_adamw(shards, shard_grads, n, rate, NULL, effects, &k);      // any optimizer
  *     tc_zero_effects(comm, params, shards, n, NULL, effects, &k);    // an all_gather
  *
- * shards[i] is a parameter of the ceil(count / ranks) elements of params[i] that this rank has, in
- * row-major order, the last filled up with zeros. All ranks must have equal parameters when the
- * shards are made. Optimizers that look at whole matrices (tc_muon), or at the norm of all
- * gradients, see only a part. Errors as above, and of tc_param; TC_ERR_ARGUMENT too where
- * tc_zero_effects finds a shard that no effect assigns. */
+ * shards[i] is a parameter with this rank's ceil(count / ranks) elements of params[i], in row-major
+ * order, the last one padded with zeros. All ranks must have equal parameters when the shards are
+ * made. Optimizers that need whole matrices (tc_muon), or the norm of all gradients, see only a
+ * shard. Errors as above, and of tc_param; also TC_ERR_ARGUMENT if tc_zero_effects finds a shard
+ * that no effect assigns. */
 TC_API tc_status tc_zero_shards_at(tc_comm *comm, const tc_tensor *params, int n, tc_tensor *shards,
                                    tc_site here);
 #define tc_zero_shards(comm, params, n, shards)                                                    \
@@ -102,7 +103,7 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 #define tc_zero_effects(comm, params, shards, n, buckets, effects, n_effects)                      \
     tc_zero_effects_at((comm), (params), (shards), (n), (buckets), (effects), (n_effects), TC_HERE)
 
-/* ---- tensors in parts: tensor parallel, data parallel and sharded parameters from marks ----
+/* ---- sharding: tensor parallel, data parallel and sharded parameters from annotations ----
  *
  *     tc_mesh mesh = {.comms = (tc_comm *[]){comm}, .n = 1};
  *     tc_tensor up = tc_shard(w1, &mesh, TC_OVER(TC_WHOLE, 0));       // columns
@@ -110,61 +111,61 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
  *     tc_tensor y = tc_matmul(tc_gelu(tc_matmul(x, up)), down);       // over whole tensors
  *     tc_partition(&y, 1, &y);                                        // one all_reduce, in y
  *
- * A program is written over whole tensors, gradients and updates included, and runs as it is on one
- * process. tc_partition makes each rank's program of it. */
+ * A program is written over global (unsharded) tensors, gradients and updates included, and runs
+ * unchanged on one process. tc_partition makes each rank's program from it. */
 
-/* Communicators as the axes of a grid of ranks: of a grid of 2 x 4 ranks each has one of 2 and one
- * of 4 (tc_comm_split). */
+/* Device mesh: communicators as the axes of a grid of ranks: in a grid of 2 x 4 ranks each rank has
+ * one of size 2 and one of size 4 (tc_comm_split). */
 typedef struct tc_mesh {
     tc_comm *const *comms;
     int n;
 } tc_mesh;
-enum { TC_WHOLE = -1 }; /* an axis that is not cut */
+enum { TC_WHOLE = -1 }; /* an axis that is not sharded */
 #define TC_OVER(...) ((const int[]){__VA_ARGS__})
 
-/* x, marked: axis d is cut in equal parts over communicator axes[d] of the mesh, or not (TC_WHOLE);
- * rank r has part r. axes has an entry for each axis of x. Of an input or a parameter the mark says
- * what a rank has, of another tensor how it is kept. Its gradient has the same mark. Without
- * tc_partition it is x. TC_ERR_SHAPE: a size is no multiple of the ranks; TC_ERR_ARGUMENT: no such
- * communicator, or one for two axes. */
+/* Annotates x: axis d is split into equal shards over communicator axes[d] of the mesh, or not
+ * (TC_WHOLE); rank r has shard r. axes has an entry for each axis of x. For an input or a parameter
+ * this is the part that a rank holds, for another tensor the sharding in which it is stored. The
+ * gradient has the same sharding. Without tc_partition the result is x. TC_ERR_SHAPE: a size is no
+ * multiple of the ranks; TC_ERR_ARGUMENT: no such communicator, or one for two axes. */
 TC_API tc_tensor tc_shard_at(tc_tensor x, const tc_mesh *mesh, const int *axes, tc_site here);
 #define tc_shard(x, mesh, axes) tc_shard_at((x), (mesh), (axes), TC_HERE)
 
-/* out[i]: tensors[i] as this rank computes it. A marked input is one of its part's shape, to be
- * given to tc_compile_fn; a marked parameter is a parameter with a copy of its part (the same in
- * each call; the whole one is no longer needed), and an update assigns to that; a marked tensor is
- * its part; any other is whole, on every rank. Marks propagate from operands to results; a
- * parameter without a mark is cut as in an earlier call, else as what is assigned to it: partition
- * the program that trains first. Collectives are put in where a value is needed with another cut
- * than it has. All ranks partition the same tensors in the same order; out may be tensors. The
- * communicators of the marks then compare collectives alone (options.may_differ). A collective of
- * the user's, a custom op or a loop takes its operands whole. Errors: those of the handles;
- * TC_ERR_COMM: a communicator was freed; TC_ERR_ARGUMENT: a parameter was trained in parts with
- * another cut, from which tc does not make these (tc_error(out[0]) tells). */
+/* out[i]: tensors[i] as this rank computes it. An annotated input becomes an input of the shard's
+ * shape, to be passed to tc_compile_fn; an annotated parameter becomes a parameter with a copy of
+ * its shard (the same in each call; the global one is no longer needed), to which updates assign;
+ * an annotated tensor is its shard; any other is replicated on every rank. Shardings propagate from
+ * operands to results; a parameter without annotation is sharded as in an earlier call, else as the
+ * value that is assigned to it: partition the training program first. Collectives are inserted
+ * where a value is needed with another sharding. All ranks partition the same tensors in the same
+ * order; out may be tensors. The communicators of the mesh then compare collectives only
+ * (options.may_differ). Explicit collectives, custom ops and loops get replicated operands. Errors:
+ * those of the handles; TC_ERR_COMM: a communicator was freed; TC_ERR_ARGUMENT: a parameter was
+ * trained with another sharding, which tc does not convert (tc_error(out[0]) has the message). */
 TC_API tc_status tc_partition_at(const tc_tensor *tensors, int n, tc_tensor *out, tc_site here);
 #define tc_partition(tensors, n, out) tc_partition_at((tensors), (n), (out), TC_HERE)
 
-/* Sharded parameters that are whole only while they are used (FSDP): out[i] has the value of
- * tensors[i], but an all_gather of a parameter whose uses are far apart, as in a layer's forward
- * and backward pass, is made for each of them, so that the whole parameter is free in between, and
- * it starts when the values of the gather `ahead` + 1 places before it are first used: 1 gathers
- * one parameter ahead of its layer. Apply it to all outputs of a program at once, after
- * tc_partition, or where gathers were written with tc_comm_all_gather. Errors: those of the
+/* Gathers sharded parameters only while they are used (FSDP): out[i] has the value of tensors[i],
+ * but an all_gather of a parameter whose uses are far apart, as in a layer's forward and backward
+ * pass, is repeated for each of them, so that the gathered parameter is freed in between, and it
+ * starts when the result of the gather `ahead` + 1 positions earlier is first used: 1 gathers one
+ * parameter ahead of its layer. Apply it to all outputs of a program at once, after tc_partition,
+ * or to gathers written with tc_comm_all_gather. Errors: those of the
  * handles. */
 TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_tensor *out,
                                 tc_site here);
 #define tc_prefetch(tensors, n, ahead, out) tc_prefetch_at((tensors), (n), (ahead), (out), TC_HERE)
 
-/* ---- larger machines ---- */
+/* ---- scaling prediction ---- */
 
-/* The link of a rank of the communicator, measured: all_reduces of 8 bytes and of 16 MiB, and on a
- * device matrix products with and without all_reduces at the same time. A collective call, of a
- * second or less; tc_explain's model uses it from then on. backend: whose
- * memory is reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
+/* Measures the link of a rank of the communicator: all_reduces of 8 bytes and of 16 MiB, and on a
+ * device matrix products with and without concurrent all_reduces. A collective call that takes at
+ * most a second; the cost model of tc_explain uses the result afterwards. backend: whose memory is
+ * reduced ("cuda", ..); NULL: the default one. TC_ERR_COMM, TC_ERR_HANDLE,
  * TC_ERR_BACKEND, TC_ERR_MEMORY. */
 TC_API tc_status tc_comm_measure(tc_comm *comm, const char *backend, tc_link *link);
 
-/* A run of a program by the model: kernels by the cost model of the machine that it was compiled
+/* Predicted times of a run: kernels by the cost model of the machine that the program was compiled
  * for, collectives by the alpha-beta model. */
 typedef struct tc_simulation {
     double step_us;    /* of a run */
@@ -175,9 +176,9 @@ typedef struct tc_simulation {
     int collectives;
 } tc_simulation;
 
-/* Predicts the time of a run of f if communicator `scaled` has so many ranks and all other
- * communicators keep theirs; scaled NULL: all communicators. Each rank computes what it computes in
- * f. An all_gather is assumed to join the same whole from more and smaller parts. machine NULL: the
+/* Predicts the time of a run of f if communicator `scaled` has `ranks` ranks and all other
+ * communicators keep theirs; scaled NULL: all communicators. Each rank computes the same as in f.
+ * An all_gather is assumed to have the same result from more and smaller shards. machine NULL: the
  * links that tc_comm_measure found, or assumed ones, and one node.
  *
  *     const tc_cluster m = {.ranks_per_node = 8, .inner = {10, 300}, .outer = {20, 50}};
@@ -200,8 +201,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
 #define TC_COMM_IMPLEMENTED
 
 /* ---- src/base/impl_begin.h ---- */
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -217,9 +218,9 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -309,7 +310,8 @@ TC_API tc_status tc_simulate(const tc_program *f, const tc_cluster *machine, con
  *
  * min and max have the meaning of tc's own: a NaN wins. Integers wrap; bool is 0 or 1. */
 /* ---- src/comm/host_reduce.h ---- */
-/* comm/host_reduce.h - reductions over ranks, for engines that have the operands in host memory. */
+/* comm/host_reduce.h - declares reductions over ranks whose operands are in host memory, for
+ * communication engines. */
 #ifndef TCI_COMM_HOST_REDUCE_H
 #define TCI_COMM_HOST_REDUCE_H
 
@@ -2133,7 +2135,7 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
     return status;
 }
 /* ---- src/comm/nccl.c ---- */
-/* comm/nccl.c - collectives of GPUs through NCCL.
+/* comm/nccl.c - collectives on GPUs through NCCL.
  *
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *
@@ -2155,7 +2157,8 @@ TC_API tc_status tc_comm_of_mpi(const void *mpi_comm, const tc_comm_options *opt
  * creation and at the first operation of each kind, and a call that returns "in progress" is polled
  * until it is done. So the base communicator detects a rank that dies during connection setup. */
 /* ---- src/comm/nccl.h ---- */
-/* comm/nccl.h - NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28. */
+/* comm/nccl.h - declares NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28.
+ */
 #ifndef TCI_COMM_NCCL_H
 #define TCI_COMM_NCCL_H
 
@@ -3428,8 +3431,8 @@ TC_API tc_status tc_zero_effects_at(tc_comm *comm, const tc_tensor *params, cons
 #include <string.h>
 
 /* ---- src/comm/partition.h ---- */
-/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
- * partitioning, as in GSPMD, arXiv 2105.04663).
+/* comm/partition.h - SPMD partitioning (as in GSPMD, arXiv 2105.04663): rewrites a graph over
+ * global tensors into the graph of one rank over its shards.
  *
  * A sharding (split) gives, for each axis of a value, the communicator over which it is split into
  * equal shards: rank r has shard r. 0: not sharded; c + 1: over communicator c of the traversal. An
@@ -5002,12 +5005,12 @@ TC_API tc_status tc_prefetch_at(const tc_tensor *tensors, int n, int ahead, tc_t
     return ahead < 0 ? TC_ERR_ARGUMENT
                      : tci_part_call("tc_prefetch", here, tci_fetch_all, &walk, tensors, n, out);
 }
-/* ---- src/comm/simulate.c ---- */
-/* comm/simulate.c - tc_simulate: predicts the time of a program on many ranks, from measured
+/* ---- src/comm/predict_scaling.c ---- */
+/* comm/predict_scaling.c - tc_simulate: predicts the time of a program on many ranks, from measured
  * latency and bandwidth of a communicator's links.
  *
- * In: a program; a communicator. Out: times by the model (run/comm_model.c); the constants of its
- * links.
+ * In: a program; a communicator. Out: times by the model (run/comm_cost_model.c); the constants of
+ * its links.
  *
  * The time of an all_reduce is the difference between programs with CHAIN dependent all_reduces and
  * with a single one, over CHAIN - 1, so that launch overhead and host time cancel. The slowdown of

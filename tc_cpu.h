@@ -1,9 +1,10 @@
 /* tc_cpu.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cpu.h ---- */
-/* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Included by tc.h. */
+/* src/tc_cpu.h - amalgamation root of tc_cpu.h, the CPU backend: C source compiled by the system
+ * compiler. Included by tc.h. */
 /* ---- src/cpu/cpu_features.c ---- */
-/* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
- * from them.
+/* cpu/cpu_features.c - detects the CPU features that this process may use, and derives the compiler
+ * flags from them.
  *
  * In: the requested vector width. Out: a tci_target. Design: the process itself is queried.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
@@ -16,8 +17,8 @@
 #include <string.h>
 
 /* ---- src/cpu/cc.h ---- */
-/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
- * it compiles for. */
+/* cpu/cc.h - declares how the system's C compiler is found and called, and the CPU that it compiles
+ * for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 

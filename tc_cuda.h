@@ -1,14 +1,14 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Included
- * by tc.h, with or without tc_cpu.h: under TC_BLOCKS the schedules and passes for a user-defined
- * device, under TC_CUDA the CUDA backend too, which compiles CUDA source with NVRTC. */
-/* ---- src/tc_blocks.h ---- */
-/* src/tc_blocks.h - GPU-only files: pattern matchers, schedules and passes for machines of thread
- * blocks. Included by tc_cuda.h; plan/no_gpu.c replaces it in builds without that. */
+/* src/tc_cuda.h - amalgamation root of tc_cuda.h: GPU schedules and planner passes, and the CUDA
+ * backend (CUDA source compiled by NVRTC). Included by tc.h, with or without tc_cpu.h: under
+ * TC_BLOCKS only the schedules and passes, for a user-defined device; under TC_CUDA all of it. */
+/* ---- src/tc_gpu.h ---- */
+/* src/tc_gpu.h - include list of the GPU-only sources: pattern matchers, schedules and passes for
+ * machines of thread blocks. Included by tc_cuda.h; without it plan/no_gpu.c replaces them. */
 /* ---- src/kernel/match_mma_sync.c ---- */
-/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
- * cores (mma.sync) can run it.
+/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel, and decides whether
+ * warp-level tensor-core instructions (mma.sync) can compute it.
  *
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether warp-level
  * tensor-core instructions (mma.sync), on GPUs from sm_75 on, can compute it. Operands are read
@@ -204,8 +204,9 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
            p.depth >= TCI_GATHER_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 /* ---- src/kernel/tma_boxes.c ---- */
-/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
- * accelerator reads.
+/* kernel/tma_boxes.c - matches contraction kernels whose operands, also convolution windows with
+ * zero padding, can be loaded as TMA boxes, and computes the box of each operand (implicit GEMM
+ * without im2col copies).
  *
  * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
  * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the
@@ -1100,7 +1101,7 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
     return steps && !on_unit;
 }
 /* ---- src/kernel/match_attention_backward.c ---- */
-/* kernel/match_attention_backward.c - matches the kernels of attention gradients, for GPUs.
+/* kernel/match_attention_backward.c - matches the kernels of fused attention gradients, for GPUs.
  *
  * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *
@@ -2025,8 +2026,8 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
 /* ---- src/loop/wgmma_attention.c ---- */
-/* loop/wgmma_attention.c - schedules fused attention on tensor cores: tiles, pipeline stages,
- * cost.
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores (WGMMA): tiles, pipeline
+ * stages, cost.
  *
  * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
  * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
@@ -2324,8 +2325,8 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
     launch->task_ns = tci_attention_ns(b->k, machine, tile);
 }
 /* ---- src/loop/wgmma_attention_backward.c ---- */
-/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores:
- * tiles, pipeline stages, cost.
+/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores
+ * (WGMMA): tiles, pipeline stages, cost.
  *
  * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
  * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
@@ -2618,13 +2619,14 @@ TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const i
     launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
 }
 /* ---- src/loop/simt_attention.c ---- */
-/* loop/simt_attention.c - schedules attention and its gradients without tensor cores (SIMT).
+/* loop/simt_attention.c - schedules fused attention without tensor cores (SIMT), forward and
+ * backward.
  *
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
  * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
 /* ---- src/loop/simt_attention.h ---- */
-/* loop/simt_attention.h - declares fused attention and its gradients on SIMT threads: parameters
- * of the kernel templates.
+/* loop/simt_attention.h - declares fused attention without tensor cores (SIMT), forward and
+ * backward: parameters of the kernel templates.
  *
  * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
  * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
@@ -2874,8 +2876,8 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
     launch->task_ns = tci_simt_attn_back_ns(b->k, machine, tile);
 }
 /* ---- src/loop/simt_row_block.c ---- */
-/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
- * a warp.
+/* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
+ * warp or part of a warp computes one row and keeps it in registers.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
  * outer axes are bound. Out: the stages, unrolled vector by vector.
@@ -3310,7 +3312,7 @@ TCI_FN void tci_row_emit(tci_build *b)
     }
 }
 /* ---- src/loop/smem_transpose.c ---- */
-/* loop/smem_transpose.c - builds the transpose through shared memory, with one padding column
+/* loop/smem_transpose.c - emits the transpose through shared memory, with one padding column
  * against bank conflicts.
  *
  * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and
@@ -3512,7 +3514,7 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
     tci_build_close(b, &open);
 }
 /* ---- src/loop/simt_gemm.c ---- */
-/* loop/simt_gemm.c - builds the SIMT GEMM: shared-memory panels and register tiles, by the threads
+/* loop/simt_gemm.c - emits the SIMT GEMM: shared-memory panels, and register tiles of the threads
  * of a block.
  *
  * In: a kernel whose first stage is a DOT of two operands, and whose later stages are pointwise.
@@ -3541,7 +3543,7 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
  * double-buffered. Elements outside the result are computed from the last element inside, and not
  * stored. */
 /* ---- src/loop/simt_gemm.h ---- */
-/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels, and register tiles of the
  * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
@@ -4252,8 +4254,8 @@ TCI_FN double tci_products_least_ns(const tci_query *a)
     return least;
 }
 /* ---- src/loop/thread_per_point.c ---- */
-/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, small copies.
+/* loop/thread_per_point.c - GPU schedule in which one thread computes one output element or a short
+ * run of them: depthwise and grouped convolutions, GEMV, pooling, small copies.
  *
  * In: a kernel with reductions whose last outer axis is too short for vectors, or not a multiple of
  * the vector length, or whose loads are guarded or strided, so that a vector would be read lane by
@@ -4267,8 +4269,8 @@ TCI_FN double tci_products_least_ns(const tci_query *a)
  * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
  * and one coalesced read shared by all rows. */
 /* ---- src/loop/thread_per_point.h ---- */
-/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, copies. */
+/* loop/thread_per_point.h - declares the GPU schedule in which one thread computes one output
+ * element or a short run of them. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 
@@ -4445,9 +4447,10 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
     }
 }
 /* ---- src/loop/simt_short_reduction.c ---- */
-/* loop/simt_short_reduction.c - schedules short reductions and short rows on GPUs, in the vector
- * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
- * few channels, norms (NHWC).
+/* loop/simt_short_reduction.c - GPU schedule of short reductions (pooling, depthwise convolution
+ * and its filter gradient, convolution with few channels) and of maps with a short last axis, in
+ * NHWC: each thread computes one 16-byte vector of adjacent outputs, and the reduction is unrolled
+ * in its registers.
  *
  * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
  * contiguous along the last outer axis or independent of it, and every guard independent of that
@@ -4459,8 +4462,8 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
  *
  * Neighbouring threads take consecutive vectors. */
 /* ---- src/loop/simt_short_reduction.h ---- */
-/* loop/simt_short_reduction.h - declares the GPU schedule of short reductions (pooling) along a
- * contiguous last axis. */
+/* loop/simt_short_reduction.h - declares the GPU schedule of short reductions along a contiguous
+ * last axis (pooling, depthwise convolution, few channels): one vector of outputs per thread. */
 #ifndef TCI_LOOP_SIMT_SHORT_REDUCTION_H
 #define TCI_LOOP_SIMT_SHORT_REDUCTION_H
 
@@ -5426,8 +5429,8 @@ TCI_FN const tci_form *const *tci_block_forms(void)
     return forms;
 }
 /* ---- src/loop/mma_gemm.c ---- */
-/* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
- * of warps.
+/* loop/mma_gemm.c - emits the mma.sync GEMM: shared-memory panels, accumulators in the registers of
+ * warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or has int8 operands, on a
  * GPU whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one
@@ -5463,7 +5466,8 @@ TCI_FN const tci_form *const *tci_block_forms(void)
  * of issue, as there are four warps. Element by element the slab's 8192 elements take 12
  * instructions each, 770 cycles. */
 /* ---- src/loop/mma_gemm.h ---- */
-/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, sums in warp registers. */
+/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, accumulators in the registers
+ * of warps. */
 #ifndef TCI_LOOP_MMA_GEMM_H
 #define TCI_LOOP_MMA_GEMM_H
 
@@ -6349,8 +6353,8 @@ TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n)
                           n->attr);
 }
 /* ---- src/plan/conv_layout.c ---- */
-/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
- * layout that TMA boxes read.
+/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last (NHWC),
+ * the layout required for TMA box loads.
  *
  * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of an
  * image, on a GPU whose tensor cores load TMA boxes. Out: the same CONTRACT over copies with
@@ -6959,11 +6963,18 @@ static bool tci_layout_decide(tci_layout *l, tci_node_list list)
     return any;
 }
 
+/* Set by a test of reduction orders, which layouts may change: every value stays as written. */
+#ifdef TCI_TEST_ALLOC
+bool tci_layout_is_off;
+#else
+enum { tci_layout_is_off = false };
+#endif
+
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots)
 {
     tci_layout l = {a, a->s, tci_table_in(a->s, sizeof(tci_layout_want)),
                     tci_table_in(a->s, sizeof(bool))};
-    if (!tci_plan_has_image_unit(a->machine)) {
+    if (!tci_plan_has_image_unit(a->machine) || tci_layout_is_off) {
         return;
     }
     tci_node_list list = tci_graph_sort(a->s, roots, n_roots);
@@ -7127,7 +7138,7 @@ TCI_FN tci_node *tci_plan_factored_sum(const tci_algo *a, tci_node *n)
 }
 /* ---- src/plan/small_channel_conv.c ---- */
 /* plan/small_channel_conv.c - rewrites convolutions of few channels, such as a network's first
- * layer, as implicit GEMM: kernel columns times channels are one padded run of K.
+ * layer, as implicit GEMM: filter width times channels becomes one padded contiguous run of K.
  *
  * In: a CONTRACT of windows of a bf16 or f16 image, with too few channels for a matrix unit to
  * read, and a filter or the gradient of the convolution's output. Out: the same CONTRACT over
@@ -7357,8 +7368,8 @@ TCI_BLOCK_FN const tci_route *tci_route_few_channels(void)
     return &row;
 }
 /* ---- src/plan/depthwise_wgrad.c ---- */
-/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (channels last)
- * as a split sum over image lines.
+/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (NHWC) as a
+ * split reduction over image rows.
  *
  * In: a CONTRACT of windows of an image and the gradient of the convolution's output, both
  * channels last, whose result has the window axes and the channels. Out: a SUM of partial results,
@@ -7872,8 +7883,8 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
     return &row;
 }
 /* ---- src/plan/tensor_core_split_k.c ---- */
-/* plan/tensor_core_split_k.c - splits K on tensor cores when a GEMM has few tiles: parts of K
- * become a batch axis.
+/* plan/tensor_core_split_k.c - split-K on tensor cores for GEMMs with few tiles: parts of K become
+ * a batch axis.
  *
  * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a GPU. Out: the same product
  * with K cut in parts, which a second kernel adds in f32. Design: a GPU has 132 SMs and a tile
@@ -8305,7 +8316,8 @@ TCI_BLOCK_FN const tci_route *tci_route_im2col(void)
 }
 /* ---- src/plan/gpu_contraction_routes.c ---- */
 /* plan/gpu_contraction_routes.c - table of the contraction algorithms that only GPUs have (im2col,
- * split-K, bf16x3, depthwise, channels-last), which plan/contraction_route.c compares with its own.
+ * split-K, BF16x3, K-major operands, depthwise, few channels, channels-last), which
+ * plan/contraction_route.c compares with its own.
  *
  * In: nothing. Out: the rows. */
 
@@ -8322,8 +8334,8 @@ TCI_FN int tci_block_routes(const tci_route **rows)
 }
 
 #ifdef TCI_HAS_CUDA
-/* ---- src/cuda/wgmma.c ---- */
-/* cuda/wgmma.c - writes the CUDA source of the warp-specialized WGMMA GEMM: TMA producer warp,
+/* ---- src/cuda/wgmma_gemm.c ---- */
+/* cuda/wgmma_gemm.c - writes the CUDA source of the warp-specialized WGMMA GEMM: TMA producer warp,
  * consumer warps, mbarrier pipeline. In three layers:
  *
  *   functions   of the prelude, one PTX instruction each; tests that run the text without a GPU
@@ -8353,11 +8365,12 @@ TCI_FN int tci_block_routes(const tci_route **rows)
  * Invariants: tc_empty counts a stage's readers, four warps of each consumer or, for blocks that
  * share, one of each consumer of both; a buffer is written only after its previous contents were
  * taken; no barrier of the whole block after tc_matrix_begin, as its warps diverge. */
-/* ---- src/cuda/wgmma.h ---- */
-/* cuda/wgmma.h - declares the writer of CUDA source for the WGMMA GEMM, and the properties of such
- * a kernel that a module stores, so that they are known wherever the cubin comes from. */
-#ifndef TCI_CUDA_WGMMA_H
-#define TCI_CUDA_WGMMA_H
+/* ---- src/cuda/wgmma_gemm.h ---- */
+/* cuda/wgmma_gemm.h - declares the CUDA code generator of the WGMMA GEMM, and the launch metadata
+ * (shared memory, block shape, tensor maps) that it embeds in the module, so that a cached cubin
+ * has it too. */
+#ifndef TCI_CUDA_WGMMA_GEMM_H
+#define TCI_CUDA_WGMMA_GEMM_H
 
 
 enum {
@@ -8416,7 +8429,7 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol);
 
 #endif
 
-/* ---- src/cuda/wgmma.c, continued ---- */
+/* ---- src/cuda/wgmma_gemm.c, continued ---- */
 #include <string.h>
 
 enum {
@@ -9202,8 +9215,8 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
                    symbol, symbol);
 }
 /* ---- src/cuda/wgmma_attention.c ---- */
-/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop, in
- * the layers of cuda/wgmma.c, whose small functions it shares.
+/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop,
+ * layered as in cuda/wgmma_gemm.c, whose PTX wrappers it reuses.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
  * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the
@@ -9231,13 +9244,13 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
  * compiler from reading them before it. Each warp stores and reads rows of its own, so a warp
  * barrier is enough there. */
 /* ---- src/cuda/wgmma_attention.h ---- */
-/* cuda/wgmma_attention.h - declares the writer of CUDA source for fused attention on WGMMA: the
- * main loop. */
+/* cuda/wgmma_attention.h - declares the CUDA code generator of fused attention on WGMMA: the main
+ * loop. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_H
 #define TCI_CUDA_WGMMA_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma.h. */
+/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_gemm.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
@@ -9784,8 +9797,8 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
     tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
 }
 /* ---- src/cuda/wgmma_attention_backward.c ---- */
-/* cuda/wgmma_attention_backward.c - writes the CUDA source of attention's gradients on WGMMA: the
- * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
+/* cuda/wgmma_attention_backward.c - writes the CUDA source of the attention gradients on WGMMA: the
+ * main loop, layered as in cuda/wgmma_gemm.c, with the PTX wrappers of cuda/wgmma_attention.c.
  *
  * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
  * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,
@@ -9812,8 +9825,8 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out)
  * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
  * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
 /* ---- src/cuda/wgmma_attention_backward.h ---- */
-/* cuda/wgmma_attention_backward.h - declares functions that emit the CUDA source of attention
- * backward kernels on WGMMA: prelude, main loop, epilogue. */
+/* cuda/wgmma_attention_backward.h - declares the CUDA code generator of the attention gradients on
+ * WGMMA: prelude, main loop, epilogue. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 
@@ -10386,7 +10399,7 @@ TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_
     tci_str_add(out, "    }\n}\n");
 }
 /* ---- src/cuda/custom_op.c ---- */
-/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's text and a kernel that
+/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
  * calls it.
  *
  * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
@@ -10535,8 +10548,8 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
  * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
  * are never stored. */
 /* ---- src/cuda/simt_attention.h ---- */
-/* cuda/simt_attention.h - declares the writer of CUDA source for attention and its gradients on
- * SIMT threads: the main loops. */
+/* cuda/simt_attention.h - declares the CUDA code generator of fused attention, forward and
+ * backward, on CUDA cores (no tensor cores). */
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 
@@ -11109,10 +11122,10 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
     tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }
 /* ---- src/cuda/mma_sync.c ---- */
-/* cuda/mma_sync.c - writes the CUDA source of GEMM on mma.sync, the tensor cores of warps (sm_75
- * and later).
+/* cuda/mma_sync.c - writes the CUDA source of the GEMM on mma.sync, the warp-level tensor-core
+ * instruction (sm_75 and later).
  *
- * In: the statements for warp-level tensor-core instructions (loop/memory_ops.h). Out: their text,
+ * In: the statements for warp-level tensor-core instructions (loop/intrinsics.h). Out: their text,
  * in two layers: functions of one PTX instruction each, which tests that run the text without a GPU
  * define for themselves (TC_NO_PTX), and the statements built from them.
  *
@@ -11128,7 +11141,8 @@ TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
  * 1 by the first of a second operand's two, then 2, 3 by the other, and 8 rows of 16 bytes; sm_80 8
  * rows of four f64. */
 /* ---- src/cuda/mma_sync.h ---- */
-/* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the CUDA code generator of the GEMM on mma.sync, the warp-level
+ * tensor-core instruction. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 
@@ -12388,7 +12402,7 @@ TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why)
 #include <string.h>
 
 /* ---- src/cuda/nvrtc.h ---- */
-/* cuda/nvrtc.h - declares builds with NVRTC, in this process. */
+/* cuda/nvrtc.h - declares the compilation of CUDA source to cubin files with NVRTC. */
 #ifndef TCI_CUDA_NVRTC_H
 #define TCI_CUDA_NVRTC_H
 
@@ -12642,6 +12656,9 @@ TCI_FN tc_status tci_cuda_copy_within(void *user, void *to, const void *from, in
 TCI_FN tc_status tci_cuda_copy(void *user, void *to, const void *from, int64_t bytes);
 TCI_FN const tc_backend_queues *tci_cuda_queues(void);
 
+/* ---- cuda/backend.c ---- */
+TCI_FN const tc_backend *tci_cuda_backend(void);
+
 #endif
 
 /* ---- src/cuda/device.c, continued ---- */
@@ -12790,8 +12807,8 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma.c). f16
- * multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
+/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma_gemm.c).
+ * f16 multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
  * (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer GPUs, which have other units too,
  * as A100. f64 is no faster than on SIMT threads except on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)
@@ -12861,7 +12878,8 @@ TCI_FN tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target 
     return TC_OK;
 }
 /* ---- src/cuda/memory.c ---- */
-/* cuda/memory.c - allocates GPU memory, for programs and for users.
+/* cuda/memory.c - allocates GPU memory, for programs and for users: suballocates medium sizes from
+ * slabs, passes the others to the driver.
  *
  * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
  * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for

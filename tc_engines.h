@@ -1,14 +1,14 @@
 /* tc_engines.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_engines.h ---- */
-/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO, XLA and TVM as backends by
- * name.
- * Includes tc_onnx.h, which writes the models that they are given; tc.h does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION. */
+/* src/tc_engines.h - amalgamation root of the optional header tc_engines.h: ONNX Runtime, OpenVINO,
+ * XLA and TVM as backends that are selected by name. Includes tc_onnx.h, which writes the models
+ * that they are given; tc.h does not depend on it. The implementation is compiled where
+ * TC_IMPLEMENTATION is defined. */
 #include "tc_onnx.h"
 
 /* ---- src/engines/api.h ---- */
-/* engines/api.h - external inference engines as backends by name: the public half of tc_engines.h.
- */
+/* engines/api.h - declares external inference engines as backends that are selected by name: the
+ * public API of tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 
@@ -70,8 +70,8 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
 #define TC_ENGINES_IMPLEMENTED
 
 /* ---- src/base/impl_begin.h ---- */
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -87,9 +87,9 @@ TC_API tc_status tc_time_backends_at(tc_tensors inputs, tc_tensors outputs, doub
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -194,6 +194,7 @@ typedef struct tci_engine_library {
     const char *file;    /* beginning of its name: "libonnxruntime.so" */
     const char *package; /* where it is below site-packages: "onnxruntime/capi" */
     const char *get;     /* how to get it: "pip install onnxruntime" */
+    const char *silence; /* a variable that keeps its log off stderr, "NAME=VALUE", or NULL */
     tci_mutex lock;      /* guards what follows */
     bool tried;
     void *handle;                       /* NULL: it could not be loaded, */
@@ -215,6 +216,14 @@ typedef struct tci_engine_symbol {
 /* False: the library lacks one, as text says. */
 TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
                                char text[TC_GRAPH_TEXT]);
+/* From begin to end the process has one more variable, "NAME=VALUE", for code of an engine that
+ * reads it and has no other option. The list of variables is replaced by a copy and put back, so
+ * getenv in other threads reads one or the other. Nothing changes where the user has set NAME. */
+typedef struct tci_engine_variable {
+    char **list, **before; /* list NULL: nothing has changed */
+} tci_engine_variable;
+TCI_FN tci_engine_variable tci_engine_variable_begin(const char *variable);
+TCI_FN void tci_engine_variable_end(tci_engine_variable *v);
 /* A file of memory without a name, closed on exec; -1: none can be made. */
 TCI_FN int tci_engine_unnamed_file(void);
 
@@ -326,6 +335,53 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
     return found;
 }
 
+/* ---- variables ---- */
+
+/* A list that took the place of `environ`: it stays allocated, since other threads may read it. */
+typedef struct tci_engine_list {
+    struct tci_engine_list *next;
+    char *rows[];
+} tci_engine_list;
+
+static tci_mutex tci_engine_environ = TCI_MUTEX_INIT; /* from begin to end */
+static tci_engine_list *tci_engine_lists;
+
+TCI_FN tci_engine_variable tci_engine_variable_begin(const char *variable)
+{
+    char name[64];
+    size_t n = 0, length = variable ? strlen(variable) + 1 : 0;
+    tci_engine_variable v = {NULL, NULL};
+    pthread_mutex_lock(&tci_engine_environ);
+    snprintf(name, sizeof(name), "%.*s", variable ? (int)strcspn(variable, "=") : 0, variable);
+    if (!variable || tci_os_getenv(name)) {
+        return v;
+    }
+    while (environ && environ[n]) {
+        n++;
+    }
+    tci_engine_list *l = tci_heap_get(sizeof(*l) + sizeof(char *) * (n + 2) + length);
+    if (l) {
+        l->next = tci_engine_lists;
+        l->rows[0] = memcpy(l->rows + n + 2, variable, length);
+        memcpy(l->rows + 1, environ, sizeof(char *) * n);
+        l->rows[n + 1] = NULL;
+        tci_engine_lists = l;
+        v = (tci_engine_variable){l->rows, environ};
+        __atomic_store_n(&environ, v.list, __ATOMIC_RELEASE);
+    }
+    return v;
+}
+
+TCI_FN void tci_engine_variable_end(tci_engine_variable *v)
+{
+    char **list = v->list;
+    if (list) { /* another list is there if a thread has called setenv meanwhile: it stays */
+        __atomic_compare_exchange_n(&environ, &list, v->before, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&tci_engine_environ);
+}
+
 /* ---- loading ---- */
 
 TCI_FN int tci_engine_unnamed_file(void)
@@ -418,7 +474,9 @@ static void tci_engine_load(tci_engine_library *l)
                  number);
         return;
     }
+    tci_engine_variable v = tci_engine_variable_begin(l->silence);
     l->handle = prints ? tci_engine_open_silently(l->path, why) : tci_os_dlopen(l->path, why);
+    tci_engine_variable_end(&v);
     if (!l->handle) {
         snprintf(l->why, sizeof(l->why), "'%.200s' cannot be loaded: %.255s", l->path, why);
     }
@@ -1259,8 +1317,12 @@ TCI_FN const tc_graph_backend *tci_openvino_backend(void)
  * those of any version, so that newer plugins find defaults in members that they added.
  *
  * Executables are not stored on disk: XLA's CPU loader writes to stderr if it finds machine
- * features that it does not know. On the CPU inputs are read in place (zero copy). The plugin
- * chooses the number of threads, by the affinity mask of the process. */
+ * features that it does not know. On the CPU inputs are read in place (zero copy).
+ *
+ * Threads belong to a client of the plugin, and PJRT has no option for their number: XLA's CPU
+ * client takes it from the variable PJRT_NPROC (DefaultThreadPoolSize of xla/pjrt/utils.cc), and
+ * not less than its devices. So there is one client of one device for each number of threads that
+ * programs ask for. */
 /* ---- src/engines/openxla.h ---- */
 /* engines/openxla.h - XLA as a graph-level backend, through a PJRT plugin. */
 #ifndef TCI_ENGINES_OPENXLA_H
@@ -1302,39 +1364,55 @@ typedef struct tci_xla_args {
     void *v[62];
 } tci_xla_args;
 
+/* Devices and threads of a plugin, for the rest of the process. */
+typedef struct tci_xla_client {
+    struct tci_xla_client *next;
+    int threads; /* 0: as many as XLA likes */
+    void *client, *device;
+} tci_xla_client;
+
 typedef struct tci_xla_plugin {
     tci_engine_library library;
     const char *option;
-    bool ready, is_cpu; /* under the lock of the library */
+    bool ready, is_cpu; /* under the lock of the library, as the clients are */
     void *const *table;
-    void *client, *device; /* for the rest of the process */
+    tci_xla_client *clients;
     char version[200];
 } tci_xla_plugin;
+
+/* Errors are texts; what XLA logs above that goes to stderr. It reads the variable while it is
+ * loaded. */
+#define TCI_XLA_SILENCE "TF_CPP_MIN_LOG_LEVEL=3"
 
 /* By option; the last is for paths. */
 static tci_xla_plugin tci_xla_plugins[] = {{.option = "cpu",
                                             .library = {.file = "libpjrt_cpu.so",
                                                         .package = "fastatomstruct_xla_cpu",
                                                         .get = "pip install fastatomstruct-xla-cpu",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "cuda",
                                             .library = {.file = "xla_cuda_plugin.so",
                                                         .package = "jax_plugins/xla_cuda13",
                                                         .get = "pip install jax-cuda13-pjrt",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "rocm",
                                             .library = {.file = "xla_rocm_plugin.so",
                                                         .package = "jax_plugins/xla_rocm7",
                                                         .get = "pip install jax-rocm7-pjrt",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "/",
                                             .library = {.file = "a PJRT plugin",
                                                         .package = "",
                                                         .get = "give its path",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}}};
 
 typedef struct tci_xla_program {
-    tci_xla_plugin *plugin;
+    const tci_xla_plugin *plugin;
+    const tci_xla_client *client;
     void *loaded;
 } tci_xla_program;
 
@@ -1394,10 +1472,11 @@ static bool tci_xla_await_fails(const tci_xla_plugin *p, void *event, char text[
 
 /* ---- the plugin ---- */
 
-/* The name and version of the platform. */
-static bool tci_xla_describe(tci_xla_plugin *p, const int *api, char text[TC_GRAPH_TEXT])
+/* Name and version of the client's platform. */
+static bool tci_xla_describe(tci_xla_plugin *p, const tci_xla_client *c, const int *api,
+                             char text[TC_GRAPH_TEXT])
 {
-    tci_xla_args name = {.v = {p->client}}, version = {.v = {p->client}};
+    tci_xla_args name = {.v = {c->client}}, version = {.v = {c->client}};
     if (tci_xla_fails(p, TCI_XLA_PLATFORM_NAME, &name, text) ||
         tci_xla_fails(p, TCI_XLA_PLATFORM_VERSION, &version, text)) {
         return false;
@@ -1412,6 +1491,60 @@ static bool tci_xla_describe(tci_xla_plugin *p, const int *api, char text[TC_GRA
              of ? of : "", api[0], api[1], (int)TCI_MIN((size_t)name.v[2], (size_t)40),
              (const char *)name.v[1]);
     return true;
+}
+
+/* PJRT_Client_Create for so many threads; 0: as the plugin likes. */
+static bool tci_xla_create_fails(const tci_xla_plugin *p, int threads, void **client,
+                                 char text[TC_GRAPH_TEXT])
+{
+    enum { TCI_XLA_INT64 = 1 };
+    struct {
+        size_t size;
+        void *extension;
+        const char *name;
+        size_t n_name;
+        int type;
+        int64_t value;
+        size_t n_value;
+    } one_device = {sizeof(one_device), NULL, "cpu_device_count", 16, TCI_XLA_INT64, 1, 1};
+    char pool[32];
+    snprintf(pool, sizeof(pool), "PJRT_NPROC=%d", threads);
+    tci_engine_variable v = tci_engine_variable_begin(threads ? pool : NULL);
+    tci_xla_args a = {.v = {&one_device, (void *)1}}, plain = {0};
+    bool fails = !threads || tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &a, text);
+    if (fails) { /* a plugin may refuse options that it does not know */
+        a = plain;
+        fails = tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &a, text);
+    }
+    tci_engine_variable_end(&v);
+    *client = a.v[6];
+    return fails;
+}
+
+/* The client of so many threads, made where there is none; NULL: text says why. Caller holds the
+ * lock. */
+static tci_xla_client *tci_xla_client_of(tci_xla_plugin *p, int threads, char text[TC_GRAPH_TEXT])
+{
+    tci_xla_client *c = p->clients;
+    while (c && c->threads != threads) {
+        c = c->next;
+    }
+    if (c) {
+        return c;
+    }
+    tci_xla_args devices = {0};
+    if (tci_xla_create_fails(p, threads, &devices.v[0], text) ||
+        tci_xla_fails(p, TCI_XLA_DEVICES, &devices, text)) {
+        return NULL;
+    }
+    c = devices.v[2] ? tci_heap_get(sizeof(*c)) : NULL;
+    if (!c) {
+        snprintf(text, TC_GRAPH_TEXT, devices.v[2] ? "no memory" : "the plugin found no device");
+        return NULL;
+    }
+    *c = (tci_xla_client){p->clients, threads, devices.v[0], *(void **)devices.v[1]};
+    p->clients = c;
+    return c;
 }
 
 /* Caller holds the lock. */
@@ -1432,22 +1565,12 @@ static bool tci_xla_start(tci_xla_plugin *p, char text[TC_GRAPH_TEXT])
                  version[0], version[1], (int)TCI_XLA_LEAST);
         return false;
     }
-    tci_xla_args init = {0}, client = {0};
-    if (tci_xla_fails(p, TCI_XLA_PLUGIN_INITIALIZE, &init, text) ||
-        tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &client, text)) {
+    tci_xla_args init = {0};
+    if (tci_xla_fails(p, TCI_XLA_PLUGIN_INITIALIZE, &init, text)) {
         return false;
     }
-    p->client = client.v[6];
-    tci_xla_args devices = {.v = {p->client}};
-    if (tci_xla_fails(p, TCI_XLA_DEVICES, &devices, text)) {
-        return false;
-    }
-    if (!devices.v[2]) {
-        snprintf(text, TC_GRAPH_TEXT, "the plugin found no device");
-        return false;
-    }
-    p->device = *(void **)devices.v[1];
-    p->ready = tci_xla_describe(p, version, text);
+    const tci_xla_client *c = tci_xla_client_of(p, strcmp(p->option, "cpu") ? 0 : 1, text);
+    p->ready = c && tci_xla_describe(p, c, version, text);
     return p->ready;
 }
 
@@ -1498,8 +1621,13 @@ static void tci_xla_free(void *user, void *compiled)
     tci_heap_free(x);
 }
 
-/* One replica and one partition, as CompileOptionsProto. */
-static const char tci_xla_options[] = {0x1a, 4, 0x20, 1, 0x28, 1};
+/* CompileOptionsProto: one replica and one partition, and, of one thread, the override that its
+ * operations are not cut for a pool. */
+#define TCI_XLA_ONE "\x1a\x04\x20\x01\x28\x01"
+#define TCI_XLA_ONE_THREAD                                                                         \
+    TCI_XLA_ONE "\x3a\x20\x0a\x1a"                                                                 \
+                "xla_cpu_multi_thread_eigen"                                                       \
+                "\x12\x02\x10\x00"
 
 static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **compiled,
                                  char text[TC_GRAPH_TEXT])
@@ -1510,12 +1638,17 @@ static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **com
     if (!x) {
         return p ? TC_ERR_MEMORY : TC_ERR_BACKEND;
     }
-    x->plugin = p;
+    pthread_mutex_lock(&p->library.lock);
+    const tci_xla_client *c = tci_xla_client_of(p, p->is_cpu ? m->threads : 0, text);
+    pthread_mutex_unlock(&p->library.lock);
+    const char *options = c && c->threads == 1 ? TCI_XLA_ONE_THREAD : TCI_XLA_ONE;
+    size_t n_options = c && c->threads == 1 ? sizeof(TCI_XLA_ONE_THREAD) : sizeof(TCI_XLA_ONE);
+    *x = (tci_xla_program){p, c, NULL};
     tci_xla_args program = {.size = sizeof(program),
                             .v = {(void *)(uintptr_t)m->bytes, (void *)m->n, "mlir", (void *)4}};
-    tci_xla_args a = {.v = {p->client, &program, (void *)(uintptr_t)tci_xla_options,
-                            (void *)sizeof(tci_xla_options)}};
-    if (tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
+    tci_xla_args a = {
+        .v = {c ? c->client : NULL, &program, (void *)(uintptr_t)options, (void *)(n_options - 1)}};
+    if (!c || tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
         tci_xla_free(NULL, x);
         return TC_ERR_BACKEND;
     }
@@ -1548,9 +1681,10 @@ static int tci_xla_type(tc_dtype t)
 }
 
 /* A buffer of the plugin over, or with a copy of, an array. */
-static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void **buffer,
+static bool tci_xla_give(const tci_xla_program *x, const tc_custom_array *a, void **buffer,
                          char text[TC_GRAPH_TEXT])
 {
+    const tci_xla_plugin *p = x->plugin;
     enum { TCI_XLA_UNTIL_TRANSFERRED = 1, TCI_XLA_ZERO_COPY = 2 };
     struct {
         size_t size;
@@ -1564,12 +1698,12 @@ static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void
         int semantics;
         void *device, *memory, *layout, *done, *buffer;
         void *more[16];
-    } h = {.client = p->client,
+    } h = {.client = x->client->client,
            .data = a->data,
            .type = tci_xla_type(a->dtype),
            .sizes = a->sizes,
            .rank = (size_t)a->rank,
-           .device = p->device,
+           .device = x->client->device,
            .semantics = p->is_cpu ? TCI_XLA_ZERO_COPY : TCI_XLA_UNTIL_TRANSFERRED};
     tci_xla_args record = {0};
     _Static_assert(sizeof(h) <= sizeof(record), "the record must fit");
@@ -1616,7 +1750,7 @@ static tc_status tci_xla_run(void *user, void *compiled, const tc_custom_array *
     bool done = buffers != NULL;
     (void)user;
     for (int i = 0; i < n_inputs && done; i++) {
-        done = tci_xla_give(x->plugin, &inputs[i], &buffers[i], text);
+        done = tci_xla_give(x, &inputs[i], &buffers[i], text);
     }
     done = done && tci_xla_execute(x, buffers, n_inputs, buffers + n_inputs, text);
     for (int i = 0; i < n_outputs && done; i++) {
@@ -1714,6 +1848,11 @@ static tci_engine_library tci_tvm_runtime = {.file = "libtvm_runtime.so",
                                              .package = "tvm/lib",
                                              .get = "pip install apache-tvm onnx",
                                              .lock = TCI_MUTEX_INIT};
+/* Sorts and top-k, which compiled models call by name; the runtime of other builds has them. */
+static tci_engine_library tci_tvm_extra = {.file = "libtvm_runtime_extra.so",
+                                           .package = "tvm/lib",
+                                           .get = "pip install apache-tvm onnx",
+                                           .lock = TCI_MUTEX_INIT};
 static struct {
     tci_mutex lock;
     bool ready;
@@ -1827,11 +1966,15 @@ static bool tci_tvm_start(char text[TC_GRAPH_TEXT])
 static bool tci_tvm_open(char text[TC_GRAPH_TEXT])
 {
     struct sigaction before;
+    char without[TC_GRAPH_TEXT];
     pthread_mutex_lock(&tci_tvm.lock);
     bool known = sigaction(SIGSEGV, NULL, &before) == 0;
     bool open = tci_tvm.ready ||
                 (tci_engine_open(&tci_tvm_ffi, "", text) &&
                  tci_engine_open(&tci_tvm_runtime, "", text) && tci_tvm_start(text));
+    if (open) {
+        (void)tci_engine_open(&tci_tvm_extra, "", without);
+    }
     if (known) {
         sigaction(SIGSEGV, &before, NULL);
     }

@@ -1,13 +1,13 @@
 /* tc_onnx.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_onnx.h ---- */
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION, together with that of
- * tc.h. */
+/* src/tc_onnx.h - amalgamation root of the optional header tc_onnx.h: import and export of ONNX
+ * models, and export of StableHLO. Includes tc.h, which does not depend on it. The implementation
+ * is compiled where TC_IMPLEMENTATION is defined, together with that of tc.h. */
 #include "tc.h"
 
 /* ---- src/onnx/onnx.h ---- */
-/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
- * tc_onnx.h. */
+/* onnx/onnx.h - public API of tc_onnx.h: import and export of ONNX models, and export of StableHLO
+ * text. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 
@@ -165,8 +165,8 @@ TC_API const char *tc_onnx_op_how(int i);
 #define TC_ONNX_IMPLEMENTED
 
 /* ---- src/base/impl_begin.h ---- */
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -182,9 +182,9 @@ TC_API const char *tc_onnx_op_how(int i);
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -1000,7 +1000,7 @@ TCI_FN tci_onnx_proto *tci_onnx_parse(tci_scratch *s, const void *bytes, size_t 
  * operator.
  *
  * Failures longjmp (tci_ox_fail, which names node and op); the functions own nothing outside the
- * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/user_call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
@@ -1176,9 +1176,10 @@ TCI_FN tc_status tci_ox_within(tci_ox_op *o, tci_ox_build build, void *user);
 TCI_FN void tci_ox_rethrow(const tci_ox_op *o, tc_status status);
 
 #endif
-/* ---- src/onnx/call_site.h ---- */
-/* onnx/call_site.h - call site of public calls made in onnx/: that of the user's call. Included
- * only by .c files of onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h ends it. */
+/* ---- src/onnx/user_call_site.h ---- */
+/* onnx/user_call_site.h - redefines TC_HERE in onnx/, so that the tensors and errors that an import
+ * makes carry the source location of the user's call (tc_onnx_load). Included only by .c files of
+ * onnx/; a variable `o` (tci_ox_op) must be in scope. src/tc_onnx.h restores TC_HERE. */
 #undef TC_HERE
 #define TC_HERE (o->here)
 
@@ -3162,8 +3163,8 @@ TCI_OX_MAKE(gemm)
     tci_ox_out(o, 0, tc_cast(y, d));
 }
 /* ---- src/onnx/import_shape.c ---- */
-/* onnx/import_shape.c - imports ONNX operators that compute sizes, move elements or concatenate
- * tensors. */
+/* onnx/import_shape.c - imports ONNX shape, constant and movement operators (Shape, Range, Reshape,
+ * Transpose, Slice, Pad, Concat). */
 
 #include <string.h>
 
@@ -3900,8 +3901,8 @@ TCI_OX_MAKE(cross_entropy)
     tci_ox_out(o, 1, logs);
 }
 /* ---- src/onnx/import_indexing.c ---- */
-/* onnx/import_indexing.c - imports ONNX operators that read and write at indices, and those whose
- * output size depends on values. */
+/* onnx/import_indexing.c - imports ONNX gather and scatter operators, and those whose output size
+ * depends on values. */
 
 #include <string.h>
 
@@ -4130,7 +4131,8 @@ TCI_OX_MAKE(unique)
     tci_ox_out_counted(o, 3, counts, count, 0);
 }
 /* ---- src/onnx/import_conv_pool.c ---- */
-/* onnx/import_conv_pool.c - imports ONNX operators of image windows: convolution, pooling, patches.
+/* onnx/import_conv_pool.c - imports ONNX sliding-window operators: convolution, pooling, unpooling,
+ * col2im.
  *
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
@@ -4605,9 +4607,9 @@ TCI_OX_MAKE(col2im)
     }
     tci_ox_out(o, 0, y);
 }
-/* ---- src/onnx/import_resize.c ---- */
-/* onnx/import_resize.c - imports ONNX operators that sample images between their elements: Resize,
- * Upsample, GridSample, AffineGrid, RoiAlign, DeformConv.
+/* ---- src/onnx/import_resample.c ---- */
+/* onnx/import_resample.c - imports ONNX operators that interpolate images: Resize, Upsample,
+ * GridSample, AffineGrid, RoiAlign, DeformConv.
  *
  * Resize to known sizes: along each axis an element is a weighted sum of a few elements of x
  * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear
@@ -5544,7 +5546,8 @@ TCI_OX_MAKE(linear_attention)
     tci_ox_out(o, 1, tc_cast(last, kept));
 }
 /* ---- src/onnx/import_recurrent.c ---- */
-/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* onnx/import_recurrent.c - imports the ONNX operators RNN, GRU and LSTM as a tc_scan for each
+ * direction.
  *
  * Input projections of all steps are computed up front; each step adds the recurrent projection.
  * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
@@ -6269,8 +6272,8 @@ TCI_OX_MAKE(loop)
     tci_ox_loop_while(o, &l);
 }
 /* ---- src/onnx/import_counted_axis.c ---- */
-/* onnx/import_counted_axis.c - operators on values whose count of valid elements a run tells
- * (results of NonZero, Compress, Unique).
+/* onnx/import_counted_axis.c - imports ONNX operators whose operands have a data-dependent size
+ * (results of NonZero, Compress, Unique): padded tensors with a run-time count of valid elements.
  *
  * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
  * on the padded tensor and pass the count on: movement ops that keep the axis, elementwise ops,
@@ -7026,9 +7029,9 @@ TC_API const char *tc_onnx_op_how(int i)
     return i >= 0 && i < tci_ox_n_rows() ? tci_ox_rows()[i].how : NULL;
 }
 /* ---- src/onnx/export_walk.c ---- */
-/* onnx/export_walk.c - traversal of an exported graph (onnx/export_walk.h). */
+/* onnx/export_walk.c - traversal of an exported graph in topological order (onnx/export_walk.h). */
 /* ---- src/onnx/export_walk.h ---- */
-/* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
+/* onnx/export_walk.h - declares the traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: for each node
  * its value name in the exported file. A composite that the function does not write is replaced by
@@ -7346,7 +7349,8 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
  * kernel, stride, dilation and padding per spatial axis; false if there is none. */
 /* ---- src/onnx/find_conv.h ---- */
 /* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
- * reduction of a WINDOW, described as other formats describe them. */
+ * reduction of a WINDOW, described by kernel, stride, dilation and padding, as in ONNX and
+ * StableHLO. */
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 
@@ -7791,9 +7795,10 @@ TCI_FN void tci_ow_info(tci_ow *w, int field, const char *name, tc_dtype dtype, 
 #define TCI_ONNX_EXPORT_STATE_H
 
 /* ---- src/onnx/export.h ---- */
-/* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
- * graph-level backends. The traversal w defines which nodes are inputs (also DATA and LITERAL
- * nodes). All memory comes from w's scratch arena. Errors longjmp out. */
+/* onnx/export.h - declares the exporters: a graph serialized in memory as an ONNX model (protobuf
+ * bytes) or as a StableHLO module (text), for the public calls and for graph-level backends. The
+ * traversal w defines which nodes are inputs (also DATA and LITERAL nodes). All memory comes from
+ * w's scratch arena. Errors longjmp out. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 
@@ -7858,6 +7863,19 @@ TCI_FN const char *tci_ox_conv_transpose_out(tci_ox_out_graph *g, const tci_node
 TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
+
+/* ---- export_gather.c ---- */
+/* A GATHER of whole slices: one list of indices, of any shape, along an axis of x. */
+typedef struct tci_ox_select {
+    tci_node *x, *list;
+    int axis;
+} tci_ox_select;
+/* True if n is one, or a RESHAPE that puts the axes of the list in the place of x's. */
+TCI_FN bool tci_ox_find_select(const tci_node *n, tci_ox_select *s);
+/* in: the names of x and of the list. */
+TCI_FN const char *tci_ox_select_out(tci_ox_out_graph *g, const tci_ox_select *s, const tci_node *n,
+                                     const char *const *in);
+TCI_FN const char *tci_ox_gather_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in);
 
 /* ---- export_contract.c ---- */
 TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
@@ -8396,6 +8414,20 @@ static const char *tci_ox_divide_out(tci_ox_out_graph *g, tc_dtype d, const char
     return TCI_OW(w, "Where", none, zero, TCI_OW(w, "Div", x[0], safe));
 }
 
+/* The sign bit, also of -0 and NaN. */
+static const char *tci_ox_minus_out(tci_ox_out_graph *g, tc_dtype d, const char *x)
+{
+    if (tci_ox_is_float(d)) {
+        tc_dtype whole = d == TC_F64 ? TC_I64 : d == TC_F32 ? TC_I32 : TC_I16;
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(whole));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        x = tci_ow_op(&g->w, "BitCast", 1, &x, 1, &to);
+        d = whole;
+    }
+    return d < TC_I8 ? TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", x, x))
+                     : TCI_OW(&g->w, "Less", x, tci_ox_float(g, d, 0));
+}
+
 TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
 {
     tci_ow *w = &g->w;
@@ -8462,6 +8494,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                        : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
                                 x[1]);
     }
+    case TCI_W_MINUS: return tci_ox_minus_out(g, d, x[0]);
+    case TCI_P_LOG_LOW: /* corrections below an engine's own error */
+    case TCI_P_LOG2_LOW: return tci_ox_float(g, d, 0);
     case TCI_P_GCD: return tci_ox_gcd_out(g, d, x);
     case TCI_P_MULHI: return tci_ox_mulhi_out(g, d, x);
     default: {
@@ -8471,7 +8506,7 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
     }
 }
 /* ---- src/onnx/export_loop.c ---- */
-/* onnx/export_loop.c - exports repetitions as ONNX Loop.
+/* onnx/export_loop.c - exports loops (REPEAT nodes) as ONNX Loop.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
  * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the
@@ -8706,6 +8741,15 @@ static bool tci_ox_fits_rms_norm(const tci_node *n)
            tci_build_same_shape(w->rank, w->shape, axes, x->shape + (x->rank - axes));
 }
 
+/* True if the mask has all rows and columns of the scores. */
+static bool tci_ox_is_whole_mask(const tci_node *n)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    const tci_node *m = tci_ox_named_operand(n, 3);
+    return m->rank >= 2 && m->shape[m->rank - 2] == q->shape[q->rank - 2] &&
+           m->shape[m->rank - 1] == k->shape[k->rank - 2];
+}
+
 /* Four axes, [batch, heads, rows, width], or five, whose key and value have one head for the group
  * of heads that the third axis has. */
 static bool tci_ox_fits_attention(const tci_node *n)
@@ -8719,7 +8763,9 @@ static bool tci_ox_fits_attention(const tci_node *n)
         bool one = grouped && i == 2;
         fits = (one ? k->shape[i] == 1 : k->shape[i] == q->shape[i]) && v->shape[i] == k->shape[i];
     }
-    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v)));
+    bool known = tci_dim_is_known(q->shape[q->rank - 2]) && tci_dim_is_known(k->shape[k->rank - 2]);
+    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v))) &&
+           (!n->attr[2] || known || tci_ox_is_whole_mask(n));
 }
 
 /* ---- operators ---- */
@@ -8833,12 +8879,24 @@ static const char *tci_ox_four_axes(tci_ox_out_graph *g, const tci_node *x, cons
     return TCI_OW(&g->w, "Reshape", name, tci_ow_ints(&g->w, 4, four));
 }
 
+/* onnxruntime asks for a mask with all rows and columns of the scores. */
+static const char *tci_ox_whole_mask(tci_ox_out_graph *g, const tci_node *n, const char *mask)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    if (tci_ox_is_whole_mask(n)) {
+        return mask;
+    }
+    const int64_t sizes[] = {tci_dim_known(q->shape[q->rank - 2]),
+                             tci_dim_known(k->shape[k->rank - 2])};
+    return TCI_OW(&g->w, "Expand", mask, tci_ow_ints(&g->w, 2, sizes));
+}
+
 static const char *tci_ox_attention_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                        const char *const *in)
 {
     const double scale = tci_ox_last_number(n);
     const tci_ow_attr attrs[] = {TCI_OW_INT("is_causal", n->attr[1]), TCI_OW_FLOAT("scale", scale)};
-    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? in[3] : NULL};
+    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? tci_ox_whole_mask(g, n, in[3]) : NULL};
     for (int i = 0; i < 3; i++) {
         with[i] = tci_ox_four_axes(g, tci_ox_named_operand(n, i), in[i]);
     }
@@ -8912,7 +8970,7 @@ TCI_FN const char *tci_ox_named_out(tci_ox_out_graph *g, const tci_node *n, cons
     return row->out(g, row->op, n, in);
 }
 /* ---- src/onnx/export_contract.c ---- */
-/* onnx/export_contract.c - contractions as Conv, MatMul or Einsum of ONNX.
+/* onnx/export_contract.c - exports contractions as ONNX Conv, MatMul or Einsum.
  *
  * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;
@@ -9079,6 +9137,75 @@ TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
         return tci_ox_gemm_out(g, &gemm, n, in);
     }
     return tci_ox_einsum_out(g, n, in);
+}
+/* ---- src/onnx/export_gather.c ---- */
+/* onnx/export_gather.c - exports GATHER as Gather or GatherElements of ONNX.
+ *
+ * In: a GATHER, or the RESHAPE of one. Out: Gather, where one list of indices serves all places off
+ * the axis (tc_index_select, rows of tc_embedding); else GatherElements, whose index has the shape
+ * of the result. */
+
+/* The axes of x, whose axis is replaced by those of the list: the shape of a Gather. */
+static bool tci_ox_is_select_shape(const tci_ox_select *s, const tci_node *n)
+{
+    const int more = s->list->rank - 1;
+    bool fits = n->rank == s->x->rank + more;
+    for (int d = 0; d < n->rank && fits; d++) {
+        fits = n->shape[d] == (d < s->axis           ? s->x->shape[d]
+                               : d <= s->axis + more ? s->list->shape[d - s->axis]
+                                                     : s->x->shape[d - more]);
+    }
+    return fits;
+}
+
+/* True if the index of a GATHER is the same for all places off its axis, which are all taken. */
+static bool tci_ox_find_list(const tci_node *gather, tci_ox_select *s)
+{
+    tci_node *x = gather->in[0], *index = gather->in[1];
+    const int axis = (int)gather->attr[0];
+    index = index->op == TCI_OP_EXPAND && !tci_node_is_value(index) ? index->in[0] : index;
+    bool one = true;
+    for (int d = 0; d < gather->rank; d++) {
+        one = one && (d == axis ? index->shape[d] == gather->shape[d]
+                                : index->shape[d] == 1 && gather->shape[d] == x->shape[d]);
+    }
+    bool reshaped = index->op == TCI_OP_RESHAPE && !tci_node_is_value(index);
+    *s = (tci_ox_select){.x = x, .list = reshaped ? index->in[0] : index, .axis = axis};
+    return one;
+}
+
+TCI_FN bool tci_ox_find_select(const tci_node *n, tci_ox_select *s)
+{
+    bool reshaped = n->op == TCI_OP_RESHAPE && n->in[0]->op == TCI_OP_GATHER;
+    const tci_node *gather = reshaped ? n->in[0] : n;
+    return gather->op == TCI_OP_GATHER && !tci_node_is_value(gather) &&
+           tci_ox_find_list(gather, s) && (!reshaped || tci_ox_is_select_shape(s, n));
+}
+
+/* An index as i64; Gather takes i32 too. */
+static const char *tci_ox_index(tci_ox_out_graph *g, const tci_node *index, const char *name)
+{
+    bool fits = index->dtype == TC_I64 || index->dtype == TC_I32;
+    return fits ? name : tci_ox_to_dtype(g, name, TC_I64);
+}
+
+TCI_FN const char *tci_ox_select_out(tci_ox_out_graph *g, const tci_ox_select *s, const tci_node *n,
+                                     const char *const *in)
+{
+    static const int64_t line = -1;
+    const tci_ow_attr axis = TCI_OW_INT("axis", s->axis);
+    const char *with[] = {in[0], tci_ox_index(g, s->list, in[1])};
+    if (!tci_ox_is_select_shape(s, n)) {
+        with[1] = TCI_OW(&g->w, "Reshape", with[1], tci_ow_ints(&g->w, 1, &line));
+    }
+    return tci_ow_op(&g->w, "Gather", 2, with, 1, &axis);
+}
+
+TCI_FN const char *tci_ox_gather_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
+{
+    const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
+    const char *with[] = {in[0], tci_ox_index(g, n->in[1], in[1])};
+    return tci_ow_op(&g->w, "GatherElements", 2, with, 1, &axis);
 }
 /* ---- src/onnx/export.c ---- */
 /* onnx/export.c - tc_export_onnx: writes a graph as an ONNX file (opset 21, IR 10).
@@ -9333,6 +9460,21 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* The mean of each channel of images, [batch, channels, places], leaves as a pool, for which
+ * engines keep their own layout of images. */
+static const char *tci_ox_mean_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_node *from = n->in[0];
+    bool pools = n->dtype == TC_F32 && from->dtype == TC_F32 && from->rank >= 4 &&
+                 from->rank <= 2 + TCI_OX_SPATIAL && n->n_attr == from->rank - 2;
+    for (int i = 0; i < n->n_attr && pools; i++) {
+        pools = n->attr[i] == 2 + i;
+    }
+    return pools ? TCI_OW(&g->w, "Squeeze", TCI_OW(&g->w, "GlobalAveragePool", x),
+                          tci_ow_ints(&g->w, n->n_attr, n->attr))
+                 : tci_ox_reduce_as(g, "ReduceMean", n, x);
+}
+
 /* x, of n's dtype, in a dtype that ArgMax and TopK take. */
 static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
@@ -9435,7 +9577,8 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             top -= tci_formula_value_operands(*word);
             type = types[top + (*word == TCI_P_SELECT)];
             made = tci_ox_word(g, type, *word, stack + top);
-            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
+            bool asks = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE;
+            type = asks || *word == TCI_W_MINUS ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
@@ -9628,7 +9771,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
         return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
                          &axis);
     }
-    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_MEAN: return tci_ox_mean_out(g, n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
     case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_NAMED:
@@ -9643,6 +9786,10 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
 static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
 {
     tci_ow *w = &g->w;
+    tci_ox_select select;
+    if (tci_ox_find_select(n, &select)) {
+        return tci_ox_select_out(g, &select, n, in);
+    }
     switch ((int)n->op) {
     case TCI_OP_DATA: return tci_ox_memory(g, n);
     case TCI_OP_LITERAL:
@@ -9664,11 +9811,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
     }
     case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
-    case TCI_OP_GATHER: {
-        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
-        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
-        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
-    }
+    case TCI_OP_GATHER: return tci_ox_gather_out(g, n, in);
     case TCI_OP_BITCAST: {
         const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
         g->opset = TCI_OX_OPSET_BITCAST;
@@ -9718,6 +9861,23 @@ static bool tci_ox_is_empty(const tci_node *n)
     return known && none;
 }
 
+/* True if n adds up no elements: it is all zeros. */
+static bool tci_ox_adds_nothing(const tci_node *n)
+{
+    bool none = (n->op == TCI_OP_SUM || n->op == TCI_OP_CONTRACT) && tci_is_known(n);
+    return none && (tci_ox_is_empty(n->in[0]) || tci_ox_is_empty(n->in[n->n_in - 1]));
+}
+
+/* Engines differ in what they make of empty axes, so they get what follows from them. */
+static const char *tci_ox_zeros_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const char *zero = tci_ox_float(g, (tc_dtype)n->dtype, 0);
+    return tci_ox_is_empty(n) ? tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank,
+                                              tci_dim_words(n->shape), "")
+                              : TCI_OW(&g->w, "Expand", zero,
+                                       tci_ow_ints(&g->w, n->rank, tci_dim_words(n->shape)));
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -9726,8 +9886,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
-    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
-        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
+    } else if (tci_ox_is_empty(n) || tci_ox_adds_nothing(n)) {
+        return tci_ox_zeros_out(g, n);
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
@@ -9782,12 +9942,14 @@ static int tci_ox_unexpanded(tci_ox_walk *w, const tci_node *n, tci_node *const 
     return n->n_in;
 }
 
-/* Convolutions and pools are written from what is below windows and padding, elementwise ops from
- * what is below broadcasts, named calls from the call's operands. */
+/* Convolutions and pools are written from what is below windows and padding, gathers of slices from
+ * the list of indices, elementwise ops from what is below broadcasts, named calls from the call's
+ * operands. */
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
     tci_ox_sliding p;
+    tci_ox_select s;
     tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
     *list = two;
     if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
@@ -9796,6 +9958,10 @@ static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
         two[0] = c.w.x;
         two[1] = c.f;
+        return 2;
+    } else if (tci_ox_find_select(n, &s)) {
+        two[0] = s.x;
+        two[1] = s.list;
         return 2;
     } else if (n->op == TCI_OP_NAMED) {
         int count = tci_ox_named_operands(n, ((tci_ox_out_graph *)w->to)->most);
@@ -9896,9 +10062,9 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
                              tci_ox_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/export_stablehlo_text.c ---- */
-/* onnx/export_stablehlo_text.c - statements of a StableHLO module: types, constants, and ops that
- * several files write (onnx/export_stablehlo.h). */
+/* ---- src/onnx/stablehlo_builder.c ---- */
+/* onnx/stablehlo_builder.c - helpers that emit StableHLO text: types, constants, and one statement
+ * for each common op, shared by the export_stablehlo_* files. */
 /* ---- src/onnx/export_stablehlo.h ---- */
 /* onnx/export_stablehlo.h - state of a StableHLO export, shared by its source files.
  *
@@ -10016,7 +10182,7 @@ TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n);
 
 #endif
 
-/* ---- src/onnx/export_stablehlo_text.c, continued ---- */
+/* ---- src/onnx/stablehlo_builder.c, continued ---- */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -10817,8 +10983,8 @@ TCI_FN const char *tci_hlo_scalar_out(tci_hlo *h, tci_node *n, const char *const
     return made == to ? values[root] : tci_hlo_convert(h, &shape, made, to, values[root]);
 }
 /* ---- src/onnx/export_stablehlo_index.c ---- */
-/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and running reductions as
- * StableHLO.
+/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and scans (running reductions)
+ * as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
  * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).
@@ -12072,8 +12238,9 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                              (void *)path,          tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/formats.c ---- */
-/* onnx/formats.c - model formats for graph-level backends (api/graph_backend.h): ONNX, StableHLO.
+/* ---- src/onnx/backend_formats.c ---- */
+/* onnx/backend_formats.c - serializes the graph of a compile request for graph-level backends
+ * (api/graph_backend.h), as an ONNX or a StableHLO model in memory.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
  * Inputs may be leaves of parameters; the output of an effect is the new value. */

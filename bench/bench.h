@@ -1,6 +1,6 @@
 /* bench/bench.h - what the benchmarks share: a clock, interleaved measuring, and the table.
  *
- * The one idea: a figure is a ratio of things measured in turns. The sides of a comparison take
+ * Design: a figure is a ratio of things measured in turns. The sides of a comparison take
  * turns in short rounds, and the ratio is the median of the ratios of each round, so what slows
  * the machine for a while slows both sides of a round and cancels. A figure that is a time is that
  * of the best round: other programs of the machine can only add to it.

@@ -1,6 +1,6 @@
-/* src/tc_comm.h - root of tc_comm.h: collectives over shared memory, MPI and NCCL, and distributed
- * training. An optional header: it includes tc.h; its implementation is compiled where
- * TC_IMPLEMENTATION is defined. */
+/* src/tc_comm.h - amalgamation root of the optional header tc_comm.h: collectives over shared
+ * memory, MPI and NCCL, and distributed training. Includes tc.h; the implementation is compiled
+ * where TC_IMPLEMENTATION is defined. */
 #ifndef TC_COMM_H
 #define TC_COMM_H
 
@@ -25,7 +25,7 @@
 #include "comm/partition.c"
 #include "comm/partition_rules.c"
 #include "comm/prefetch.c"
-#include "comm/simulate.c"
+#include "comm/predict_scaling.c"
 
 #include "base/impl_end.h"
 #endif

@@ -1,4 +1,5 @@
-/* src/tc_cpu.h - root of the CPU backend: C source by the system compiler. Included by tc.h. */
+/* src/tc_cpu.h - amalgamation root of tc_cpu.h, the CPU backend: C source compiled by the system
+ * compiler. Included by tc.h. */
 #include "cpu/cpu_features.c"
 #include "cpu/machine.c"
 #include "cpu/cc.c"

@@ -1,10 +1,10 @@
-/* src/tc_cuda.h - root of tc_cuda.h: schedules and passes of GPUs, and the CUDA backend. Included
- * by tc.h, with or without tc_cpu.h: under TC_BLOCKS the schedules and passes for a user-defined
- * device, under TC_CUDA the CUDA backend too, which compiles CUDA source with NVRTC. */
-#include "tc_blocks.h"
+/* src/tc_cuda.h - amalgamation root of tc_cuda.h: GPU schedules and planner passes, and the CUDA
+ * backend (CUDA source compiled by NVRTC). Included by tc.h, with or without tc_cpu.h: under
+ * TC_BLOCKS only the schedules and passes, for a user-defined device; under TC_CUDA all of it. */
+#include "tc_gpu.h"
 
 #ifdef TCI_HAS_CUDA
-#include "cuda/wgmma.c"
+#include "cuda/wgmma_gemm.c"
 #include "cuda/wgmma_attention.c"
 #include "cuda/wgmma_attention_backward.c"
 #include "cuda/custom_op.c"

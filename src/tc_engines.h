@@ -1,7 +1,7 @@
-/* src/tc_engines.h - root of tc_engines.h: onnxruntime, OpenVINO, XLA and TVM as backends by
- * name.
- * Includes tc_onnx.h, which writes the models that they are given; tc.h does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION. */
+/* src/tc_engines.h - amalgamation root of the optional header tc_engines.h: ONNX Runtime, OpenVINO,
+ * XLA and TVM as backends that are selected by name. Includes tc_onnx.h, which writes the models
+ * that they are given; tc.h does not depend on it. The implementation is compiled where
+ * TC_IMPLEMENTATION is defined. */
 #include "tc_onnx.h"
 
 #include "engines/api.h"

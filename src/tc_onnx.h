@@ -1,6 +1,6 @@
-/* src/tc_onnx.h - root of tc_onnx.h: ONNX models. Includes tc.h, which does not depend on it. Its
- * implementation is compiled in the file that defines TC_IMPLEMENTATION, together with that of
- * tc.h. */
+/* src/tc_onnx.h - amalgamation root of the optional header tc_onnx.h: import and export of ONNX
+ * models, and export of StableHLO. Includes tc.h, which does not depend on it. The implementation
+ * is compiled where TC_IMPLEMENTATION is defined, together with that of tc.h. */
 #include "tc.h"
 
 #include "onnx/onnx.h"
@@ -21,7 +21,7 @@
 #include "onnx/import_losses.c"
 #include "onnx/import_indexing.c"
 #include "onnx/import_conv_pool.c"
-#include "onnx/import_resize.c"
+#include "onnx/import_resample.c"
 #include "onnx/import_quantize.c"
 #include "onnx/import_signal.c"
 #include "onnx/import_attention.c"
@@ -38,14 +38,15 @@
 #include "onnx/export_loop.c"
 #include "onnx/export_direct_ops.c"
 #include "onnx/export_contract.c"
+#include "onnx/export_gather.c"
 #include "onnx/export.c"
-#include "onnx/export_stablehlo_text.c"
+#include "onnx/stablehlo_builder.c"
 #include "onnx/export_stablehlo_scalar.c"
 #include "onnx/export_stablehlo_index.c"
 #include "onnx/export_stablehlo_while.c"
 #include "onnx/export_stablehlo_conv.c"
 #include "onnx/export_stablehlo.c"
-#include "onnx/formats.c"
+#include "onnx/backend_formats.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

@@ -4,7 +4,7 @@
  * "in/NAME" and what another library makes of them: "eval/NAME", and of a training step
  * "train/NAME", "train/loss", "grad/KEY", "grad_in/x", and "after/KEY", the buffers that the step
  * changed. Out: how many of these arrays agree; those of the step are skipped where none is made.
- * The one idea: what the network computes is a list of tensors by these names, so one program makes
+ * Design: what the network computes is a list of tensors by these names, so one program makes
  * it all, and one walk over the file compares it. */
 #ifndef TC_TEST_MODEL_CASE_H
 #define TC_TEST_MODEL_CASE_H

@@ -33,6 +33,7 @@ struct orc_run {
     bool grad;                /* then replay the gradients too */
     bool differentiate;       /* that is under way */
     int every;                /* each so many cases of a list; 0: all */
+    bool first_of_op;         /* of each op the first case with elements; they follow each other */
     bool may_refuse;          /* the backend is an engine: what it refuses is skipped */
     bool symbolic;            /* under TC_DYNAMIC_SHAPES: inputs have symbolic sizes */
     orc_tally tallies[1024];
@@ -561,6 +562,24 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
     return true;
 }
 
+/* True if the first output has elements. */
+static bool orc_has_elements(const json *spec)
+{
+    int64_t sizes[ORC_MAX_RANK + 1];
+    const json *outs = json_get(spec, "outs");
+    return !outs || !outs->first || orc_spec_sizes(outs->first, sizes) > 0;
+}
+
+/* False: the case is not among those that r asks for. nth: how many came before; last_op: the op of
+ * the last one that was asked for. */
+static bool orc_is_asked(const orc_run *r, const json *spec, const char *last_op, int nth)
+{
+    const char *op = json_string(spec, "op");
+    return (!r->differentiate || orc_has_gradients(spec)) && !(r->every && nth % r->every) &&
+           !(r->first_of_op && (!strcmp(op, last_op) || !orc_has_elements(spec))) &&
+           (!r->filter || !regexec(r->filter, op, 0, NULL, 0));
+}
+
 /* false: no context (no such backend). */
 static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
 {
@@ -572,6 +591,7 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
                                                                   : TC_FALLBACK_ALLOW;
     orc_pending *pending = (orc_pending *)calloc(ORC_BATCH, sizeof(*pending));
     const json *spec = list ? list->first : NULL;
+    const char *last_op = "";
     int nth = 0;
     while (spec && pending) {
         tc_ctx *ctx;
@@ -581,10 +601,10 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
         }
         int n = 0;
         for (; spec && n < ORC_BATCH; spec = spec->next) {
-            if ((r->differentiate && !orc_has_gradients(spec)) || (r->every && nth++ % r->every)) {
-                continue;
-            }
-            if (!r->filter || !regexec(r->filter, json_string(spec, "op"), 0, NULL, 0)) {
+            bool asked = orc_is_asked(r, spec, last_op, nth);
+            nth += !r->differentiate || orc_has_gradients(spec);
+            if (asked) {
+                last_op = json_string(spec, "op");
                 memset(&pending[n], 0, sizeof(pending[n]));
                 pending[n].must_fail = must_fail;
                 n += orc_prepare(r, ctx, spec, &pending[n]);

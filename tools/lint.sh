@@ -36,7 +36,7 @@ cat >"$work/all.c" <<'END'
 #include "tc_engines.h"
 END
 cat >"$work/system.c" <<'END'
-#include "base/posix.h"
+#include "base/system_headers.h"
 END
 if ${CC:-cc} -std=gnu11 -O0 -Isrc -c "$work/all.c" -o "$work/all.o" 2>"$work/log"; then
     nm "$work/all.o" | awk 'NF == 3 && $NF !~ /^(tc_|tci_|__|\.L|_GLOBAL)/ && $NF !~ /\./ {
@@ -52,9 +52,9 @@ else
 fi
 
 # 4. a room includes only rooms above it. The order is that of src/tc.h; a header ranks as its .c, or as
-#    the first .c of its folder; so do headers of src/tc_blocks.h, which the core asks. The
+#    the first .c of its folder; so do headers of src/tc_gpu.h, which the core asks. The
 #    headers of debug/ are hooks that every stage may call.
-grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_blocks.h src/tc_cuda.h \
+grep -hoE '^#include "[a-z0-9_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_gpu.h src/tc_cuda.h \
     src/tc_onnx.h src/tc_comm.h src/tc_engines.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
 for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
@@ -67,7 +67,7 @@ done >"$work/includes"
 find src -mindepth 2 -name '*.c' | sed 's#^src/##' | sort >"$work/rooms"
 sed -n 's#^.include "../src/\(.*[.]c\)"#\1#p' tests/tc_impl.c | cat "$work/order" - | sort | comm -23 "$work/rooms" - | sed 's#.*#src/&: joined neither by a root under src/ nor for the tests#' >>"$found"
 grep 'no such room' "$work/includes" >>"$found"
-sed -n 's/^#include "\(.*\)\.c"/\1.h/p' src/tc_blocks.h >"$work/blocks"
+sed -n 's/^#include "\(.*\)\.c"/\1.h/p' src/tc_gpu.h >"$work/blocks"
 awk 'FILENAME ~ /blocks$/ { early[$1] = 1; next }
     FILENAME ~ /order$/ {
         rank[$1] = FNR
@@ -94,13 +94,13 @@ in_circles=$?
 tail -n 1 "$work/drawn"
 [ "$in_circles" = 0 ] || cat "$work/drawn" >>"$found"
 
-# 6. lines that decode the words of a CONTRACT, instead of asking graph/contraction.h: its constructor,
+# 6. lines that decode the words of a CONTRACT, instead of asking graph/contraction_descriptor.h: its constructor,
 #    its verifier, the judge, and those that only pass labels on
 DECODED=8
 grep -rnE 'tci_contract_labels\(|attr \+ 3\>' src --include='*.[ch]' |
     grep -vE '^src/(loop|kernel)/|^src/graph/contraction' >"$work/decoded"
 [ "$(wc -l <"$work/decoded")" -le $DECODED ] ||
-    sed "s/:[^:]*$/: decodes a CONTRACT; ask graph\/contraction.h ($DECODED lines are allowed)/" "$work/decoded" >>"$found"
+    sed "s/:[^:]*$/: decodes a CONTRACT; ask graph\/contraction_descriptor.h ($DECODED lines are allowed)/" "$work/decoded" >>"$found"
 
 # 7. the layout of .clang-format, whose options are those of version 19
 layout=

@@ -5,8 +5,8 @@
  *
  * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
- *                src/ops/table.h): a table for each section; and those of src/api/ops*.h:
- *                prototypes with the comments above them
+ *                src/ops/table.h): a table for each section; and those of src/api/ops*.h and
+ *                parameters.h: prototypes with the comments above them
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h
@@ -584,10 +584,10 @@ static void make_onnx(text *out)
 }
 
 /* Declarations of the operations, in the order of docs/ops.md. */
-static const char *const op_headers[] = {"src/api/ops_elementwise.h", "src/api/ops_creation.h",
-                                         "src/api/ops_reduce.h",      "src/api/ops_shape.h",
-                                         "src/api/ops_linalg.h",      "src/api/ops_nn.h",
-                                         "src/api/ops_autodiff.h",    "src/api/ops.h"};
+static const char *const op_headers[] = {
+    "src/api/ops_elementwise.h", "src/api/ops_creation.h",  "src/api/ops_reduce.h",
+    "src/api/ops_shape.h",       "src/api/ops_linalg.h",    "src/api/ops_nn.h",
+    "src/api/parameters.h",      "src/api/ops_grad_vmap.h", "src/api/ops.h"};
 
 static void make_part(text *out, const char *name)
 {

@@ -1,8 +1,9 @@
-/* api/async.c - asynchronous runs: queues and events. */
+/* api/async.c - implements the public calls of asynchronous runs: tc_queue (a queue of runs
+ * executed in order) and tc_event (completion, status and times of a run). */
 #include <stdio.h>
 
 #include "../run/async_queue.h"
-#include "call_frame.h"
+#include "internal.h"
 
 TC_API tc_status tc_queue_make(tc_queue **queue)
 {

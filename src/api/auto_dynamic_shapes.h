@@ -1,5 +1,6 @@
-/* api/auto_dynamic_shapes.h - automatic dynamic shapes of tc_jit: which sizes a specialization
- * serves, those of the call or ranges of those that varied. */
+/* api/auto_dynamic_shapes.h - automatic dynamic shapes of tc_jit: decides which sizes a
+ * specialization fixes, and which become symbolic dimensions because they differed between calls.
+ */
 #ifndef TCI_API_AUTO_DYNAMIC_SHAPES_H
 #define TCI_API_AUTO_DYNAMIC_SHAPES_H
 

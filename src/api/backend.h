@@ -1,4 +1,5 @@
-/* api/backend.h - backend interface: a struct of functions that compile and run generated kernels.
+/* api/backend.h - backend interface: the table of functions by which a backend (CPU, CUDA, the
+ * user's) compiles and runs generated kernels.
  *
  * The built-in "cpu" backend uses it; tests/null_backend.c is the smallest example and the model to
  * copy. A backend describes its target, turns source text into object files, loads them, and runs
@@ -78,8 +79,8 @@ typedef struct tc_backend_target {
      * device memory, and needs TC_BLOCKS where TC_IMPLEMENTATION is defined (GPU schedules). */
     int block_threads;
     /* 0: none. With block_threads: the number of processors with WGMMA and TMA as on Hopper
-     * (cuda/wgmma.c), each running one such block at a time; else 1: AMX: code of dialect "c" uses
-     * its instructions if TC_AMX is defined, and equivalent plain C otherwise. */
+     * (cuda/wgmma_gemm.c), each running one such block at a time; else 1: AMX: code of dialect "c"
+     * uses its instructions if TC_AMX is defined, and equivalent plain C otherwise. */
     int matrix_units;
     /* integer products that a CPU adds per i32 lane and instruction: 0: one; 2: of 16-bit integers
      * (VPMADDWD); 4: also of 8-bit integers, one unsigned and one signed (VPDPBUSD, if TC_FOURS is

@@ -2,7 +2,7 @@
  *
  * In: a context. Out: a directory. */
 #include "../compile/disk_cache.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 TC_API tc_status tc_cache_export_at(tc_ctx *ctx, const char *dir, tc_site here)
 {

@@ -1,11 +1,12 @@
-/* api/comm.c - tc_comm_all_reduce and the other collective ops.
+/* api/comm.c - implements the public collective ops (tc_comm_all_reduce and others): each call
+ * builds a COLLECTIVE node.
  *
  * In: a communicator and a tensor. Out: COLLECTIVE nodes, whose axis 0 indexes the ranks, wrapped
  * in transposes and reshapes. A reduction that engines do not offer (product; reduce-scatter of
  * minimum and maximum) is a reduction in the graph over gathered values. */
 #include "comm.h"
 
-#include "call_frame.h"
+#include "api_call.h"
 
 /* A call under way: the operation, and x's node. NULL: the frame failed. */
 static tci_node *tci_comm_begin(tci_frame *f, tc_comm *comm, tc_tensor x, tc_comm_verb verb,

@@ -1,4 +1,5 @@
-/* api/comm.h - collectives in the graph, and the interface of the engines that execute them.
+/* api/comm.h - declares collective ops (all-reduce, all-gather, send, receive), and the interface
+ * of the communication engines that execute them (shared memory, MPI, NCCL, the user's).
  *
  * A communicator is a group of processes (ranks 0 .. size - 1) that run programs together. The
  * optional header tc_comm.h makes communicators over shared memory, MPI or NCCL. */

@@ -5,7 +5,7 @@
  * concatenations, neither of which copies; everything in between is real arithmetic, so fusion,
  * gradients and backends need nothing special. The gradient is that of a real function of the two
  * parts. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 

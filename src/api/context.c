@@ -9,12 +9,12 @@
  * context is freed at once. */
 #include "../base/env.h"
 #include "../debug/kernel_check.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../debug/string_intern.h"
 #include "../debug/recompile.h"
 #include "../debug/profile.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <string.h>

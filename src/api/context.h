@@ -1,5 +1,5 @@
-/* api/context.h - contexts, scopes, leaves, and the macros that turn C values into operands and
- * lists. */
+/* api/context.h - declares contexts, scopes and leaf tensors, and the macros that turn C values
+ * into operands and lists. */
 #ifndef TC_API_CONTEXT_H
 #define TC_API_CONTEXT_H
 

@@ -8,7 +8,7 @@
  * branch is a loop of at most one iteration: the second branch of two gets the results of the
  * first, which are zeros if that was not taken. A region is a loop of one iteration, whose gradient
  * recomputes its body (grad/loop.c). */
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <stdio.h>
 

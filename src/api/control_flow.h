@@ -1,5 +1,6 @@
-/* api/control_flow.h - loops, branches and checkpointed regions: a body that is recorded once,
- * compiled once and executed step by step. */
+/* api/control_flow.h - declares loops, branches and checkpointed regions (tc_scan, tc_while,
+ * tc_cond, tc_checkpoint): a body that is recorded once, compiled once and executed step by step.
+ */
 #ifndef TC_API_CONTROL_FLOW_H
 #define TC_API_CONTROL_FLOW_H
 

@@ -1,5 +1,4 @@
-/* api/convolution_pooling.c - public ops on images of one to three axes: convolution, pooling,
- * interpolation.
+/* api/convolution_pooling.c - public 1-D, 2-D and 3-D convolution, pooling and interpolation ops.
  *
  * In: handles, options, the user's call site. Out: a handle to the node, or a poisoned one. */
 #include "operand.h"

@@ -4,7 +4,7 @@
  * sequence is a recurrence over time: one tc_scan for all sequences and labels at once, whose
  * gradient follows. */
 #include "control_flow.h"
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 
 #include "../base/alloc.h"
 #include "../ops/custom_op.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 /* ---- the op ---- */
 

@@ -1,4 +1,4 @@
-/* api/custom_op.h - user-defined ops: C functions that programs call. */
+/* api/custom_op.h - declares user-defined ops: C functions, or CUDA source, that programs call. */
 #ifndef TC_API_CUSTOM_OP_H
 #define TC_API_CUSTOM_OP_H
 

@@ -4,7 +4,7 @@
  * error. These calls have no context to store an error in, so an error is a number
  * (TCI_DIM_FAULTS), and the call that takes it as a size reports it. Without TC_DYNAMIC_SHAPES
  * sizes are plain numbers under the same rules. */
-#include "call_frame.h"
+#include "api_call.h"
 
 static const int64_t tci_sizes_limit = (int64_t)1 << 60;
 

@@ -1,11 +1,12 @@
 /* api/eval.c - tc_eval: lazy evaluation of graph nodes.
  *
  * In: handles. Out: values at nodes; statuses, with the text in ctx->last. The lazy form is a batch
- * of one job without inputs (api/compile_jobs.h), whose program runs once, into new memory that the
+ * of one job without inputs (api/compile.h), whose program runs once, into new memory that the
  * nodes then own. */
 #include "../debug/minify.h"
-#include "../run/symbolic_shapes.h"
-#include "compile_jobs.h"
+#include "../run/shape_instances.h"
+#include "compile.h"
+#include "internal.h"
 
 /* State of an evaluation; the arrays are in the batch's scratch memory. */
 typedef struct tci_lazy {

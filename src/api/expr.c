@@ -1,21 +1,21 @@
-/* api/expr.c - evaluates expressions given as text: executes the steps of a parsed text by calling
- * the public ops.
+/* api/expr.c - evaluates tensor expressions given as text: a stack machine that executes the
+ * parser's bytecode by calling the public ops.
  *
  * In: a text, and values of its names. Out: the tensor that the same C calls make, or a poisoned
  * handle whose text marks the position with a caret.
  *
  * Design: a stack machine. Numbers are computed at once; an operator or call with a tensor operand
- * is a call by name (api/call_by_name.c), so ops, parameters and defaults are those of api/calls.h.
- * Invariants: nothing is called before the whole text is parsed; the stack has room for every step;
- * lists are in a pool that only grows, so values may be copied. */
+ * is a call by name (api/op_by_name.c), so ops, parameters and defaults are those of
+ * api/op_signatures.h. Invariants: nothing is called before the whole text is parsed; the stack has
+ * room for every step; lists are in a pool that only grows, so values may be copied. */
 #include "expr.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "expr_code.h"
-#include "call_by_name.h"
+#include "expr_bytecode.h"
+#include "op_by_name.h"
 
 typedef enum tci_expr_kind {
     TCI_EXPR_IS_ARG, /* a tensor or a number */

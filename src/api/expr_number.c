@@ -3,7 +3,7 @@
  * In: the bytes of a literal; numbers and an operator. Out: a number (bool, integer or real), or an
  * error. Integers are exact or refused, never wrapped; / gives a real, // and % round down;
  * symbolic sizes use tc_dim_add and similar calls. */
-#include "expr_code.h"
+#include "expr_bytecode.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,12 +1,13 @@
-/* api/expr_parse.c - parser of text expressions: a lexer and a precedence-climbing parser.
+/* api/expr_parse.c - parser of text expressions: a lexer, and a precedence-climbing parser that
+ * emits postfix bytecode.
  *
- * In: arbitrary bytes. Out: the steps of api/expr_code.h, or the first error and its position.
+ * In: arbitrary bytes. Out: the steps of api/expr_bytecode.h, or the first error and its position.
  *
  * Design: an operand is parsed, then operators that bind at least as tightly as requested, each
  * with a right operand that binds more tightly. A step is added after its operands, so steps are in
  * postfix order and a long sum needs no deep stack. Invariants: after the first error the lexer
  * returns only the end token, so every loop ends; the depth of recursion is bounded. */
-#include "expr_code.h"
+#include "expr_bytecode.h"
 
 #include <stdarg.h>
 #include <string.h>

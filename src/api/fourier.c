@@ -10,7 +10,7 @@
  * start. A length with a large prime factor is a convolution with a chirp (Bluestein), by
  * transforms of a power of two. Matrices and twiddle factors are stored arrays, since no kernel
  * could compute them as fast; real and imaginary parts are separate. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

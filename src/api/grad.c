@@ -1,26 +1,12 @@
-/* api/grad.c - assignments to parameters, and gradients in reverse and forward mode: tc_assign,
- * tc_grad, tc_vjp, tc_jvp.
+/* api/grad.c - gradients in reverse and forward mode: tc_grad, tc_vjp, tc_jvp.
  *
- * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
- * Parameters are leaves with memory (api/leaf.c). Gradients are built by grad/ in scratch memory;
- * an error raised there (longjmp) fails the call as any other error does. */
-#include "call_frame.h"
+ * In: handles. Out: gradient nodes in the same graph, or poisoned handles. Gradients are built by
+ * grad/ in scratch memory; an error raised there (longjmp) fails the call as any other does. */
+#include "api_call.h"
 
 #include <stdio.h>
 
 #include "../grad/grad.h"
-
-TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
-{
-    tci_frame f = tci_frame_begin("tc_assign", here);
-    tci_frame_use(&f, param);
-    tci_frame_use(&f, value);
-    tci_node *p = tci_frame_node(&f, param, "the parameter");
-    tci_node *x = tci_frame_node(&f, value, "the value");
-    return tci_frame_end(&f, f.failed ? NULL : tci_build_param_assign(&f.ctx->graph, p, x));
-}
-
-/* ---- gradients ---- */
 
 /* Backward: given are results, each with a cotangent; asked for are gradients of params. Forward:
  * given are inputs, each with a tangent; asked for are tangents of results. */

@@ -9,7 +9,7 @@
  * along the element equals the rule applied to w, times the change of the operands. The change of
  * the operands comes from forward mode; one program computes these sums for all nodes, another the
  * results of the rules. */
-#include "compile_jobs.h"
+#include "compile.h"
 
 #include <math.h>
 #include <setjmp.h>

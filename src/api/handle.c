@@ -1,4 +1,5 @@
-/* api/handle.c - resolves tensor handles to graph nodes, and keeps the errors of poisoned handles.
+/* api/handle.c - resolves tensor handles to graph nodes, and stores the errors of poisoned handles
+ * (results of failed calls).
  *
  * In: tc_tensor values as users hold them (live, poisoned, dead, zeroed, of another or a freed
  * context). Out: nodes, and error texts.
@@ -6,13 +7,13 @@
  * Design: a call that fails returns a poisoned handle, whose id is above every node's and
  * identifies an error record. A call with a poisoned operand returns that same handle, so the first
  * cause propagates through the graph without further memory. Handles without a context encode the
- * reason in their id (api/call_frame.h).
+ * reason in their id (api/api_call.h).
  *
  * A record lives as long as the scope of its call. An equal error in the same scope shares its
  * record, so a loop that fails repeatedly does not use more and more memory. A call that returns a
  * status and no handle leaves no record, only the text in ctx->last. */
-#include "../debug/dump.h"
-#include "call_frame.h"
+#include "../debug/log.h"
+#include "internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "../debug/recompile.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 TC_API const char *tc_program_error(const tc_program *f)
 {

@@ -1,5 +1,5 @@
-/* api/io.h - files of arrays, parameters by name, tensors of other libraries (DLPack), export to C.
- * TC_NO_IO leaves it out. */
+/* api/io.h - declares tensor files, saving and loading of named parameters and of programs, export
+ * to C, and exchange of tensors with other libraries (DLPack). TC_NO_IO leaves it out. */
 #ifndef TC_API_IO_H
 #define TC_API_IO_H
 

@@ -16,13 +16,14 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../debug/recompile.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
 #include "../run/hot_sizes.h"
 #include "shape_bucketing.h"
-#include "compile_jobs.h"
+#include "compile.h"
+#include "internal.h"
 #include "auto_dynamic_shapes.h"
 #include "specialization_trial.h"
 

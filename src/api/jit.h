@@ -1,5 +1,5 @@
-/* api/jit.h - tc_jit: a C function that records a graph, compiled once for each signature it is
- * called with. */
+/* api/jit.h - declares tc_jit: a C function that records a graph, compiled once for each signature
+ * it is called with. */
 #ifndef TC_API_JIT_H
 #define TC_API_JIT_H
 

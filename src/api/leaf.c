@@ -6,7 +6,7 @@
  * any layout (broadcast, reversed, a window of a larger array) is read in place. The storage begins
  * at the lowest address that the strides reach. Memory has known sizes; only tc_input has symbolic
  * ones. */
-#include "call_frame.h"
+#include "internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * In: inputs, targets, weights. Out: the nodes of the loss's definition, with the requested
  * reduction, rounded to the result dtype once. Purely elementwise losses are built rows of
  * ops/table.h. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

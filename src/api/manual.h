@@ -1,4 +1,5 @@
-/* tc - a header-only tensor compiler for C.
+/* tc - a header-only tensor compiler for C. This comment is its manual: build, defines, a first
+ * program, operands, compiled and lazy form, gradients, symbolic sizes, loops, errors, threads.
  *
  * Calls of tc record tensor expressions as a graph. tc differentiates and fuses it, generates C or
  * CUDA for exactly these shapes, builds that with the system's compiler or NVRTC, and caches the

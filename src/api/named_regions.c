@@ -7,7 +7,7 @@
 
 #include "../debug/string_intern.h"
 #include "debug.h"
-#include "call_frame.h"
+#include "api_call.h"
 
 static bool tci_region_push(tci_ctx *c)
 {

@@ -2,7 +2,7 @@
  *
  * In: a tensor, weights and biases of its channels. Out: a handle to the composition of public ops
  * that defines the op, computed in at least f32 and rounded once. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

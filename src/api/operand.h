@@ -1,12 +1,12 @@
-/* api/operand.h - operands of the public ops: tensor handles and C numbers to nodes, within a
- * frame.
+/* api/operand.h - converts the operands of a public op (tensor handles and C numbers) to graph
+ * nodes, within its call frame.
  *
  * C numbers exist only in public calls; below them they are 0-d nodes. Functions that return a node
  * return NULL when the frame, or the graph, has an error. */
 #ifndef TCI_API_OPERAND_H
 #define TCI_API_OPERAND_H
 
-#include "call_frame.h"
+#include "api_call.h"
 
 enum { TCI_OPS_BOOL = 1, TCI_OPS_INT = 2, TCI_OPS_FLOAT = 3 }; /* tc_arg.kind */
 

@@ -1,11 +1,11 @@
 /* api/ops.c - public ops generated from rows of ops/table.h: elementwise ops and reductions. Others
- * are in files of their families, such as api/linalg.c and api/losses.c.
+ * are in files of their families, such as api/lstsq_pinv_expm.c and api/losses.c.
  *
  * In: handles, C numbers, attributes, the user's call site. Out: a handle to the node, or a
- * poisoned one. Every call is a frame (api/call_frame.h) around one function of graph/build.h,
+ * poisoned one. Every call is a frame (api/api_call.h) around one function of graph/build.h,
  * whose operands are resolved by api/operand.h; calls that differ only in their names are table
  * rows. */
-#include "calls.h"
+#include "op_signatures.h"
 
 #include "operand.h"
 

@@ -1,5 +1,5 @@
-/* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: edit the rows.
- * Included by api/ops_elementwise.h. */
+/* api/ops.gen.h - declarations of the public elementwise ops and reductions. Generated
+ * from ops/table.h by tools/amalgamate.c: edit the table, not this file. */
 
 /* ---- elementwise: operands are tensors or C numbers ----
  * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands

@@ -1,5 +1,5 @@
-/* api/ops.h - declares all operations: includes the headers of each subject, and has the
- * calls by name. api/ops_elementwise.h states what holds for all operations. */
+/* api/ops.h - includes the header of each op category, and declares tc_op, which calls an op by its
+ * name. api/ops_elementwise.h states what holds for all operations. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -9,7 +9,8 @@
 #include "ops_nn.h"
 #include "ops_reduce.h"
 #include "ops_shape.h"
-#include "ops_autodiff.h"
+#include "ops_grad_vmap.h"
+#include "parameters.h"
 
 #ifdef __cplusplus
 extern "C" {

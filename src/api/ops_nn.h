@@ -1,5 +1,6 @@
-/* api/ops_nn.h - declares losses, recurrent layers, quantized layers, convolution, pooling and
- * resampling of images. Conventions: api/ops_elementwise.h. */
+/* api/ops_nn.h - declares layers of neural networks and losses: softmax, normalization, attention,
+ * embedding bags, recurrent and quantized layers, convolution, pooling, resampling of images.
+ * Conventions: api/ops_elementwise.h. */
 #ifndef TC_API_OPS_NN_H
 #define TC_API_OPS_NN_H
 
@@ -8,6 +9,109 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- layers: floats are computed in f32 or f64 and rounded once to the dtype of the first
+ * operand; integers and bool count as f32 unless a line says otherwise; eps keeps divisors
+ * above 0 ---- */
+/* Softmax along an axis, exp(x) / sum(exp(x)), and its logarithm, both without overflow.
+ * Integers and bool in f32. */
+TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
+#define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
+TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);
+#define tc_log_softmax(x, axis) tc_log_softmax_at((x), (axis), TC_HERE)
+/* Cross entropy: the mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N,
+ * C, ...] or [C]; target: class indices (integers) [N], [N, ...] or 0-d. Result: 0-d, in the
+ * dtype of the logits (f32 for integers). A class outside -C..C-1 fails the run with
+ * TC_ERR_INDEX; negative classes count from the end. */
+TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here);
+#define tc_cross_entropy(logits, target) tc_cross_entropy_at((logits), (target), TC_HERE)
+/* Layer normalization over axes: (x - mean) / sqrt(variance + eps) * weight + bias, with the
+ * variance divided by the count. weight and bias have the sizes of the axes (else TC_ERR_SHAPE),
+ * or are TC_NONE; eps is a number or 0-d. Integers and bool in f32. TC_ERR_AXIS: no axes. Ba,
+ * Kiros and Hinton, arXiv 1607.06450. */
+TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias,
+                                  tc_arg eps, tc_site here);
+#define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
+    tc_layer_norm_at((x), (axes), (weight), (bias), TC_ARG(eps), TC_HERE)
+/* RMS normalization: x / sqrt(mean(x^2) over axes + eps) * weight; weight broadcasts, or is
+ * TC_NONE. Zhang and Sennrich, arXiv 1910.07467. */
+TC_API tc_tensor tc_rms_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, double eps,
+                                tc_site here);
+#define tc_rms_norm(x, axes, weight, eps)                                                          \
+    tc_rms_norm_at((x), (axes), (weight), (eps), TC_HERE)
+/* Batch normalization of each channel of x [N, C, ...]: (x - mean) / sqrt(var + eps) * weight +
+ * bias, with the statistics of the batch in training, else running_mean and running_var. The
+ * running statistics are not changed: tc_var_mean computes those of the batch, and tc_assign
+ * stores an update. All operands are [C]; weight and bias may be TC_NONE, in training the
+ * running statistics too. Ioffe and Szegedy, arXiv 1502.03167. */
+TC_API tc_tensor tc_batch_norm_at(tc_tensor x, tc_tensor running_mean, tc_tensor running_var,
+                                  tc_tensor weight, tc_tensor bias, bool training, double eps,
+                                  tc_site here);
+#define tc_batch_norm(x, running_mean, running_var, weight, bias, training, eps)                   \
+    tc_batch_norm_at((x), (running_mean), (running_var), (weight), (bias), (training), (eps),      \
+                     TC_HERE)
+/* Group normalization: statistics of each group of channels of each image, x [N, C, ...]. groups
+ * divides C (else TC_ERR_SHAPE). Wu and He, arXiv 1803.08494. */
+TC_API tc_tensor tc_group_norm_at(tc_tensor x, int64_t groups, tc_tensor weight, tc_tensor bias,
+                                  double eps, tc_site here);
+#define tc_group_norm(x, groups, weight, bias, eps)                                                \
+    tc_group_norm_at((x), (groups), (weight), (bias), (eps), TC_HERE)
+/* Instance normalization: statistics of each channel of each image, x [N, C, ...] with at least
+ * one more axis. */
+TC_API tc_tensor tc_instance_norm_at(tc_tensor x, tc_tensor weight, tc_tensor bias, double eps,
+                                     tc_site here);
+#define tc_instance_norm(x, weight, bias, eps)                                                     \
+    tc_instance_norm_at((x), (weight), (bias), (eps), TC_HERE)
+/* Local response normalization: x / (k + alpha * mean of squares over `size` neighbouring
+ * channels)^beta, x [N, C, ...] with at least one more axis, size 1 to 1024 (else
+ * TC_ERR_ARGUMENT). */
+TC_API tc_tensor tc_local_response_norm_at(tc_tensor x, int64_t size, double alpha, double beta,
+                                           double k, tc_site here);
+#define tc_local_response_norm(x, size, alpha, beta, k)                                            \
+    tc_local_response_norm_at((x), (size), (alpha), (beta), (k), TC_HERE)
+/* Gated linear unit: the first half of an axis of even size 2 n, times the sigmoid of the second
+ * half. Result: size n along the axis. */
+TC_API tc_tensor tc_glu_at(tc_tensor x, int axis, tc_site here);
+#define tc_glu(x, axis) tc_glu_at((x), (axis), TC_HERE)
+/* Rotary position embedding: x * cosine + rotated(x) * sine, where rotated(x) is (-second half,
+ * first half) of the last axis, of even size. All broadcast. Su et al., arXiv 2104.09864; the
+ * order of GPT-NeoX. */
+TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_site here);
+#define tc_rope(x, cosine, sine) tc_rope_at((x), (cosine), (sine), TC_HERE)
+/* softmax(query key^T * scale + mask) value: query [..., q, width], key [..., k, width], value
+ * [..., k, v], result [..., q, v] (Vaswani et al., arXiv 1706.03762); mask broadcasts to [..., q,
+ * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: query i sees only keys
+ * 0 to i; scale 0: 1 / sqrt(width). Where query is [..., heads,
+ * rows, width] key and value may have fewer heads, a number that divides it: neighbouring heads of
+ * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. A query
+ * that sees no key (a row of false, or of -INFINITY) has a row of zeros and no gradient, as in
+ * PyTorch since 2.5; tc_softmax of a row of -INFINITY is NaN. */
+TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key, tc_tensor value,
+                                                    tc_tensor mask, bool is_causal, double scale,
+                                                    tc_site here);
+#define tc_scaled_dot_product_attention(query, key, value, mask, is_causal, scale)                 \
+    tc_scaled_dot_product_attention_at((query), (key), (value), (mask), (is_causal), (scale),      \
+                                       TC_HERE)
+/* Reduces the rows of weight [rows, width] that each bag of indices (integers) selects: [bags,
+ * width]. mode: "sum", "mean" (also NULL) or "max". A bag is a row of index [bags, length], or the
+ * elements of index [n] from one offset to the next (include_last_offset: the last offset ends the
+ * last bag). An empty bag gives 0. Row padding_idx is skipped (-1 is the last row, as in PyTorch;
+ * TC_END skips none). per_sample_weights needs mode "sum" (else TC_ERR_ARGUMENT). */
+TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tensor offsets,
+                                     const char *mode, tc_tensor per_sample_weights,
+                                     bool include_last_offset, int64_t padding_idx, tc_site here);
+#define tc_embedding_bag(index, weight, offsets, mode, per_sample_weights, include_last_offset,    \
+                         padding_idx)                                                              \
+    tc_embedding_bag_at((index), (weight), (offsets), (mode), (per_sample_weights),                \
+                        (include_last_offset), (padding_idx), TC_HERE)
+/* Selective scan of a state space model: h[t] = exp(delta[t] a) h[t - 1] + delta[t] b[t] u[t],
+ * h[-1] = 0, y[t] = c[t] h[t] + d u[t]. u and delta [batch, length, width], a [width, states], b
+ * and c [batch, length, states], d [width] or TC_NONE. Result: u's shape (Gu and Dao, arXiv
+ * 2312.00752). Takes log2(length) steps over all states. */
+TC_API tc_tensor tc_ssm_scan_at(tc_tensor u, tc_tensor delta, tc_tensor a, tc_tensor b, tc_tensor c,
+                                tc_tensor d, tc_site here);
+#define tc_ssm_scan(u, delta, a, b, c, d)                                                          \
+    tc_ssm_scan_at((u), (delta), (a), (b), (c), (d), TC_HERE)
 
 /* ---- losses of rows and classes; the last operand is the reduction, as above ----
  * TC_REDUCE_MEAN and TC_REDUCE_SUM give one number, 0-d, TC_REDUCE_NONE one for each row, [N] or

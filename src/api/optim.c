@@ -1,4 +1,5 @@
-/* api/optim.c - optimizers.
+/* api/optim.c - optimizers of training (SGD, Adam, AdamW, Lion, Muon), gradient clipping, and
+ * dynamic loss scaling.
  *
  * In: parameters and their gradients. Out: effects (assignments), and parameters for the
  * optimizer's state.
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "call_frame.h"
+#include "internal.h"
 
 #define TCI_T(x) tci_arg_tensor(x)
 #define TCI_N(x) tci_arg_float(x)

@@ -1,4 +1,5 @@
-/* api/optim.h - optimizers: the effects of a training step, made of ordinary ops. */
+/* api/optim.h - declares optimizers of training: each call builds the updates of parameters and
+ * optimizer state that one training step makes. */
 #ifndef TC_API_OPTIM_H
 #define TC_API_OPTIM_H
 

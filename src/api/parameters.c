@@ -1,12 +1,13 @@
-/* api/parameters.c - parameters: created from memory, zeros or a value, named, and written by the
- * user.
+/* api/parameters.c - parameters: created from memory, zeros or a value, named, written by the user,
+ * and assigned by programs (tc_param, tc_named, tc_param_write, tc_assign).
  *
  * In: memory, tensors, names. Out: DATA nodes whose storage is a parameter (run/param.c). Name and
  * value belong to the storage and not to a node, so a parameter that tc_keep moved to another scope
  * is the same parameter. */
 #include <string.h>
 
-#include "compile_jobs.h"
+#include "compile.h"
+#include "internal.h"
 
 /* A leaf becomes a parameter; ends the frame. */
 static tc_tensor tci_state_end(tci_frame *f, tci_node *x)
@@ -177,4 +178,14 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
         f.ctx->last_on = param; /* tc_error(param) has the message */
     }
     return tci_frame_status(&f);
+}
+
+TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_assign", here);
+    tci_frame_use(&f, param);
+    tci_frame_use(&f, value);
+    tci_node *p = tci_frame_node(&f, param, "the parameter");
+    tci_node *x = tci_frame_node(&f, value, "the value");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_param_assign(&f.ctx->graph, p, x));
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call_frame.h"
+#include "internal.h"
 
 #define TCI_PRINT_EDGE 3
 #define TCI_PRINT_THRESHOLD 1000

@@ -1,4 +1,4 @@
-/* api/program.h - compiles, runs, evaluates and inspects programs. */
+/* api/program.h - declares the calls that compile, run, evaluate and inspect programs. */
 #ifndef TC_API_PROGRAM_H
 #define TC_API_PROGRAM_H
 

@@ -5,7 +5,7 @@
  *
  * A quantized integer q represents (q - zero_point) * scale. A product of such tensors is an
  * integer product, exact in i32, scaled once at the end. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

@@ -2,7 +2,8 @@
  * evaluation if needed. */
 #include <string.h>
 
-#include "compile_jobs.h"
+#include "compile.h"
+#include "internal.h"
 
 static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
                                 const tc_buf *to)

@@ -7,7 +7,7 @@
  * outside of the loop; the loop (tc_scan) has the products with the state. The reverse direction of
  * a bidirectional layer is the same loop over the reversed sequence. */
 #include "control_flow.h"
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

@@ -6,7 +6,7 @@
 #ifndef TCI_API_REFLECTORS_ROTATIONS_H
 #define TCI_API_REFLECTORS_ROTATIONS_H
 
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 enum { TCI_FACTOR_PANEL = 32 }; /* columns whose reflectors are applied at once */
 

@@ -1,12 +1,12 @@
-/* api/run.c - public calls that run a program; the text of an error is in the program or the call.
- */
+/* api/run.c - public calls that run a program, and the record of its error message in the program
+ * or the call. */
 #include <stdio.h>
 
 #include "../debug/minify.h"
 #include "../run/device_memory.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
-#include "call_frame.h"
+#include "internal.h"
 
 TCI_FN tc_status tci_run_record(tc_program *f, tc_status why, const char *op, tc_site here,
                                 const char *text)

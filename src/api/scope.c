@@ -1,4 +1,5 @@
-/* api/scope.c - scopes, and values that leave them.
+/* api/scope.c - lifetime scopes of graph nodes: tc_scope_end frees the nodes made since
+ * tc_scope_begin; tc_keep and tc_retain carry values out of a scope.
  *
  * In: tc_scope_begin/end, tc_keep, tc_retain. Out: dropped nodes; DATA nodes in the outer scope.
  *
@@ -16,7 +17,7 @@
  * until its scope ends. Invariant: keeps[id] describes node id only while its generation is that
  * node's.
  */
-#include "call_frame.h"
+#include "internal.h"
 
 #include <string.h>
 

@@ -1,9 +1,10 @@
-/* api/segment.c - segmented reductions along an axis, and multi-dimensional indices.
+/* api/segment.c - segment_reduce (reduces consecutive segments of an axis, given their lengths) and
+ * unravel_index (flat to multi-dimensional indices).
  *
  * In: handles, the user's call site. Out: a handle to the composition of public ops that defines
  * the op. The segment of an element is the number of segments that end at or before it (a search in
  * the cumulative sum of lengths), so a segmented reduction is a scatter by segment numbers. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 #include <string.h>

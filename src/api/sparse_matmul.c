@@ -3,7 +3,7 @@
  * In: values of the sparse matrix and their positions, a dense matrix. Out: compositions of other
  * public calls: the product gathers the rows that the positions name and scatter-adds them, so no
  * zero is multiplied, and the gradient has the same form. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #pragma push_macro("TC_HERE")
 #undef TC_HERE

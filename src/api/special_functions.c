@@ -5,7 +5,7 @@
  * the op. Each region of the argument uses the expansion that converges there, with the argument
  * clamped to the region, so that neither a value nor a gradient of another region is NaN. */
 #include "control_flow.h"
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 

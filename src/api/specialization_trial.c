@@ -9,7 +9,7 @@
 #ifdef TC_DYNAMIC_SHAPES
 
 #include "../base/alloc.h"
-#include "call_frame.h"
+#include "internal.h"
 
 enum {
     TCI_HOT_TRIAL_ROUNDS = 7,

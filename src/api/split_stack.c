@@ -4,7 +4,7 @@
  * concatenation. Design: all are movement ops, so a piece is a view: consumers index into the
  * original tensor, and nothing is copied. The caller passes the number of pieces, which is the size
  * of its array; every op reports a mismatch as an error. */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include "../base/alloc.h"
 

@@ -4,7 +4,7 @@
  * window over the signal (a view), so the transform is one multiplication by the window function
  * and one FFT of all frames; the inverse adds overlapping frames as the transpose of that view
  * (col2im) and divides by the sum of the squared windows (Griffin and Lim, 1984). */
-#include "composite_call.h"
+#include "composite_helpers.h"
 
 #include <math.h>
 

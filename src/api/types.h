@@ -1,4 +1,4 @@
-/* api/types.h - handles, status codes, dtypes, options. */
+/* api/types.h - declares the basic public types: handles, status codes, dtypes, options. */
 #ifndef TC_API_TYPES_H
 #define TC_API_TYPES_H
 

@@ -3,7 +3,7 @@
  * In: a function that builds a graph, tensors with a batch axis. Out: tensors with a batch axis.
  * The function is called once, on leaves that represent one example; the nodes that it builds are
  * rebuilt with the batch axis (grad/vmap.c). The leaves are unused afterwards. */
-#include "call_frame.h"
+#include "api_call.h"
 
 #include <setjmp.h>
 #include <stdio.h>

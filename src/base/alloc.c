@@ -10,7 +10,7 @@
  * chunks, newest first, each twice as large as the previous one up to TCI_ALLOC_CHUNK_MAX. Data is
  * zeroed when it is handed out and not when the chunk is made, so unused space costs nothing. */
 #include "alloc.h"
-#include "posix.h"
+#include "system_headers.h"
 
 /* TC_MALLOC, TC_REALLOC and TC_FREE come together. */
 #ifndef TC_MALLOC

@@ -1,5 +1,5 @@
-/* base/atomic_file.c - atomic file replacement: a file appears complete or not at all. See
- * base/os.h.
+/* base/atomic_file.c - atomic file replacement: writes a temporary file and renames it, so that a
+ * file is complete or absent. See base/os.h.
  *
  * In: a path, and bytes in order. Out: a file.
  *
@@ -18,7 +18,7 @@
  * file that is a day old counts as stale. */
 #include "hash.h"
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 enum { TCI_FRESH_LINKS = 40, TCI_FRESH_SWEPT = 16, TCI_FRESH_SLOTS = 1024 };
 

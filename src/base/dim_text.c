@@ -1,5 +1,4 @@
-/* base/dim_text.c - symbolic sizes as text for messages, and their serialization as words for
- * files. */
+/* base/dim_text.c - prints symbolic sizes as text for messages, and serializes them for files. */
 #include "dim_expr.h"
 
 #ifdef TC_DYNAMIC_SHAPES

@@ -5,7 +5,7 @@
  * setuid process every variable reads as unset. */
 #include "env.h"
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 static const char *const tci_env_names[] = {
 #define TCI_ROW(id, name, doc) name,

@@ -1,5 +1,5 @@
-/* base/impl_begin.h - opens the implementation half of a header: strict floating point, silenced
- * warnings, POSIX. Closed by base/impl_end.h.
+/* base/impl_begin.h - opens the implementation section of an amalgamated header: strict floating
+ * point, silenced warnings, POSIX declarations. Closed by base/impl_end.h.
  *
  * In: any compiler flags and warnings of the user's file. Out: a region with strict floating point,
  * without warnings, and with POSIX declared. The user's macros cannot collide: words in capitals
@@ -15,9 +15,9 @@
  * The library is compiled again with each edit of the user's file, so compile time matters, and its
  * size is the user's. At -O0 the flags stay as they are. Otherwise it is optimised for size,
  * without those passes of GCC that take long and gain little; TCI_QUICK_BEGIN marks code that works
- * on elements and is optimised further. System headers (base/posix.h) come before the change of
- * options, so that their inline functions keep the user's options and can still be inlined into the
- * user's code. */
+ * on elements and is optimised further. System headers (base/system_headers.h) come before the
+ * change of options, so that their inline functions keep the user's options and can still be
+ * inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -67,7 +67,7 @@
 #pragma GCC diagnostic ignored "-Wvla"
 #endif
 
-#include "posix.h"
+#include "system_headers.h"
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 &&       \

@@ -13,7 +13,7 @@
  * descriptor is closed after loading; a high number is used, so that a debugger that looks up the
  * name does not find a different file. */
 #include "object_loader.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #if defined(__linux__) || defined(__ELF__)
 

@@ -1,4 +1,5 @@
-/* base/object_loader.h - shared objects made from generated code. */
+/* base/object_loader.h - declares the loader of shared objects compiled from generated code: checks
+ * that the bytes are complete, then loads them from a sealed copy in memory. */
 #ifndef TCI_BASE_OBJECT_LOADER_H
 #define TCI_BASE_OBJECT_LOADER_H
 

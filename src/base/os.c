@@ -10,7 +10,7 @@
  * link. In a directory that no one else may enter, the mode of the file does not matter: no other
  * user can open or link it, and compilers give their files the mode that the umask leaves. */
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #define TCI_OS_OTHERS_WRITE (S_IWGRP | S_IWOTH)
 

@@ -16,7 +16,7 @@
 #else
 #define TCI_FN static
 #endif
-/* TCI_FN for a function of src/tc_blocks.h that the core never calls. Where that file is not
+/* TCI_FN for a function of src/tc_gpu.h that the core never calls. Where that file is not
  * joined, compilers would warn of a static function that is declared and never defined. */
 #if defined(TCI_SEPARATE) || defined(TCI_HAS_BLOCKS)
 #define TCI_BLOCK_FN TCI_FN

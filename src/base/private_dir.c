@@ -15,7 +15,7 @@
  * owner. The group may write to a directory of this user if it is the user's private group, which
  * distributions with umask 002 give each user. */
 #include "private_dir.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #define TCI_DIR_OTHERS (S_IWGRP | S_IWOTH)
 

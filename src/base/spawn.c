@@ -18,7 +18,7 @@
  * file. The group is then killed only while a member of it still holds the pipe, which shows that
  * its number is still in use. */
 #include "os.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)

@@ -1,9 +1,9 @@
-/* base/str.c - growing text buffer.
+/* base/str.c - growable string buffer.
  *
  * In: pieces of text or bytes. Out: one NUL-terminated block, in scratch memory (longjmps when
  * memory runs out) or on the heap (`failed` is sticky). Capacity doubles; the NUL is always within
  * cap. */
-#include "posix.h"
+#include "system_headers.h"
 #include "str.h"
 
 TCI_FN void tci_str_free(tci_str *b)

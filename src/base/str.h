@@ -1,5 +1,5 @@
-/* base/str.h - growing text buffer. On out-of-memory `failed` is set and sticky, and further writes
- * do nothing; with a scratch arena the error longjmps instead (base/alloc.h). */
+/* base/str.h - growable string buffer. On out-of-memory `failed` is set and sticky, and further
+ * writes do nothing; with a scratch arena the error longjmps instead (base/alloc.h). */
 #ifndef TCI_BASE_STR_H
 #define TCI_BASE_STR_H
 

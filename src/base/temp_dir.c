@@ -15,7 +15,7 @@
 
 #include "env.h"
 #include "hash.h"
-#include "posix.h"
+#include "system_headers.h"
 
 #define TCI_WORKDIR_PREFIX "tc-b-" /* 16 digits follow */
 #define TCI_WORKDIR_DAY_NS (24 * 3600 * (int64_t)1000000000)

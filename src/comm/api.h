@@ -1,5 +1,6 @@
-/* comm/api.h - the public half of tc_comm.h: communicators from the environment, MPI and NCCL; data
- * parallel training. The collectives themselves are in tc.h (api/comm.h). */
+/* comm/api.h - public declarations of tc_comm.h: communicators from a launcher's environment, MPI
+ * or NCCL; data parallel training, sharded parameters (ZeRO, FSDP), tensor parallel partitioning,
+ * scaling prediction. The collectives themselves are in tc.h (api/comm.h). */
 #ifndef TC_COMM_API_H
 #define TC_COMM_API_H
 

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../api/control_flow.h"
 #include "../base/alloc.h"
 #include "../ops/communicator.h"

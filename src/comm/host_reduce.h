@@ -1,4 +1,5 @@
-/* comm/host_reduce.h - reductions over ranks, for engines that have the operands in host memory. */
+/* comm/host_reduce.h - declares reductions over ranks whose operands are in host memory, for
+ * communication engines. */
 #ifndef TCI_COMM_HOST_REDUCE_H
 #define TCI_COMM_HOST_REDUCE_H
 

@@ -1,4 +1,4 @@
-/* comm/nccl.c - collectives of GPUs through NCCL.
+/* comm/nccl.c - collectives on GPUs through NCCL.
  *
  * In: operations on device memory. Out: NCCL's calls on a stream of the communicator.
  *

@@ -1,4 +1,5 @@
-/* comm/nccl.h - NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28. */
+/* comm/nccl.h - declares NCCL as a table of functions, opened at run time. Values: nccl.h of 2.28.
+ */
 #ifndef TCI_COMM_NCCL_H
 #define TCI_COMM_NCCL_H
 

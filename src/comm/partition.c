@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../base/alloc.h"
 #include "api.h"
 #include "partition.h"

@@ -1,5 +1,5 @@
-/* comm/partition.h - a graph over whole tensors becomes the graph of one rank's parts (SPMD
- * partitioning, as in GSPMD, arXiv 2105.04663).
+/* comm/partition.h - SPMD partitioning (as in GSPMD, arXiv 2105.04663): rewrites a graph over
+ * global tensors into the graph of one rank over its shards.
  *
  * A sharding (split) gives, for each axis of a value, the communicator over which it is split into
  * equal shards: rank r has shard r. 0: not sharded; c + 1: over communicator c of the traversal. An
@@ -8,7 +8,7 @@
 #ifndef TCI_COMM_PARTITION_H
 #define TCI_COMM_PARTITION_H
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../graph/build.h"
 #include "../graph/side_table.h"
 #include "../run/runtime_structs.h"

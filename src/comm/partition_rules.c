@@ -10,7 +10,7 @@
  * the layer pairs of Megatron-LM (arXiv 1909.08053) need no rule of their own. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../ops/composite.h"
 #include "partition.h"
 

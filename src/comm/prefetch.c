@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
-#include "../graph/contraction.h"
+#include "../api/api_call.h"
+#include "../graph/contraction_descriptor.h"
 #include "api.h"
 #include "partition.h"
 

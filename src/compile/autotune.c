@@ -1,4 +1,5 @@
-/* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and kernels alone.
+/* compile/autotune.c - autotuning: measures candidate schedules of a kernel, and individual kernels
+ * (for the selection of contraction routes).
  *
  * In: the kernels that are about to be compiled. Out: for those that could be measured, the fastest
  * of the schedules that the cost model ranks highest.
@@ -15,7 +16,7 @@
 
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule_kind.h"
 #include "backend_registry.h"
 

@@ -1,5 +1,5 @@
-/* compile/autotune.h - autotuning: schedules and routes are measured in addition to the model
- * (tc_options.tune_ms). */
+/* compile/autotune.h - declares autotuning: chooses schedules and contraction routes by measurement
+ * in addition to the cost model (tc_options.tune_ms). */
 #ifndef TCI_COMPILE_AUTOTUNE_H
 #define TCI_COMPILE_AUTOTUNE_H
 
@@ -43,8 +43,8 @@ typedef struct tci_tuning {
 
 TCI_FN tci_tuning *tci_tune_begin(tci_jit *j, int64_t deadline);
 TCI_FN int64_t tci_tune_left_ms(const tci_tuning *t);
-/* True if the kernel's sizes are known, it is no text of the user's and no fused loop, its memory
- * is not too much, and it needs none that a step of a device has for itself. */
+/* True if the kernel's sizes are known, it is no text of the user's and no in-kernel loop, its
+ * memory is not too much, and it needs none that a step of a device has for itself. */
 TCI_FN bool tci_tune_can_run(const tci_kernel *k);
 /* Another trial, of that kernel; its loop and launch are the caller's to set. Trials of one kernel
  * are neighbours, and there are at most TCI_TUNE_TRIALS. */

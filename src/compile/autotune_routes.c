@@ -1,5 +1,6 @@
-/* compile/autotune_routes.c - autotuning of contraction routes: measures the routes of a class that
- * compete for a contraction, by planning the program with each of them.
+/* compile/autotune_routes.c - autotuning of contraction routes (alternative algorithms, such as
+ * im2col GEMM, Winograd, split-K): plans the program once with each route of the same association
+ * class, measures the kernels that differ, keeps the fastest plan.
  *
  * In: a plan with the model's choices, and a function that plans the same program with other ones.
  * Out: that plan, or one with the routes that took less time. Design: two plans differ in
@@ -14,7 +15,7 @@
  * kernel of the comparison cannot run by itself, or no other route is faster by tci_tune_better. */
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/schedule.h"
 #include "autotune.h"
 #include "backend_registry.h"

@@ -5,8 +5,8 @@
  * nodes in a scratch graph, by their canonical numbers.
  *
  * Design: the key that identifies a program in the caches also restores it, so saved programs
- * (io/program_file.c) and minimized test cases (debug/test_case.c) need no other description of a
- * graph.
+ * (io/program_file.c) and minimized test cases (debug/captured_program.c) need no other description
+ * of a graph.
  *
  * Leaves come without memory, literals and inputs without values and names, since a key does not
  * contain them. Invariant: a request made from the result has the same graph part of its key, byte

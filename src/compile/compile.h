@@ -4,6 +4,7 @@
 #define TCI_COMPILE_COMPILE_H
 
 #include "../debug/dump.h"
+#include "../debug/log.h"
 #include "backend_registry.h"
 #include "memory_cache.h"
 #include "disk_cache.h"

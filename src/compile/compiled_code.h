@@ -1,11 +1,12 @@
-/* compile/compiled_code.h - code: the shared, memoized result of one compile.
+/* compile/compiled_code.h - compiled code (tci_code): the shared, cached result of one compile,
+ * with kernels, launches, buffers and the list of steps of a run.
  *
  * Code is immutable once published, reference-counted, and independent of any context. The disk
  * cache stores it (compile/disk_cache.c) and tc_program runs it (run/program.c). It has no literal
  * values and no user memory; those belong to the program that captured them.
  *
  * Code with symbolic sizes is a template (family): its tci_dims are expressions over the symbols
- * (base/dim.h). It does not run; run/symbolic_shapes.c instantiates it for the sizes of a run.
+ * (base/dim.h). It does not run; run/shape_instances.c instantiates it for the sizes of a run.
  *
  * A program is a list of steps (tci_list_step), rows of the kinds below: first the init section,
  * executed once per program and again when its operands changed; then the steps of each run. A step
@@ -22,7 +23,7 @@
 
 #include "../api/backend.h"
 #include "../api/program.h"
-#include "../emit/target.h"
+#include "../emit/target_features.h"
 #include "../interp/interp.h"
 #include "../loop/schedule.h"
 #include "../plan/plan.h"
@@ -78,7 +79,7 @@ typedef struct tci_code_kernel {
     int32_t n_operands, n_literals;
     uint8_t *writes; /* per operand: whether it is written */
     bool faults;
-    /* Of a fused loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
+    /* Of an in-kernel loop: its tasks (on blocks its rounds) are done in order; 0: of no loop. */
     bool is_loop;
     tci_dim rounds;
     /* the operand whose first byte says whether there is another round, or -1: see tci_kloop */
@@ -127,8 +128,8 @@ typedef struct tci_code_buffer {
 } tci_code_buffer;
 
 /* Launches of the init section that hang together by the buffers they share
- * (compile/init_components.c). Their results follow from the identity, the memory of the leaves and
- * the numbers. */
+ * (compile/split_init_section.c). Their results follow from the identity, the memory of the leaves
+ * and the numbers. */
 typedef struct tci_code_unit {
     int32_t *steps, n_steps;
     int32_t *buffers, n_buffers;   /* temporary ones and KEPT ones, in order of first use; */
@@ -258,7 +259,7 @@ typedef struct tci_request {
     tci_table places;  /* of int32_t, where a node is (compile/cache_key.c) */
     const uint8_t *key;
     size_t key_bytes; /* options that matter, backend, target, build; and */
-    size_t key_graph; /* from this byte on the graph (debug/test_case.c) */
+    size_t key_graph; /* from this byte on the graph (debug/captured_program.c) */
     tci_hash hash;
     uint64_t compiler; /* hash of options.cc, not of the key; 0: none given */
     tci_found found;   /* set by tci_compile_requests */
@@ -355,14 +356,14 @@ TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_op
                              tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
-/* compile/program_io.c: n items of it; longjmps where there is no memory. */
+/* compile/port_descriptors.c: n items of it; longjmps where there is no memory. */
 TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes);
 /* Fills the ports and literals of a code under construction. */
 TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *r,
                                 const tci_request_copy *copy);
 /* compile/step_list.c: the list of a code that is otherwise complete. False: out of memory. */
 TCI_FN bool tci_code_list(tci_code *c);
-/* compile/init_components.c: its units. False: out of memory. */
+/* compile/split_init_section.c: its units. False: out of memory. */
 TCI_FN bool tci_code_split_init(tci_code *c);
 /* Bytes of each call: temporaries, and after them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */

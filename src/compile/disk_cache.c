@@ -31,7 +31,7 @@
 
 #include "../base/env.h"
 #include "../base/temp_dir.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "serialize.h"
 
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)

@@ -1,4 +1,5 @@
-/* compile/disk_cache_export.c - exported caches: copies of a disk cache that serve other machines.
+/* compile/disk_cache_export.c - exported disk caches: copies a disk cache for other machines, and
+ * finds code for this machine in such a copy.
  *
  * In: a disk cache. Out: a directory with its entries of this build and a tc-t-HASH.bin for each
  * target that has programs. On a machine with such a directory: code for a target that this machine
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../debug/dump.h"
+#include "../debug/log.h"
 
 enum { TCI_TARGET_TEXTS = 3 }; /* backend, features, record: as in a key, behind the build */
 

@@ -1,5 +1,5 @@
-/* compile/engine_program.c - programs of external engines (graph-level backends such as ONNX
- * Runtime), wrapped as code with one step.
+/* compile/engine_program.c - graphs compiled by external engines (graph-level backends such as ONNX
+ * Runtime), wrapped as compiled code that has a single step.
  *
  * In: a request whose backend is an engine. Out: code with one step, which calls the engine's
  * compiled model. compile/graph_split.c uses the same functions for parts of graphs.
@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../debug/dump.h"
 #include "../debug/explain.h"
 
 static void tci_graph_program_check(tc_status status, tci_graph_making *m, const char *text)

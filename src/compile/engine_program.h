@@ -1,5 +1,5 @@
-/* compile/engine_program.h - programs of external engines (graph-level backends such as ONNX
- * Runtime), wrapped as code with one step. */
+/* compile/engine_program.h - graphs compiled by external engines (graph-level backends such as ONNX
+ * Runtime), wrapped as compiled code that has a single step. */
 #ifndef TCI_COMPILE_ENGINE_PROGRAM_H
 #define TCI_COMPILE_ENGINE_PROGRAM_H
 

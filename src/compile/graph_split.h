@@ -1,5 +1,5 @@
-/* compile/graph_split.h - graph partitioning: subgraphs for an external engine; tc compiles the
- * rest. */
+/* compile/graph_split.h - graph partitioning: finds the subgraphs that an external engine runs; tc
+ * compiles the rest. */
 #ifndef TCI_COMPILE_GRAPH_SPLIT_H
 #define TCI_COMPILE_GRAPH_SPLIT_H
 

@@ -18,7 +18,7 @@
 
 #include "../base/env.h"
 #include "../base/temp_dir.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 #include "../loop/ir.h"
 #include "backend_registry.h"
 #include "build_cost.h"

@@ -1,4 +1,4 @@
-/* compile/memory_cache.c - memory cache: code by program key, kernels by kernel key, and claims on
+/* compile/memory_cache.c - in-memory cache of compiled programs and kernels, by key, with claims on
  * keys that are being compiled.
  *
  * In: keys. Out: counted references to code that any thread may run.

@@ -1,6 +1,6 @@
-/* compile/memory_cache.h - caches that compiles share within the process: code, loaded modules,
- * kernels, and the keys that are being compiled. One lock, never held across a compile or a file
- * access. */
+/* compile/memory_cache.h - declares the in-memory caches of the process: compiled code, loaded
+ * modules, kernels, and the keys that are being compiled. One lock, never held across a compile or
+ * a file access. */
 #ifndef TCI_COMPILE_MEMORY_CACHE_H
 #define TCI_COMPILE_MEMORY_CACHE_H
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../debug/dump.h"
+#include "../debug/log.h"
 
 enum { TCI_FORCED_DIGITS = 8 };
 

@@ -1,4 +1,5 @@
-/* compile/serialize.h - serialization of code: one description for both directions. */
+/* compile/serialize.h - declares the serialization of compiled programs: one function per struct
+ * both writes and reads it. */
 #ifndef TCI_COMPILE_SERIALIZE_H
 #define TCI_COMPILE_SERIALIZE_H
 

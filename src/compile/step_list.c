@@ -1,4 +1,5 @@
-/* compile/step_list.c - builds the step list of a program, and prints it as text.
+/* compile/step_list.c - builds the list of steps that a run of a program executes (launches,
+ * copies, loops, waits), and prints it as text.
  *
  * In: compiled code with its launches, inputs and outputs. Out: its list (compile/compiled_code.h).
  *

@@ -1,6 +1,6 @@
 /* compile/verify.c - verifies the invariants of compile/compiled_code.h on finished code; a
- * violation aborts the compile with TC_ERR_INTERNAL. Sizes of a family are unknown and not
- * checked. */
+ * violation aborts the compile with TC_ERR_INTERNAL. Sizes of a family are unknown and not checked.
+ */
 #include "compiled_code.h"
 
 #include <string.h>

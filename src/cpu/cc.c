@@ -32,7 +32,7 @@
 #include "../debug/profile.h"
 #include "../base/env.h"
 #include "../base/object_loader.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TCI_CC_HOST_ASAN 1

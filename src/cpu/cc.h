@@ -1,10 +1,10 @@
-/* cpu/cc.h - declares the search for the system's C compiler and its calls, and the processor that
- * it compiles for. */
+/* cpu/cc.h - declares how the system's C compiler is found and called, and the CPU that it compiles
+ * for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
 #include "../api/backend.h"
-#include "../emit/target.h"
+#include "../emit/target_features.h"
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
 

@@ -1,5 +1,5 @@
-/* cpu/cpu_features.c - detects the CPU features of this process, and derives the compiler flags
- * from them.
+/* cpu/cpu_features.c - detects the CPU features that this process may use, and derives the compiler
+ * flags from them.
  *
  * In: the requested vector width. Out: a tci_target. Design: the process itself is queried.
  * __builtin_cpu_supports reads CPUID and the register state that the operating system saves
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "cc.h"
 
 typedef struct tci_cpu_level {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "cc.h"
 
 enum {

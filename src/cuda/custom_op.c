@@ -1,4 +1,4 @@
-/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's text and a kernel that
+/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
  * calls it.
  *
  * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so

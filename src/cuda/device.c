@@ -155,8 +155,8 @@ static void tci_cuda_machine(int device, tc_machine *m)
     m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
 }
 
-/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma.c). f16
- * multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
+/* The tensor cores of warps; on Hopper for what its WGMMA units do not take (cuda/wgmma_gemm.c).
+ * f16 multiply-adds per cycle of an SM, from NVIDIA's papers on the architectures: 512 for Turing
  * (TU102), 1024 for A100 (GA100), 512 for GA102 and AD102; newer GPUs, which have other units too,
  * as A100. f64 is no faster than on SIMT threads except on the large ones. */
 static void tci_cuda_warps(int capability, tc_backend_target *t)

@@ -3,7 +3,7 @@
 #define TCI_CUDA_DEVICE_H
 
 #include "driver_api.h"
-#include "wgmma.h"
+#include "wgmma_gemm.h"
 
 enum { TCI_CUDA_DEVICES = 16 };
 

@@ -1,4 +1,5 @@
-/* cuda/memory.c - allocates GPU memory, for programs and for users.
+/* cuda/memory.c - allocates GPU memory, for programs and for users: suballocates medium sizes from
+ * slabs, passes the others to the driver.
  *
  * In: sizes. Out: memory of a device. The driver suballocates small sizes, but gives everything
  * else in pages of 2 MB, so each 1.2 MB weight of a network would take 2 MB. Design: a size for

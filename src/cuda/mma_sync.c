@@ -1,7 +1,7 @@
-/* cuda/mma_sync.c - writes the CUDA source of GEMM on mma.sync, the tensor cores of warps (sm_75
- * and later).
+/* cuda/mma_sync.c - writes the CUDA source of the GEMM on mma.sync, the warp-level tensor-core
+ * instruction (sm_75 and later).
  *
- * In: the statements for warp-level tensor-core instructions (loop/memory_ops.h). Out: their text,
+ * In: the statements for warp-level tensor-core instructions (loop/intrinsics.h). Out: their text,
  * in two layers: functions of one PTX instruction each, which tests that run the text without a GPU
  * define for themselves (TC_NO_PTX), and the statements built from them.
  *

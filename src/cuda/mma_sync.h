@@ -1,9 +1,10 @@
-/* cuda/mma_sync.h - declares the writer of CUDA source for mma.sync, the tensor cores of warps. */
+/* cuda/mma_sync.h - declares the CUDA code generator of the GEMM on mma.sync, the warp-level
+ * tensor-core instruction. */
 #ifndef TCI_CUDA_MMA_SYNC_H
 #define TCI_CUDA_MMA_SYNC_H
 
 #include "../base/str.h"
-#include "../loop/memory_ops.h"
+#include "../loop/intrinsics.h"
 
 /* The text of an access: see tci_cuda_rows in cuda/dialect.c. */
 typedef struct tci_cuda_row {

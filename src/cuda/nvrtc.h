@@ -1,4 +1,4 @@
-/* cuda/nvrtc.h - declares builds with NVRTC, in this process. */
+/* cuda/nvrtc.h - declares the compilation of CUDA source to cubin files with NVRTC. */
 #ifndef TCI_CUDA_NVRTC_H
 #define TCI_CUDA_NVRTC_H
 

@@ -1,5 +1,5 @@
-/* cuda/simt_attention.h - declares the writer of CUDA source for attention and its gradients on
- * SIMT threads: the main loops. */
+/* cuda/simt_attention.h - declares the CUDA code generator of fused attention, forward and
+ * backward, on CUDA cores (no tensor cores). */
 #ifndef TCI_CUDA_SIMT_ATTENTION_H
 #define TCI_CUDA_SIMT_ATTENTION_H
 

@@ -1,5 +1,5 @@
-/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop, in
- * the layers of cuda/wgmma.c, whose small functions it shares.
+/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop,
+ * layered as in cuda/wgmma_gemm.c, whose PTX wrappers it reuses.
  *
  * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
  * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the

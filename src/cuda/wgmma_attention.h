@@ -1,12 +1,12 @@
-/* cuda/wgmma_attention.h - declares the writer of CUDA source for fused attention on WGMMA: the
- * main loop. */
+/* cuda/wgmma_attention.h - declares the CUDA code generator of fused attention on WGMMA: the main
+ * loop. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_H
 #define TCI_CUDA_WGMMA_ATTENTION_H
 
 #include "../loop/wgmma_attention.h"
-#include "wgmma.h"
+#include "wgmma_gemm.h"
 
-/* Definitions that every such kernel of a file shares, after those of cuda/wgmma.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_gemm.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);

@@ -1,5 +1,5 @@
-/* cuda/wgmma_attention_backward.c - writes the CUDA source of attention's gradients on WGMMA: the
- * main loop, in the layers of cuda/wgmma.c and with the small functions of cuda/wgmma_attention.c.
+/* cuda/wgmma_attention_backward.c - writes the CUDA source of the attention gradients on WGMMA: the
+ * main loop, layered as in cuda/wgmma_gemm.c, with the PTX wrappers of cuda/wgmma_attention.c.
  *
  * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
  * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,

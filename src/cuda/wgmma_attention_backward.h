@@ -1,5 +1,5 @@
-/* cuda/wgmma_attention_backward.h - declares functions that emit the CUDA source of attention
- * backward kernels on WGMMA: prelude, main loop, epilogue. */
+/* cuda/wgmma_attention_backward.h - declares the CUDA code generator of the attention gradients on
+ * WGMMA: prelude, main loop, epilogue. */
 #ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 #define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
 

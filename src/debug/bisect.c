@@ -6,12 +6,12 @@
  *
  * Design: all configurations compute the same bits, except for sums in another order, so the first
  * that differs names the part of tc (or of the compiler) to look at. The graph is read from the key
- * (debug/test_case.c), so the program's context is not needed. */
+ * (debug/captured_program.c), so the program's context is not needed. */
 #include <math.h>
 #include <string.h>
 
 #include "../api/debug.h"
-#include "test_case.h"
+#include "captured_program.h"
 #include "string_intern.h"
 #include "source_location.h"
 

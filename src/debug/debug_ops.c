@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../api/debug.h"
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "source_location.h"
 
 #ifndef TC_NO_DEBUG

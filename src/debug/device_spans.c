@@ -15,7 +15,7 @@
 #include "device_spans.h"
 
 #include "../base/alloc.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../run/collective_info.h"
 #include "profile.h"
 

@@ -1,19 +1,9 @@
-/* debug/dump.h - diagnostic output of a compile: log lines by topic, and files of each stage. */
+/* debug/dump.h - dumps of a compile: the files that TC_DUMP requests, one per stage. */
 #ifndef TCI_DEBUG_DUMP_H
 #define TCI_DEBUG_DUMP_H
 
 #include "../api/types.h"
 #include "../base/str.h"
-
-/* Topics: compile, cache, fusion, recompiles, source. True when there is a listener (options.log or
- * TC_LOG). */
-TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
-/* One text to the user's callback and, with TC_LOG, a line to stderr. */
-/* A line under "compile" for each environment variable that is set to what it cannot be. For TC_LOG
- * itself that is written whatever its topics are. */
-TCI_FN void tci_log_environment(const tc_options *o);
-TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...)
-    TCI_PRINTF(3, 4);
 
 /* Where the dumps of one compile go. */
 typedef struct tci_dump {

@@ -1,6 +1,6 @@
-/* debug/explain.c - writes the sections of tc_explain that need the plan: the launches of a run,
- * and why values are not fused. Written while the plan exists, and kept with the code, also on
- * disk.
+/* debug/explain.c - writes the report of tc_explain at compile time, while the plan exists: the
+ * list of kernel launches with their traffic and flops, and why values were not fused. The
+ * report is kept with the code, also on disk.
  *
  * In: plan and code. Out: text sections. The first has totals; "launches, once:" and
  * "launches:" list the launches; each other section has a title that ends in a colon and its own

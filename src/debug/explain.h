@@ -1,4 +1,5 @@
-/* debug/explain.h - the text of tc_explain, written at compile time while the plan exists. */
+/* debug/explain.h - declares the writer of the tc_explain report: kernel launches, memory traffic,
+ * missed fusions. */
 #ifndef TCI_DEBUG_EXPLAIN_H
 #define TCI_DEBUG_EXPLAIN_H
 

@@ -1,5 +1,5 @@
-/* debug/idle_time.c - computes the idle share of a profile: the time in which no kernel of a track
- * ran.
+/* debug/idle_time.c - computes the idle share of a profile: the time during which no kernel ran on
+ * a track.
  *
  * In: an ended profile. Out: for each track with kernels (a thread of the host, a queue of a
  * device) the time from the begin of its first kernel to the end of its last, and how much of it

@@ -1,5 +1,5 @@
-/* debug/kernel_check.c - options.check: finds the first kernel that differs from the interpreter,
- * makes a NaN of finite numbers, or crashes.
+/* debug/kernel_check.c - options.check: finds the first kernel whose result differs from the
+ * interpreter's, that produces NaN from finite inputs, or that crashes.
  *
  * In: the launches of a run. Out: the results of an unchecked run, or TC_ERR_CHECK with the kernel,
  * its line and region, the element and both values; and a file with a small program that fails in
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "source_location.h"
 #include "summary.h"
 

@@ -1,4 +1,4 @@
-/* debug/kernel_timing.c - measures the time of single kernels of a program.
+/* debug/kernel_timing.c - measures the time of individual kernels of a program.
  *
  * In: a program. Out: nanoseconds of one launch of each of its kernels, the minimum of several.
  *

@@ -1,5 +1,5 @@
-/* debug/kernel_timing.h - measures the time of single kernels of a program, on memory of their own.
- */
+/* debug/kernel_timing.h - measures the time of individual kernels of a program, on memory of their
+ * own. */
 #ifndef TCI_DEBUG_KERNEL_TIMING_H
 #define TCI_DEBUG_KERNEL_TIMING_H
 

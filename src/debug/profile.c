@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../base/os.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "string_intern.h"
 #include "source_location.h"
 #include "summary.h"

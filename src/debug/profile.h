@@ -1,5 +1,5 @@
-/* debug/profile.h - profiling records in memory: rings of threads, programs, and the sessions that
- * read them. When off, a hook costs one load. */
+/* debug/profile.h - profiling records in memory: per-thread ring buffers, program records, and the
+ * sessions that read them. When off, a hook costs one load. */
 #ifndef TCI_DEBUG_PROFILE_H
 #define TCI_DEBUG_PROFILE_H
 
@@ -178,7 +178,7 @@ TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch); /* of a thread that i
 
 enum { TCI_TIMELINE_SHARED = 32 }; /* recorded runs of a program that are drawn with kernels */
 
-/* ---- profiles, for debug/trace.c ---- */
+/* ---- profiles, for debug/trace_at_exit.c ---- */
 TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
 TCI_FN tc_status tci_profile_stop(tc_profile *p);
 TCI_FN void tci_profile_drop(tc_profile *p); /* ended */

@@ -1,4 +1,4 @@
-/* debug/profile_record.c - writes profiling records to ring buffers of the threads.
+/* debug/profile_record.c - writes profiling records to per-thread ring buffers.
  *
  * In: hooks in runs, compiles and the pool; user marks (tc_mark_begin). Out: records, which
  * debug/profile.c collects.
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../run/runtime_structs.h"
 #include "string_intern.h"
 

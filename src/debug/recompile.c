@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../base/os.h"
+#include "log.h"
 
 enum {
     TCI_RECOMPILE_KEPT = 256,

@@ -1,10 +1,10 @@
-/* debug/recompile.h - why a program was compiled again: TC_LOG=recompiles, tc_recompile_report, and
- * the text of TC_ERR_FROZEN. */
+/* debug/recompile.h - explains why a program was compiled again: TC_LOG=recompiles,
+ * tc_recompile_report, and the message of TC_ERR_FROZEN. */
 #ifndef TCI_DEBUG_RECOMPILE_H
 #define TCI_DEBUG_RECOMPILE_H
 
 #include "../base/hash.h"
-#include "dump.h"
+#include "../base/str.h"
 
 /* A program that is not in memory. Strings are copied. */
 typedef struct tci_recompile_asked {

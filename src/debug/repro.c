@@ -1,4 +1,4 @@
-/* debug/repro.c - writes a test case as a standalone C program.
+/* debug/repro.c - writes a captured program as a standalone C program that reproduces its failure.
  *
  * In: a test case. Out: a program of public calls that builds with one command, prints PASS or
  * FAIL, and exits with 0 or 1. Most nodes are written as the call with the name of their op; the

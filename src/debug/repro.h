@@ -1,8 +1,9 @@
-/* debug/repro.h - writes a test case as a standalone C program. */
+/* debug/repro.h - writes a captured program as a standalone C program that reproduces its failure.
+ */
 #ifndef TCI_DEBUG_REPRO_H
 #define TCI_DEBUG_REPRO_H
 
-#include "test_case.h"
+#include "captured_program.h"
 
 #ifndef TC_NO_DEBUG
 /* False: an op of it has no public call; then out is not complete. why: what failed, a line. */

@@ -1,5 +1,5 @@
-/* debug/source_location.h - source locations of kernels: the user's file and line, tc_ call and
- * region of each step of a program. */
+/* debug/source_location.h - declares source locations of kernels: the user's file and line, tc_
+ * call and region of each step of a program. */
 #ifndef TCI_DEBUG_SOURCE_LOCATION_H
 #define TCI_DEBUG_SOURCE_LOCATION_H
 

@@ -12,15 +12,15 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../plan/fusion_groups.h"
 #include "../run/async_compile.h"
-#include "../run/symbolic_shapes.h"
-#include "dump.h"
+#include "../run/shape_instances.h"
+#include "log.h"
 #include "explain.h"
 #include "string_intern.h"
 #include "kernel_timing.h"
-#include "../run/comm_model.h"
+#include "../run/comm_cost_model.h"
 #include "source_location.h"
 
 enum {

@@ -1,4 +1,5 @@
-/* debug/summary.h - declares the rows of kernels that tc_explain, profiles and reports print. */
+/* debug/summary.h - declares the program summary of tc_explain (text and JSON), and its table of
+ * kernels (one row per kernel), which profiles and HTML reports print too. */
 #ifndef TCI_DEBUG_SUMMARY_H
 #define TCI_DEBUG_SUMMARY_H
 

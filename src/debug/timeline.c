@@ -1,4 +1,5 @@
-/* debug/timeline.c - output of a profile: a table of kernels, and a timeline for Perfetto.
+/* debug/timeline.c - writes a profile: as a text table of kernels, and as a timeline for Perfetto
+ * or chrome://tracing.
  *
  * In: an ended profile (debug/profile.c). Out: text, or Chrome's JSON trace format: complete events
  * ("ph":"X") with arguments, names of threads, and flows ("s", "f") from a launch to the kernel on

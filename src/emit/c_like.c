@@ -481,7 +481,7 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 {
     tci_c_like c = {out, d, l, NULL};
     if (l->rounds) {
-        tci_emit_fused_loop(out, d, k, l, symbol);
+        tci_emit_kloop(out, d, k, l, symbol);
         return;
     }
     if (l->n_members) {

@@ -1,5 +1,5 @@
-/* emit/c_memory.c - defines the memory accesses and lane shuffles of the C dialect (rows of
- * tci_mem).
+/* emit/c_memory.c - defines the memory accesses and lane shuffles of the C dialect (the intrinsics
+ * of loop/intrinsics.h) as C functions.
  *
  * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition. Design:
  * an access has the type of the bits in memory (u16 for f16 and bf16, u8 for bool, else the dtype
@@ -843,7 +843,7 @@ static const char tci_c_dialect_tiles[] =
     "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
     "#endif";
 
-/* The same of bytes: signs as in loop/memory_ops.h. */
+/* The same of bytes: signs as in loop/intrinsics.h. */
 static const char tci_c_dialect_tile_fours[] =
     "#if defined(TC_AMX)\n"
     "#define tc_tile_fours_(op, n, ab) \\\n"

@@ -1,4 +1,4 @@
-/* emit/c_prims.c - writes the definitions of scalar primitives (BASE rows) in C.
+/* emit/c_prims.c - writes the C definitions of the scalar primitives (BASE rows of ops/prim.h).
  *
  * In: a template's meaning (emit/c_templates.h) and a prim. Out: its definition. Design: three
  * layers. An operator of the vector extension if there is one; else an x86 builtin for exactly that

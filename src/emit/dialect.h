@@ -13,7 +13,7 @@
 #include "../api/backend.h"
 #include "../base/str.h"
 #include "../loop/schedule.h"
-#include "../loop/memory_ops.h"
+#include "../loop/intrinsics.h"
 #include "../ops/math.h"
 
 typedef struct tci_dialect tci_dialect;
@@ -60,9 +60,9 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 /* emit/grouped_launch.c: that of a merged kernel, with those of its members. */
 TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                            const char *symbol);
-/* emit/grouped_launch.c: that of a fused loop, with those of its members. */
-TCI_FN void tci_emit_fused_loop(tci_str *out, tci_dialect *d, const tci_kernel *k,
-                                const tci_loop *l, const char *symbol);
+/* emit/grouped_launch.c: that of an in-kernel loop, with those of its members. */
+TCI_FN void tci_emit_kloop(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 /* A language like C, in scalar code; or what it makes itself. */
 TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);

@@ -1,5 +1,5 @@
-/* emit/grouped_launch.c - prints grouped launches and fused loops: several kernels as one
- * function.
+/* emit/grouped_launch.c - prints several kernels as one function: grouped launches (horizontal
+ * fusion), and loops whose iterations run inside one launch.
  *
  * In: the loop IR of a grouped launch (a joint). Out: a function for each member kernel, and a
  * dispatcher, which maps a task number to its member by a table. The table has, for each member,
@@ -102,18 +102,18 @@ TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, co
     d->tail(d, out, symbol, l);
 }
 
-/* ---- fused loops ---- */
+/* ---- in-kernel loops ---- */
 
-typedef struct tci_emit_fused_loop_text {
+typedef struct tci_emit_kloop_text {
     tci_dialect *d;
     tci_str *out;
     const tci_kernel *k;
     const tci_loop *l;
     const char *symbol, *word;
     bool blocks;
-} tci_emit_fused_loop_text;
+} tci_emit_kloop_text;
 
-static void tci_emit_fused_loop_number(const tci_emit_fused_loop_text *x, tci_dim d)
+static void tci_emit_kloop_number(const tci_emit_kloop_text *x, tci_dim d)
 {
     int i = 0;
     if (tci_dim_is_known(d)) {
@@ -128,7 +128,7 @@ static void tci_emit_fused_loop_number(const tci_emit_fused_loop_text *x, tci_di
 }
 
 /* The address of a place in round t. */
-static void tci_emit_fused_loop_address(const tci_emit_fused_loop_text *x, const tci_kplace *p)
+static void tci_emit_kloop_address(const tci_emit_kloop_text *x, const tci_kplace *p)
 {
     static const char *const rounds[] = {"t", "(t & 1)", "((t - begin) & 1)"};
     bool is_cell = p->base < 0;
@@ -136,21 +136,21 @@ static void tci_emit_fused_loop_address(const tci_emit_fused_loop_text *x, const
                    (int)(is_cell ? ~p->base : p->base));
     if (p->offset != 0) {
         tci_str_add(x->out, " + ");
-        tci_emit_fused_loop_number(x, p->offset);
+        tci_emit_kloop_number(x, p->offset);
     }
     if (p->by != 0) {
         tci_str_printf(x->out, " + %s * (", rounds[p->step]);
-        tci_emit_fused_loop_number(x, p->by);
+        tci_emit_kloop_number(x, p->by);
         tci_str_add(x->out, ")");
     }
 }
 
-static const char *tci_emit_fused_loop_ctype(const tci_emit_fused_loop_text *x, int cell)
+static const char *tci_emit_kloop_ctype(const tci_emit_kloop_text *x, int cell)
 {
     return tci_dtype_get((tc_dtype)x->k->loop->cells[cell].dtype)->ctype;
 }
 
-static void tci_emit_fused_loop_barrier(const tci_emit_fused_loop_text *x, int depth)
+static void tci_emit_kloop_barrier(const tci_emit_kloop_text *x, int depth)
 {
     if (x->blocks) {
         tci_str_printf(x->out, "%*s%s();\n", 4 * depth, "",
@@ -159,12 +159,12 @@ static void tci_emit_fused_loop_barrier(const tci_emit_fused_loop_text *x, int d
 }
 
 /* A row of a carry to its local scalars, or these to the row. */
-static void tci_emit_fused_loop_move(const tci_emit_fused_loop_text *x, const tci_kplace *row,
-                                     int cell, bool loads, int depth)
+static void tci_emit_kloop_move(const tci_emit_kloop_text *x, const tci_kplace *row, int cell,
+                                bool loads, int depth)
 {
-    const char *type = tci_emit_fused_loop_ctype(x, cell);
+    const char *type = tci_emit_kloop_ctype(x, cell);
     tci_str_printf(x->out, "%*s{ %s *r = (%s *)(", 4 * depth, "", type, type);
-    tci_emit_fused_loop_address(x, row);
+    tci_emit_kloop_address(x, row);
     tci_str_add(x->out, ");");
     for (int64_t i = 0; i < x->k->loop->cells[cell].n; i++) {
         if (loads) {
@@ -176,7 +176,7 @@ static void tci_emit_fused_loop_move(const tci_emit_fused_loop_text *x, const tc
     tci_str_add(x->out, " }\n");
 }
 
-static bool tci_emit_fused_loop_has_cells(const tci_emit_fused_loop_text *x)
+static bool tci_emit_kloop_has_cells(const tci_emit_kloop_text *x)
 {
     bool has = false;
     for (int i = 0; i < x->k->loop->n_carries; i++) {
@@ -186,7 +186,7 @@ static bool tci_emit_fused_loop_has_cells(const tci_emit_fused_loop_text *x)
 }
 
 /* Begins and ends what one thread of a block does for all. */
-static void tci_emit_fused_loop_alone(const tci_emit_fused_loop_text *x, bool begins, int depth)
+static void tci_emit_kloop_alone(const tci_emit_kloop_text *x, bool begins, int depth)
 {
     if (x->blocks && begins) {
         tci_str_printf(x->out, "%*sif (TC_THREAD == 0) {\n", 4 * depth, "");
@@ -195,90 +195,90 @@ static void tci_emit_fused_loop_alone(const tci_emit_fused_loop_text *x, bool be
     }
 }
 
-static void tci_emit_fused_loop_load(const tci_emit_fused_loop_text *x)
+static void tci_emit_kloop_load(const tci_emit_kloop_text *x)
 {
-    if (!tci_emit_fused_loop_has_cells(x)) {
+    if (!tci_emit_kloop_has_cells(x)) {
         return;
     }
-    tci_emit_fused_loop_alone(x, true, 1);
+    tci_emit_kloop_alone(x, true, 1);
     for (int i = 0; i < x->k->loop->n_carries; i++) {
         const tci_kcarry *c = &x->k->loop->carries[i];
         if (c->cell >= 0) {
-            tci_emit_fused_loop_move(x, &c->from, c->cell, true, 1);
+            tci_emit_kloop_move(x, &c->from, c->cell, true, 1);
         }
     }
-    tci_emit_fused_loop_alone(x, false, 1);
-    tci_emit_fused_loop_barrier(x, 1);
+    tci_emit_kloop_alone(x, false, 1);
+    tci_emit_kloop_barrier(x, 1);
 }
 
 /* Swaps the buffers of a loop iteration: results of one iteration are read by the next. */
-static void tci_emit_fused_loop_turn(const tci_emit_fused_loop_text *x)
+static void tci_emit_kloop_turn(const tci_emit_kloop_text *x)
 {
-    if (!tci_emit_fused_loop_has_cells(x)) {
+    if (!tci_emit_kloop_has_cells(x)) {
         return;
     }
-    tci_emit_fused_loop_alone(x, true, 2);
+    tci_emit_kloop_alone(x, true, 2);
     for (int i = 0; i < x->k->loop->n_carries; i++) {
         const tci_kcarry *c = &x->k->loop->carries[i];
         if (c->cell >= 0 && c->to.step == TCI_STEP_WALK) {
-            tci_emit_fused_loop_move(x, &c->to, c->next, false, 2);
+            tci_emit_kloop_move(x, &c->to, c->next, false, 2);
         }
         for (int64_t n = 0; c->cell >= 0 && n < x->k->loop->cells[c->cell].n; n++) {
             tci_str_printf(x->out, "        c%d[%lld] = c%d[%lld];\n", (int)c->cell, (long long)n,
                            (int)c->next, (long long)n);
         }
     }
-    tci_emit_fused_loop_alone(x, false, 2);
-    tci_emit_fused_loop_barrier(x, 2);
+    tci_emit_kloop_alone(x, false, 2);
+    tci_emit_kloop_barrier(x, 2);
 }
 
 /* The second row of a carry to the first. */
-static void tci_emit_fused_loop_settle(const tci_emit_fused_loop_text *x, const tci_kcarry *c)
+static void tci_emit_kloop_settle(const tci_emit_kloop_text *x, const tci_kcarry *c)
 {
     const char *type = tci_dtype_get((tc_dtype)x->k->operands[c->from.base].dtype)->ctype;
     tci_str_printf(x->out, "    for (%s i = %s; i < ((t - begin) & 1) * ", x->word,
                    x->blocks ? "TC_THREAD" : "0");
-    tci_emit_fused_loop_number(x, c->bytes);
+    tci_emit_kloop_number(x, c->bytes);
     tci_str_printf(x->out, " / (int)sizeof(%s); i += %d) {\n        ((%s *)((char *)bufs[%d] + ",
                    type, x->l->threads, type, (int)c->from.base);
-    tci_emit_fused_loop_number(x, c->from.offset);
+    tci_emit_kloop_number(x, c->from.offset);
     tci_str_printf(x->out, "))[i] = ((%s *)(", type);
-    tci_emit_fused_loop_address(x, &c->from);
+    tci_emit_kloop_address(x, &c->from);
     tci_str_add(x->out, "))[i];\n    }\n");
 }
 
-static void tci_emit_fused_loop_store(const tci_emit_fused_loop_text *x)
+static void tci_emit_kloop_store(const tci_emit_kloop_text *x)
 {
-    if (tci_emit_fused_loop_has_cells(x)) {
-        tci_emit_fused_loop_alone(x, true, 1);
+    if (tci_emit_kloop_has_cells(x)) {
+        tci_emit_kloop_alone(x, true, 1);
     }
     for (int i = 0; i < x->k->loop->n_carries; i++) {
         const tci_kcarry *c = &x->k->loop->carries[i];
         tci_kplace row = c->from;
         row.by = row.step == TCI_STEP_ANEW ? 0 : row.by;
         if (c->cell >= 0 && c->from.step != TCI_STEP_WALK) {
-            tci_emit_fused_loop_move(x, &row, c->cell, false, 1);
+            tci_emit_kloop_move(x, &row, c->cell, false, 1);
         }
     }
-    if (tci_emit_fused_loop_has_cells(x)) {
-        tci_emit_fused_loop_alone(x, false, 1);
+    if (tci_emit_kloop_has_cells(x)) {
+        tci_emit_kloop_alone(x, false, 1);
     }
     for (int i = 0; i < x->k->loop->n_carries; i++) {
         const tci_kcarry *c = &x->k->loop->carries[i];
         if (c->cell < 0 && c->from.step == TCI_STEP_ANEW) {
-            tci_emit_fused_loop_settle(x, c);
+            tci_emit_kloop_settle(x, c);
         }
     }
 }
 
 /* ---- members ---- */
 
-static const char *tci_emit_fused_loop_symbol(const tci_emit_fused_loop_text *x, int member)
+static const char *tci_emit_kloop_symbol(const tci_emit_kloop_text *x, int member)
 {
     return tci_scratch_printf(x->d->s, "%s_%d", x->symbol, member);
 }
 
-static void tci_emit_fused_loop_words(const tci_emit_fused_loop_text *x, int member)
+static void tci_emit_kloop_words(const tci_emit_kloop_text *x, int member)
 {
     const tci_loop_member *m = &x->l->members[member];
     int n = m->kernel->n_literals, all = n + m->loop->n_dims;
@@ -291,13 +291,13 @@ static void tci_emit_fused_loop_words(const tci_emit_fused_loop_text *x, int mem
         if (i < n) {
             tci_str_printf(x->out, "lits[%d]", (int)m->literal + i);
         } else {
-            tci_emit_fused_loop_number(x, m->loop->dims[i - n]);
+            tci_emit_kloop_number(x, m->loop->dims[i - n]);
         }
     }
     tci_str_add(x->out, "};\n");
 }
 
-static void tci_emit_fused_loop_call(const tci_emit_fused_loop_text *x, int member)
+static void tci_emit_kloop_call(const tci_emit_kloop_text *x, int member)
 {
     const tci_loop_member *m = &x->l->members[member];
     const tci_kernel *k = m->kernel;
@@ -310,7 +310,7 @@ static void tci_emit_fused_loop_call(const tci_emit_fused_loop_text *x, int memb
     tci_str_add(x->out, "{\n            void *const b[] = {");
     for (int o = 0; o < k->n_operands; o++) {
         tci_str_add(x->out, o ? ",\n                               " : "");
-        tci_emit_fused_loop_address(x, &x->k->loop->places[m->operand + o]);
+        tci_emit_kloop_address(x, &x->k->loop->places[m->operand + o]);
     }
     if (works) {
         tci_str_printf(x->out, "%sbufs[%d]", k->n_operands ? ", " : "", x->k->n_operands);
@@ -320,17 +320,17 @@ static void tci_emit_fused_loop_call(const tci_emit_fused_loop_text *x, int memb
         tci_str_printf(x->out, "for (%s i = 0; i < %lld; i++) ", x->word,
                        (long long)tci_dim_known(m->loop->n_tasks));
     }
-    tci_str_printf(x->out, "%s(b, ", tci_emit_fused_loop_symbol(x, m->first_same));
+    tci_str_printf(x->out, "%s(b, ", tci_emit_kloop_symbol(x, m->first_same));
     tci_str_printf(x->out, has_words ? "l%d" : "0", member);
     tci_str_add(x->out, x->blocks ? ", fault, i, i + 1" : ", fault, 0, ");
     if (!x->blocks) {
-        tci_emit_fused_loop_number(x, m->loop->n_tasks);
+        tci_emit_kloop_number(x, m->loop->n_tasks);
     }
     tci_str_add(x->out, ");\n        }\n");
-    tci_emit_fused_loop_barrier(x, 2);
+    tci_emit_kloop_barrier(x, 2);
 }
 
-static void tci_emit_fused_loop_open(const tci_emit_fused_loop_text *x)
+static void tci_emit_kloop_open(const tci_emit_kloop_text *x)
 {
     const tci_loop *l = x->l;
     int words = x->k->n_literals + l->n_dims;
@@ -340,11 +340,11 @@ static void tci_emit_fused_loop_open(const tci_emit_fused_loop_text *x)
         tci_str_printf(x->out, "    const %s n%d = lits[%d];\n", x->word, i, x->k->n_literals + i);
     }
     for (int i = 0; i < l->n_members; i++) {
-        tci_emit_fused_loop_words(x, i);
+        tci_emit_kloop_words(x, i);
     }
     for (int i = 0; i < x->k->loop->n_cells; i++) {
         tci_str_printf(x->out, "    %s%s c%d[%lld] __attribute__((aligned(64)));\n",
-                       x->d->local_word, tci_emit_fused_loop_ctype(x, i), i,
+                       x->d->local_word, tci_emit_kloop_ctype(x, i), i,
                        (long long)x->k->loop->cells[i].n);
     }
     if (x->blocks) {
@@ -356,38 +356,37 @@ static void tci_emit_fused_loop_open(const tci_emit_fused_loop_text *x)
     tci_str_printf(x->out, "    %s t = begin;\n", x->word);
 }
 
-TCI_FN void tci_emit_fused_loop(tci_str *out, tci_dialect *d, const tci_kernel *k,
-                                const tci_loop *l, const char *symbol)
+TCI_FN void tci_emit_kloop(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                           const char *symbol)
 {
-    tci_emit_fused_loop_text x = {
-        d, out, k, l, symbol, d->type(d, TC_I64, 1), d->local_word[0] != 0};
+    tci_emit_kloop_text x = {d, out, k, l, symbol, d->type(d, TC_I64, 1), d->local_word[0] != 0};
     for (int i = 0; i < l->n_members; i++) {
         const tci_loop_member *m = &l->members[i];
         if (m->first_same == i) {
             tci_loop of = *m->loop;
             of.is_member = of.is_inner = true;
-            tci_emit_kernel(out, d, m->kernel, &of, tci_emit_fused_loop_symbol(&x, i));
+            tci_emit_kernel(out, d, m->kernel, &of, tci_emit_kloop_symbol(&x, i));
         }
     }
-    tci_emit_fused_loop_open(&x);
+    tci_emit_kloop_open(&x);
     if (k->loop->n_enter) {
         tci_str_add(out, "    if (begin == 0) {\n");
         for (int i = 0; i < k->loop->n_enter; i++) {
-            tci_emit_fused_loop_call(&x, i);
+            tci_emit_kloop_call(&x, i);
         }
         tci_str_add(out, "    }\n");
     }
-    tci_emit_fused_loop_load(&x);
+    tci_emit_kloop_load(&x);
     tci_str_add(out, "    for (; t < end; t++) {\n");
     if (k->loop->stops >= 0) {
         tci_str_printf(out, "        if (!c%d[0]) { break; }\n",
                        (int)k->loop->carries[k->loop->stops].cell);
     }
     for (int i = k->loop->n_enter; i < l->n_members; i++) {
-        tci_emit_fused_loop_call(&x, i);
+        tci_emit_kloop_call(&x, i);
     }
-    tci_emit_fused_loop_turn(&x);
+    tci_emit_kloop_turn(&x);
     tci_str_add(out, "    }\n");
-    tci_emit_fused_loop_store(&x);
+    tci_emit_kloop_store(&x);
     d->tail(d, out, symbol, l);
 }

@@ -1,5 +1,5 @@
-/* engines/api.h - external inference engines as backends by name: the public half of tc_engines.h.
- */
+/* engines/api.h - declares external inference engines as backends that are selected by name: the
+ * public API of tc_engines.h. */
 #ifndef TC_ENGINES_API_H
 #define TC_ENGINES_API_H
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../base/os.h"
 #include "api.h"
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "../base/env.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 enum { TCI_ENGINE_SECONDS = 20 }; /* that a child may take to load a library */
 
@@ -114,6 +114,53 @@ TCI_FN bool tci_engine_find(const tci_engine_library *l, const char *option, cha
     return found;
 }
 
+/* ---- variables ---- */
+
+/* A list that took the place of `environ`: it stays allocated, since other threads may read it. */
+typedef struct tci_engine_list {
+    struct tci_engine_list *next;
+    char *rows[];
+} tci_engine_list;
+
+static tci_mutex tci_engine_environ = TCI_MUTEX_INIT; /* from begin to end */
+static tci_engine_list *tci_engine_lists;
+
+TCI_FN tci_engine_variable tci_engine_variable_begin(const char *variable)
+{
+    char name[64];
+    size_t n = 0, length = variable ? strlen(variable) + 1 : 0;
+    tci_engine_variable v = {NULL, NULL};
+    pthread_mutex_lock(&tci_engine_environ);
+    snprintf(name, sizeof(name), "%.*s", variable ? (int)strcspn(variable, "=") : 0, variable);
+    if (!variable || tci_os_getenv(name)) {
+        return v;
+    }
+    while (environ && environ[n]) {
+        n++;
+    }
+    tci_engine_list *l = tci_heap_get(sizeof(*l) + sizeof(char *) * (n + 2) + length);
+    if (l) {
+        l->next = tci_engine_lists;
+        l->rows[0] = memcpy(l->rows + n + 2, variable, length);
+        memcpy(l->rows + 1, environ, sizeof(char *) * n);
+        l->rows[n + 1] = NULL;
+        tci_engine_lists = l;
+        v = (tci_engine_variable){l->rows, environ};
+        __atomic_store_n(&environ, v.list, __ATOMIC_RELEASE);
+    }
+    return v;
+}
+
+TCI_FN void tci_engine_variable_end(tci_engine_variable *v)
+{
+    char **list = v->list;
+    if (list) { /* another list is there if a thread has called setenv meanwhile: it stays */
+        __atomic_compare_exchange_n(&environ, &list, v->before, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&tci_engine_environ);
+}
+
 /* ---- loading ---- */
 
 TCI_FN int tci_engine_unnamed_file(void)
@@ -206,7 +253,9 @@ static void tci_engine_load(tci_engine_library *l)
                  number);
         return;
     }
+    tci_engine_variable v = tci_engine_variable_begin(l->silence);
     l->handle = prints ? tci_engine_open_silently(l->path, why) : tci_os_dlopen(l->path, why);
+    tci_engine_variable_end(&v);
     if (!l->handle) {
         snprintf(l->why, sizeof(l->why), "'%.200s' cannot be loaded: %.255s", l->path, why);
     }

@@ -12,6 +12,7 @@ typedef struct tci_engine_library {
     const char *file;    /* beginning of its name: "libonnxruntime.so" */
     const char *package; /* where it is below site-packages: "onnxruntime/capi" */
     const char *get;     /* how to get it: "pip install onnxruntime" */
+    const char *silence; /* a variable that keeps its log off stderr, "NAME=VALUE", or NULL */
     tci_mutex lock;      /* guards what follows */
     bool tried;
     void *handle;                       /* NULL: it could not be loaded, */
@@ -33,6 +34,14 @@ typedef struct tci_engine_symbol {
 /* False: the library lacks one, as text says. */
 TCI_FN bool tci_engine_symbols(const tci_engine_library *l, const tci_engine_symbol *rows, int n,
                                char text[TC_GRAPH_TEXT]);
+/* From begin to end the process has one more variable, "NAME=VALUE", for code of an engine that
+ * reads it and has no other option. The list of variables is replaced by a copy and put back, so
+ * getenv in other threads reads one or the other. Nothing changes where the user has set NAME. */
+typedef struct tci_engine_variable {
+    char **list, **before; /* list NULL: nothing has changed */
+} tci_engine_variable;
+TCI_FN tci_engine_variable tci_engine_variable_begin(const char *variable);
+TCI_FN void tci_engine_variable_end(tci_engine_variable *v);
 /* A file of memory without a name, closed on exec; -1: none can be made. */
 TCI_FN int tci_engine_unnamed_file(void);
 

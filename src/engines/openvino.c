@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../onnx/onnx.h"
 
 typedef struct tci_ov_shape { /* ov_shape_t */

@@ -5,8 +5,12 @@
  * those of any version, so that newer plugins find defaults in members that they added.
  *
  * Executables are not stored on disk: XLA's CPU loader writes to stderr if it finds machine
- * features that it does not know. On the CPU inputs are read in place (zero copy). The plugin
- * chooses the number of threads, by the affinity mask of the process. */
+ * features that it does not know. On the CPU inputs are read in place (zero copy).
+ *
+ * Threads belong to a client of the plugin, and PJRT has no option for their number: XLA's CPU
+ * client takes it from the variable PJRT_NPROC (DefaultThreadPoolSize of xla/pjrt/utils.cc), and
+ * not less than its devices. So there is one client of one device for each number of threads that
+ * programs ask for. */
 #include "openxla.h"
 
 #include <stdio.h>
@@ -40,39 +44,55 @@ typedef struct tci_xla_args {
     void *v[62];
 } tci_xla_args;
 
+/* Devices and threads of a plugin, for the rest of the process. */
+typedef struct tci_xla_client {
+    struct tci_xla_client *next;
+    int threads; /* 0: as many as XLA likes */
+    void *client, *device;
+} tci_xla_client;
+
 typedef struct tci_xla_plugin {
     tci_engine_library library;
     const char *option;
-    bool ready, is_cpu; /* under the lock of the library */
+    bool ready, is_cpu; /* under the lock of the library, as the clients are */
     void *const *table;
-    void *client, *device; /* for the rest of the process */
+    tci_xla_client *clients;
     char version[200];
 } tci_xla_plugin;
+
+/* Errors are texts; what XLA logs above that goes to stderr. It reads the variable while it is
+ * loaded. */
+#define TCI_XLA_SILENCE "TF_CPP_MIN_LOG_LEVEL=3"
 
 /* By option; the last is for paths. */
 static tci_xla_plugin tci_xla_plugins[] = {{.option = "cpu",
                                             .library = {.file = "libpjrt_cpu.so",
                                                         .package = "fastatomstruct_xla_cpu",
                                                         .get = "pip install fastatomstruct-xla-cpu",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "cuda",
                                             .library = {.file = "xla_cuda_plugin.so",
                                                         .package = "jax_plugins/xla_cuda13",
                                                         .get = "pip install jax-cuda13-pjrt",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "rocm",
                                             .library = {.file = "xla_rocm_plugin.so",
                                                         .package = "jax_plugins/xla_rocm7",
                                                         .get = "pip install jax-rocm7-pjrt",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}},
                                            {.option = "/",
                                             .library = {.file = "a PJRT plugin",
                                                         .package = "",
                                                         .get = "give its path",
+                                                        .silence = TCI_XLA_SILENCE,
                                                         .lock = TCI_MUTEX_INIT}}};
 
 typedef struct tci_xla_program {
-    tci_xla_plugin *plugin;
+    const tci_xla_plugin *plugin;
+    const tci_xla_client *client;
     void *loaded;
 } tci_xla_program;
 
@@ -132,10 +152,11 @@ static bool tci_xla_await_fails(const tci_xla_plugin *p, void *event, char text[
 
 /* ---- the plugin ---- */
 
-/* The name and version of the platform. */
-static bool tci_xla_describe(tci_xla_plugin *p, const int *api, char text[TC_GRAPH_TEXT])
+/* Name and version of the client's platform. */
+static bool tci_xla_describe(tci_xla_plugin *p, const tci_xla_client *c, const int *api,
+                             char text[TC_GRAPH_TEXT])
 {
-    tci_xla_args name = {.v = {p->client}}, version = {.v = {p->client}};
+    tci_xla_args name = {.v = {c->client}}, version = {.v = {c->client}};
     if (tci_xla_fails(p, TCI_XLA_PLATFORM_NAME, &name, text) ||
         tci_xla_fails(p, TCI_XLA_PLATFORM_VERSION, &version, text)) {
         return false;
@@ -150,6 +171,60 @@ static bool tci_xla_describe(tci_xla_plugin *p, const int *api, char text[TC_GRA
              of ? of : "", api[0], api[1], (int)TCI_MIN((size_t)name.v[2], (size_t)40),
              (const char *)name.v[1]);
     return true;
+}
+
+/* PJRT_Client_Create for so many threads; 0: as the plugin likes. */
+static bool tci_xla_create_fails(const tci_xla_plugin *p, int threads, void **client,
+                                 char text[TC_GRAPH_TEXT])
+{
+    enum { TCI_XLA_INT64 = 1 };
+    struct {
+        size_t size;
+        void *extension;
+        const char *name;
+        size_t n_name;
+        int type;
+        int64_t value;
+        size_t n_value;
+    } one_device = {sizeof(one_device), NULL, "cpu_device_count", 16, TCI_XLA_INT64, 1, 1};
+    char pool[32];
+    snprintf(pool, sizeof(pool), "PJRT_NPROC=%d", threads);
+    tci_engine_variable v = tci_engine_variable_begin(threads ? pool : NULL);
+    tci_xla_args a = {.v = {&one_device, (void *)1}}, plain = {0};
+    bool fails = !threads || tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &a, text);
+    if (fails) { /* a plugin may refuse options that it does not know */
+        a = plain;
+        fails = tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &a, text);
+    }
+    tci_engine_variable_end(&v);
+    *client = a.v[6];
+    return fails;
+}
+
+/* The client of so many threads, made where there is none; NULL: text says why. Caller holds the
+ * lock. */
+static tci_xla_client *tci_xla_client_of(tci_xla_plugin *p, int threads, char text[TC_GRAPH_TEXT])
+{
+    tci_xla_client *c = p->clients;
+    while (c && c->threads != threads) {
+        c = c->next;
+    }
+    if (c) {
+        return c;
+    }
+    tci_xla_args devices = {0};
+    if (tci_xla_create_fails(p, threads, &devices.v[0], text) ||
+        tci_xla_fails(p, TCI_XLA_DEVICES, &devices, text)) {
+        return NULL;
+    }
+    c = devices.v[2] ? tci_heap_get(sizeof(*c)) : NULL;
+    if (!c) {
+        snprintf(text, TC_GRAPH_TEXT, devices.v[2] ? "no memory" : "the plugin found no device");
+        return NULL;
+    }
+    *c = (tci_xla_client){p->clients, threads, devices.v[0], *(void **)devices.v[1]};
+    p->clients = c;
+    return c;
 }
 
 /* Caller holds the lock. */
@@ -170,22 +245,12 @@ static bool tci_xla_start(tci_xla_plugin *p, char text[TC_GRAPH_TEXT])
                  version[0], version[1], (int)TCI_XLA_LEAST);
         return false;
     }
-    tci_xla_args init = {0}, client = {0};
-    if (tci_xla_fails(p, TCI_XLA_PLUGIN_INITIALIZE, &init, text) ||
-        tci_xla_fails(p, TCI_XLA_CLIENT_CREATE, &client, text)) {
+    tci_xla_args init = {0};
+    if (tci_xla_fails(p, TCI_XLA_PLUGIN_INITIALIZE, &init, text)) {
         return false;
     }
-    p->client = client.v[6];
-    tci_xla_args devices = {.v = {p->client}};
-    if (tci_xla_fails(p, TCI_XLA_DEVICES, &devices, text)) {
-        return false;
-    }
-    if (!devices.v[2]) {
-        snprintf(text, TC_GRAPH_TEXT, "the plugin found no device");
-        return false;
-    }
-    p->device = *(void **)devices.v[1];
-    p->ready = tci_xla_describe(p, version, text);
+    const tci_xla_client *c = tci_xla_client_of(p, strcmp(p->option, "cpu") ? 0 : 1, text);
+    p->ready = c && tci_xla_describe(p, c, version, text);
     return p->ready;
 }
 
@@ -236,8 +301,13 @@ static void tci_xla_free(void *user, void *compiled)
     tci_heap_free(x);
 }
 
-/* One replica and one partition, as CompileOptionsProto. */
-static const char tci_xla_options[] = {0x1a, 4, 0x20, 1, 0x28, 1};
+/* CompileOptionsProto: one replica and one partition, and, of one thread, the override that its
+ * operations are not cut for a pool. */
+#define TCI_XLA_ONE "\x1a\x04\x20\x01\x28\x01"
+#define TCI_XLA_ONE_THREAD                                                                         \
+    TCI_XLA_ONE "\x3a\x20\x0a\x1a"                                                                 \
+                "xla_cpu_multi_thread_eigen"                                                       \
+                "\x12\x02\x10\x00"
 
 static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **compiled,
                                  char text[TC_GRAPH_TEXT])
@@ -248,12 +318,17 @@ static tc_status tci_xla_compile(void *user, const tc_graph_model *m, void **com
     if (!x) {
         return p ? TC_ERR_MEMORY : TC_ERR_BACKEND;
     }
-    x->plugin = p;
+    pthread_mutex_lock(&p->library.lock);
+    const tci_xla_client *c = tci_xla_client_of(p, p->is_cpu ? m->threads : 0, text);
+    pthread_mutex_unlock(&p->library.lock);
+    const char *options = c && c->threads == 1 ? TCI_XLA_ONE_THREAD : TCI_XLA_ONE;
+    size_t n_options = c && c->threads == 1 ? sizeof(TCI_XLA_ONE_THREAD) : sizeof(TCI_XLA_ONE);
+    *x = (tci_xla_program){p, c, NULL};
     tci_xla_args program = {.size = sizeof(program),
                             .v = {(void *)(uintptr_t)m->bytes, (void *)m->n, "mlir", (void *)4}};
-    tci_xla_args a = {.v = {p->client, &program, (void *)(uintptr_t)tci_xla_options,
-                            (void *)sizeof(tci_xla_options)}};
-    if (tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
+    tci_xla_args a = {
+        .v = {c ? c->client : NULL, &program, (void *)(uintptr_t)options, (void *)(n_options - 1)}};
+    if (!c || tci_xla_fails(p, TCI_XLA_COMPILE, &a, text)) {
         tci_xla_free(NULL, x);
         return TC_ERR_BACKEND;
     }
@@ -286,9 +361,10 @@ static int tci_xla_type(tc_dtype t)
 }
 
 /* A buffer of the plugin over, or with a copy of, an array. */
-static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void **buffer,
+static bool tci_xla_give(const tci_xla_program *x, const tc_custom_array *a, void **buffer,
                          char text[TC_GRAPH_TEXT])
 {
+    const tci_xla_plugin *p = x->plugin;
     enum { TCI_XLA_UNTIL_TRANSFERRED = 1, TCI_XLA_ZERO_COPY = 2 };
     struct {
         size_t size;
@@ -302,12 +378,12 @@ static bool tci_xla_give(const tci_xla_plugin *p, const tc_custom_array *a, void
         int semantics;
         void *device, *memory, *layout, *done, *buffer;
         void *more[16];
-    } h = {.client = p->client,
+    } h = {.client = x->client->client,
            .data = a->data,
            .type = tci_xla_type(a->dtype),
            .sizes = a->sizes,
            .rank = (size_t)a->rank,
-           .device = p->device,
+           .device = x->client->device,
            .semantics = p->is_cpu ? TCI_XLA_ZERO_COPY : TCI_XLA_UNTIL_TRANSFERRED};
     tci_xla_args record = {0};
     _Static_assert(sizeof(h) <= sizeof(record), "the record must fit");
@@ -354,7 +430,7 @@ static tc_status tci_xla_run(void *user, void *compiled, const tc_custom_array *
     bool done = buffers != NULL;
     (void)user;
     for (int i = 0; i < n_inputs && done; i++) {
-        done = tci_xla_give(x->plugin, &inputs[i], &buffers[i], text);
+        done = tci_xla_give(x, &inputs[i], &buffers[i], text);
     }
     done = done && tci_xla_execute(x, buffers, n_inputs, buffers + n_inputs, text);
     for (int i = 0; i < n_outputs && done; i++) {

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "../base/temp_dir.h"
 #include "../onnx/onnx.h"
 
@@ -65,6 +65,11 @@ static tci_engine_library tci_tvm_runtime = {.file = "libtvm_runtime.so",
                                              .package = "tvm/lib",
                                              .get = "pip install apache-tvm onnx",
                                              .lock = TCI_MUTEX_INIT};
+/* Sorts and top-k, which compiled models call by name; the runtime of other builds has them. */
+static tci_engine_library tci_tvm_extra = {.file = "libtvm_runtime_extra.so",
+                                           .package = "tvm/lib",
+                                           .get = "pip install apache-tvm onnx",
+                                           .lock = TCI_MUTEX_INIT};
 static struct {
     tci_mutex lock;
     bool ready;
@@ -178,11 +183,15 @@ static bool tci_tvm_start(char text[TC_GRAPH_TEXT])
 static bool tci_tvm_open(char text[TC_GRAPH_TEXT])
 {
     struct sigaction before;
+    char without[TC_GRAPH_TEXT];
     pthread_mutex_lock(&tci_tvm.lock);
     bool known = sigaction(SIGSEGV, NULL, &before) == 0;
     bool open = tci_tvm.ready ||
                 (tci_engine_open(&tci_tvm_ffi, "", text) &&
                  tci_engine_open(&tci_tvm_runtime, "", text) && tci_tvm_start(text));
+    if (open) {
+        (void)tci_engine_open(&tci_tvm_extra, "", without);
+    }
     if (known) {
         sigaction(SIGSEGV, &before, NULL);
     }

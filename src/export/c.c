@@ -1,4 +1,4 @@
-/* export/c.c - tc_export_c: a program as one standalone file of C.
+/* export/c.c - tc_export_c: exports a program as one self-contained C file.
  *
  * In: tensors, as tc_compile_fn takes them. Out: the file and, on request, a header and a file of
  * weights, each written atomically.

@@ -3,9 +3,9 @@
 #ifndef TCI_EXPORT_C_EXPORT_H
 #define TCI_EXPORT_C_EXPORT_H
 
-#include "../api/compile_jobs.h"
+#include "../api/compile.h"
 #include "../api/io.h"
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "reserved_names.h"
 
 enum { TCI_EXPORT_ALIGN = 64, TCI_EXPORT_INDENT = 4, TCI_EXPORT_HEAD = 64 };

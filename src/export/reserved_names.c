@@ -1,4 +1,5 @@
-/* export/reserved_names.c - names that the functions of an exported file may not have.
+/* export/reserved_names.c - reserved names: identifiers that the functions of an exported C file
+ * must not have.
  *
  * In: a name. Out: whether C, C++, their libraries or a compiler take it. The lists were made by
  * compiling a declaration of each symbol of glibc and each builtin of gcc 12 and clang 14: what any

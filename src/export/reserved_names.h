@@ -1,4 +1,5 @@
-/* export/reserved_names.h - names that the functions of an exported file may not have. */
+/* export/reserved_names.h - declares the check for reserved names: identifiers that the functions
+ * of an exported C file must not have. */
 #ifndef TCI_EXPORT_RESERVED_NAMES_H
 #define TCI_EXPORT_RESERVED_NAMES_H
 

@@ -3,7 +3,7 @@
  * In: inputs with their tangents, roots in the same graph. Out: a tangent node for each root.
  *
  * Design: no op has a JVP rule of its own. Nodes are visited inputs first
- * (grad/forward_propagation.h):
+ * (grad/jvp_vmap_walk.h):
  *  - elementwise ops: the op's gradient formula (ops/table.h), with the operand's tangent in place
  *    of the cotangent G, since an element of the result depends on one element of each operand
  *  - ops that are linear in operands: the same op applied to the tangents
@@ -15,7 +15,7 @@
  * Composites without a rule are expanded in place. A loop (REPEAT node) carries the tangents as
  * additional loop-carried values. A loop with a data-dependent trip count (a while loop or a
  * branch) stops at the same iteration as the original. */
-#include "forward_propagation.h"
+#include "jvp_vmap_walk.h"
 #include "grad.h"
 
 static tci_node *tci_jvp_add(const tci_forward *w, tci_node *a, tci_node *b)

@@ -1,4 +1,5 @@
-/* grad/lu_cholesky.c - gradients of matrix factors and of linear solves.
+/* grad/lu_cholesky.c - VJP rules of LU and Cholesky factorizations and of triangular solves, in
+ * closed form.
  *
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
  * in closed form: products, and triangular solves with the existing factors. The gradient of a

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 
 /* ---- helpers ---- */
 

@@ -17,10 +17,10 @@
 
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../ops/composite.h"
 #include "../ops/custom_op.h"
-#include "forward_propagation.h"
+#include "jvp_vmap_walk.h"
 
 /* How the attributes of a node change when a batch axis is added in front of its operands. */
 typedef enum tci_vmap_rule {

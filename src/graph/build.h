@@ -217,7 +217,7 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
 
-/* ---- ops/window.c: images of n axes, 1 to 3; those with indices give the positions of the values,
+/* ---- ops/convolution_pooling.c: images of n axes, 1 to 3; those with indices give the positions of the values,
  * counted through an image ---- */
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o);
@@ -242,7 +242,7 @@ TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct t
 TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid, const char *mode,
                                        const char *padding_mode, bool align_corners);
 
-/* ---- grad/transposed_conv.c ---- */
+/* ---- grad/adjoint_ops.c ---- */
 TCI_FN tci_node *tci_build_conv_transpose(tci_graph *g, int n, tci_node *x, tci_node *w,
                                           tci_node *bias, const struct tc_conv *o);
 TCI_FN tci_node *tci_build_col2im(tci_graph *g, tci_node *x, int n_sizes, const tci_dim *sizes,

@@ -1,5 +1,5 @@
-/* graph/loop_node.h - REPEAT: a loop whose body is nodes (tc_scan, tc_while, tc_cond,
- * tc_checkpoint).
+/* graph/loop_node.h - declares REPEAT, the structured loop node whose body is a subgraph (tc_scan,
+ * tc_while, tc_cond, tc_checkpoint).
  *
  * Operands of a REPEAT, in order:
  *   outside  init   initial value of each carry

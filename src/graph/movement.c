@@ -1,4 +1,5 @@
-/* graph/movement.c - constructors of movement: ops that rearrange, repeat or select elements.
+/* graph/movement.c - node constructors of movement ops, which rearrange, repeat or select elements
+ * (reshape, permute, slice, pad, windows).
  *
  * In: nodes, axes and sizes as a user gives them. Out: RESHAPE, PERMUTE, EXPAND, SLICE, PAD, CAT,
  * GATHER, WINDOW and IOTA nodes with normalized attributes (graph/node.h).

@@ -98,7 +98,7 @@
 #include "../ops/op_info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
-typedef struct tci_copies tci_copies; /* run/device_copies.c */
+typedef struct tci_copies tci_copies; /* run/device_residency.c */
 typedef struct tci_param tci_param;   /* run/param.c */
 /* Owner of borrowed memory: its deleter is called, on any thread, when the last reference is gone.
  */

@@ -1,5 +1,5 @@
-/* graph/side_table.h - side tables: data of a pass per node, indexed by node id; and topological
- * sorts of nodes.
+/* graph/side_table.h - declares side tables: data of a pass per node, indexed by node id; and
+ * topological sorts of nodes.
  *
  * Passes store nothing in nodes. A pass makes a table, whose items are zero until written, and
  * looks up the item of a node. Passes may therefore nest, and leave nothing behind.

@@ -1,5 +1,5 @@
-/* interp/contraction_strip.c - runs a contraction's products in strips: many points of the summed
- * axes for one dispatch, as the micro-kernel of a GEMM with one row.
+/* interp/contraction_strip.c - fast path for contractions in the interpreter: one dispatch executes
+ * a strip of multiply-adds along the reduction axes, like a GEMM micro-kernel with one row.
  *
  * In: a prepared kernel. Out: strips for stages that do nothing at each point but one multiply-add
  * into an accumulator of an element per lane; tci_interp_strip_run adds a range of points. Design:
@@ -9,7 +9,7 @@
  * lanes, or contiguous vectors; else the lanes of each point are gathered into rows of the
  * workspace first. Each lane adds its products in the order of the points, so results are
  * bit-identical to those without strips. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* interp/execute.c - executes prepared kernels (interp/linear_ir.h) in blocks.
+/* interp/execute.c - executes kernels in the interpreter's linear IR (interp/linear_ir.h), block by
+ * block along the vector axis.
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer iterations of the range run in the order of p->walk, chunk by chunk of its last axis,

@@ -3,7 +3,7 @@
  *
  * In: nodes. Out: for each node the axes along which it varies and the stages whose results it
  * uses (deps), and whether the outer level, a stage, or both need it. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 static void tci_prep_merge(tci_prep *b, uint8_t *row, const uint8_t *from)
 {

@@ -1,5 +1,5 @@
 /* interp/interp.h - declares the interpreter: runs kernels without a compiler, in blocks over the
- * vector axis, with the same bits as generated code. Always included. */
+ * vector axis, with the same bits as generated code. Compiled into every build. */
 #ifndef TCI_INTERP_INTERP_H
 #define TCI_INTERP_INTERP_H
 

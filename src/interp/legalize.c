@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../base/hash.h"
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 static uint64_t tci_prep_hash(const tci_prep_node *n)
 {

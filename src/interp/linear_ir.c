@@ -4,7 +4,7 @@
  * values that they read and write, with the first and the last step of each. */
 #include <string.h>
 
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 TCI_FN int tci_prep_value(tci_prep *b, int bytes, bool varies)
 {

@@ -1,6 +1,6 @@
 /* interp/linear_ir.h - defines the linear IR of the interpreter: a kernel as sections of steps.
- * interp/prepare.h makes it, interp/execute.c runs it with the loops of interp/vector_ops.c.
- * Private to interp/.
+ * interp/lower_to_linear.h makes it, interp/execute.c runs it with the loops of
+ * interp/vector_ops.c. Private to interp/.
  *
  * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
@@ -228,11 +228,11 @@ typedef struct tci_interp_member {
     struct tci_interp *interp; /* the first that has it owns it */
     int32_t first_same, operand, literal;
     int64_t first_task;
-    int64_t tasks; /* of a fused loop's: all its own */
+    int64_t tasks; /* of an in-kernel loop's: all its own */
 } tci_interp_member;
 
-/* Of a fused loop (interp/fused_loop.c): all its numbers are known. In the workspace: cell i at
- * cell_at[i], the operands of a member, and the members' workspace. */
+/* Of an in-kernel loop (interp/loop_in_kernel.c): all its numbers are known. In the workspace: cell
+ * i at cell_at[i], the operands of a member, and the members' workspace. */
 typedef struct tci_interp_rounds {
     tci_kloop of;
     int64_t *cell_at;
@@ -241,7 +241,7 @@ typedef struct tci_interp_rounds {
 
 struct tci_interp {
     tci_scratch s; /* owns all of it */
-    /* of a merged kernel or a fused loop, which only has `loop` in addition; and an end */
+    /* of a merged kernel or an in-kernel loop, which only has `loop` in addition; and an end */
     tci_interp_member *members;
     int n_members;
     const tci_interp_rounds *loop; /* NULL: it is none */
@@ -280,13 +280,13 @@ TCI_FN tci_interp_strip_fn tci_interp_strip_kernel(tc_dtype t, bool both, bool b
 TCI_FN void tci_interp_strip_run(const tci_interp_strip *s, char *workspace, char *acc,
                                  const char *const from[2], int64_t lanes, int64_t begin,
                                  int64_t end);
-/* interp/fused_loop.c: of a fused loop, whose members p has; longjmps on failure. And its rounds,
+/* interp/loop_in_kernel.c: of an in-kernel loop, whose members p has; longjmps on failure. And its rounds,
  * whose members `run` runs. */
 TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k);
 TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char *workspace,
                                 void *const *bufs, const int64_t *lits, int64_t *fault,
                                 int64_t begin, int64_t end);
-/* interp/prepare.c: fills p (p->s is ready; longjmps on failure). */
+/* interp/lower_to_linear.c: fills p (p->s is ready; longjmps on failure). */
 TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k);
 
 #endif

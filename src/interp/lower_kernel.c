@@ -1,9 +1,9 @@
 /* interp/lower_kernel.c - lowers kernel IR (instructions, indices, stores) to the nodes of the
  * interpreter.
  *
- * In: kernel IR. Out: the nodes (interp/prepare.h) of every instruction, of every loaded index,
- * and of the storage bits of every stored value. */
-#include "prepare.h"
+ * In: kernel IR. Out: the nodes (interp/lower_to_linear.h) of every instruction, of every loaded
+ * index, and of the storage bits of every stored value. */
+#include "lower_to_linear.h"
 
 static int tci_prep_load(tci_prep *b, const tci_kinst *i)
 {

@@ -1,12 +1,12 @@
-/* interp/pack_operands.c - packs strided operands of a reduction into panels, once for many outer
- * points, as GEMM packs its B.
+/* interp/pack_operands.c - packs strided operands of a reduction into contiguous panels that many
+ * output elements share, as GEMM packs its B.
  *
  * In: a prepared kernel. Out: panels for loads of an innermost section whose lanes are in different
  * cache lines and which depend on the lanes and the stage's axes alone, such as the filters of a
  * convolution whose lanes are output channels. The thread that evaluates a chunk of lanes gathers
  * each panel when it enters the chunk (interp/execute.c), and all outer iterations of the chunk
  * then read it as contiguous memory. Values and their order stay as they are. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 enum {
     TCI_PANEL_BYTES = 1 << 22, /* of all panels of a kernel, at most */

@@ -1,4 +1,5 @@
-/* interp/print.c - prints a prepared kernel as text, for dumps and golden tests.
+/* interp/print.c - prints a kernel in the interpreter's linear IR as text, for dumps and golden
+ * tests.
  *
  * In: steps (interp/linear_ir.h). Out: the same text for the same kernel on every machine: the
  * inner-loop implementation of a step and the memory assignment of its values are omitted. One line

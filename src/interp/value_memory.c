@@ -2,7 +2,7 @@
  *
  * In: values with the steps between which they live. Out: the length of a block, the layout of the
  * workspace, and which loads may use the memory of their operand. */
-#include "prepare.h"
+#include "lower_to_linear.h"
 
 typedef struct tci_prep_pool {
     int64_t *items;

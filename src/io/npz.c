@@ -1,4 +1,5 @@
-/* io/npz.c - reads .npz: a zip archive (io/zip.h) of .npy files, stored or deflated.
+/* io/npz.c - reads and writes .npz, zip archives of .npy files: stored or deflated entries are
+ * read, stored ones are written (the zip reader is io/zip.h).
  *
  * Entries that are not arrays of numbers give an error when they are requested. A deflated entry is
  * inflated twice: its header when the file is opened, all of it when the array is read, into memory

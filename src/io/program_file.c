@@ -1,5 +1,4 @@
-/* io/program_file.c - serializes the description of a saved program, and rebuilds its compile
- * request.
+/* io/program_file.c - serializes the metadata of a saved program, and rebuilds its compile request.
  *
  * In: a metadata record, or its bytes. Out: bytes, or a metadata record; a request over the saved
  * memory.

@@ -1,4 +1,5 @@
-/* io/program_file.h - layout of a file that holds a program.
+/* io/program_file.h - layout of a saved program file: header, metadata record, 64-byte aligned
+ * blobs (captured memory, object files, results of the init section).
  *
  * A header of 64 bytes, a metadata record, then blobs, 64-byte aligned: the captured memory, the
  * object files, and the results of the init section. One function writes and reads the record

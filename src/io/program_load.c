@@ -14,7 +14,7 @@
 
 #include "../base/private_dir.h"
 #include "../debug/summary.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 
 typedef struct tci_load {
     tci_scratch s;

@@ -13,7 +13,7 @@
 
 #include "../debug/string_intern.h"
 #include "../debug/source_location.h"
-#include "../run/symbolic_shapes.h"
+#include "../run/shape_instances.h"
 #include "../run/async_compile.h"
 
 typedef struct tci_save {

@@ -1,5 +1,5 @@
-/* io/tensor_file.c - open files: choice of the format reader, list of arrays, and leaf tensors over
- * their memory.
+/* io/tensor_file.c - opens tensor files: selects the reader by format, lists the arrays, and makes
+ * leaf tensors that borrow the memory-mapped data or copy it.
  *
  * In: paths. Out: tc_file, a sorted list of arrays with their offsets; DATA nodes.
  *
@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "inflate.h"
 
 /* ---- opening ---- */

@@ -7,7 +7,7 @@
 #ifndef TCI_IO_TENSOR_FILE_H
 #define TCI_IO_TENSOR_FILE_H
 
-#include "../api/call_frame.h"
+#include "../api/internal.h"
 #include "../api/io.h"
 
 /* X(name). ORDER formats: asked in turn whether a file is theirs; the last one takes what is
@@ -98,7 +98,7 @@ struct tci_io_window {
 /* Bytes [at, at + n) of the file, which are in it. False: they are not there any more. */
 TCI_FN bool tci_io_read_now(const tc_file *file, int64_t at, void *to, int64_t n);
 
-/* ---- array_list.c: for readers of formats, on a file that is being opened ---- */
+/* ---- reader_helpers.c: for readers of formats, on a file that is being opened ---- */
 TCI_FN void tci_io_read(tc_file *file, int64_t at, void *to, int64_t n);
 TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes); /* little endian */
 /* The file is damaged: TC_ERR_IO with this text. Never returns. */

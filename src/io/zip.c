@@ -1,4 +1,4 @@
-/* io/zip.c - reads the directory of a zip archive (io/zip.h).
+/* io/zip.c - reads the central directory of a zip archive (io/zip.h).
  *
  * The format: entries, each after a local header; a central directory that lists them; an end
  * record with the offset of the directory. Everything is read from the directory, and of a local

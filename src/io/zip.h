@@ -1,5 +1,5 @@
-/* io/zip.h - directory of zip archives, the container of .npz and .pt files: names, offsets and
- * sizes of entries.
+/* io/zip.h - central directory of zip archives, the container of .npz and .pt files: names, offsets
+ * and sizes of entries.
  *
  * Encrypted entries and those with compression methods other than deflate are rejected with an
  * error that names them. */

@@ -273,11 +273,11 @@ typedef struct tci_kaxis {
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
 
-/* ---- fused loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an iteration,
- * and one thread (or thread block) runs the tasks in order; in each iteration the members run one
- * after the other, except the first n_enter, which set the carries before iteration 0. Cells are
- * local scalars of the function: temporaries of an iteration, and carries small enough for
- * registers. */
+/* ---- in-kernel loops ---- The kernel of a whole loop (plan/loop_in_kernel.c). A task is an
+ * iteration, and one thread (or thread block) runs the tasks in order; in each iteration the
+ * members run one after the other, except the first n_enter, which set the carries before iteration
+ * 0. Cells are local scalars of the function: temporaries of an iteration, and carries small enough
+ * for registers. */
 typedef enum tci_kstep {
     TCI_STEP_WALK, /* an operand is `by` bytes further on after each round, */
     TCI_STEP_TURN, /* or so far in odd rounds alone, */
@@ -341,10 +341,10 @@ typedef struct tci_kernel {
     /* A user function in place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
-    /* of a merged kernel, or a fused loop; equal ones are one pointer */
+    /* of a merged kernel, or an in-kernel loop; equal ones are one pointer */
     struct tci_kernel **members;
     int n_members;
-    const tci_kloop *loop; /* of a fused loop; NULL: it is none */
+    const tci_kloop *loop; /* of an in-kernel loop; NULL: it is none */
     bool faults;           /* holds a FAULT instruction */
     bool is_repeat;        /* none: stands for a body, within plan/ */
     /* before orders are chosen, of a kernel of scores that sums no values: columns of those that
@@ -423,7 +423,7 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent, but for those of a fused loop, which are done in order. bufs[i] is operand i.
+ * independent, but for those of an in-kernel loop, which are done in order. bufs[i] is operand i.
  * lits[i] is literal slot i as tci_value in the literal's dtype class (float kinds: double bits;
  * integers: int64). fault: where FAULT writes imm + 1; NULL when
  * !faults. */

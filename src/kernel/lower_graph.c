@@ -1,4 +1,5 @@
-/* kernel/lower_graph.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+/* kernel/lower_graph.c - lowers graph nodes to kernel IR: evaluates them at symbolic indices into a
+ * kernel's scalar DAG.
  *
  * In: nodes, index expressions, guards. Out: instruction numbers. The traversal keeps its own
  * stack, as chains may be tens of thousands of nodes long. A value is memoized by (node, index,
@@ -14,7 +15,7 @@
 #include "bitcast.h"
 #include "random.h"
 #include "value_range.h"
-#include "simplify.h"
+#include "canonicalize.h"
 
 typedef struct tci_lower_frame {
     tci_node *node;

@@ -1,5 +1,5 @@
-/* kernel/machine.c - fills in safe defaults for unknown properties of a machine, and writes its
- * record as text.
+/* kernel/machine.c - fills in safe defaults for unknown properties of a machine, and writes the
+ * machine model as text.
  *
  * In: the properties that a backend detected. Out: a machine description without zeros. The
  * defaults are those of no particular machine: modest enough that a schedule made for them does

@@ -1,4 +1,4 @@
-/* kernel/match_attention_backward.c - matches the kernels of attention gradients, for GPUs.
+/* kernel/match_attention_backward.c - matches the kernels of fused attention gradients, for GPUs.
  *
  * In: a kernel, the machine. Out: whether it is, in stages of any order,
  *

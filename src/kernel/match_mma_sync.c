@@ -1,5 +1,5 @@
-/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel and decides if warp tensor
- * cores (mma.sync) can run it.
+/* kernel/match_mma_sync.c - finds the M, N and K axes of a GEMM kernel, and decides whether
+ * warp-level tensor-core instructions (mma.sync) can compute it.
  *
  * In: a kernel, the machine. Out: its contraction as a matrix product, and whether warp-level
  * tensor-core instructions (mma.sync), on GPUs from sm_75 on, can compute it. Operands are read

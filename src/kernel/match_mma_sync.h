@@ -1,4 +1,5 @@
-/* kernel/match_mma_sync.h - declares M, N, K of a GEMM kernel, and whether mma.sync can run it. */
+/* kernel/match_mma_sync.h - declares the matcher that finds the M, N and K axes of a GEMM kernel
+ * and decides whether mma.sync can compute it. */
 #ifndef TCI_KERNEL_MATCH_MMA_SYNC_H
 #define TCI_KERNEL_MATCH_MMA_SYNC_H
 

@@ -31,7 +31,7 @@ static void *tci_concrete_copy(tci_concrete_keep *c, const void *items, int n, s
     return copy && bytes ? memcpy(copy, items, bytes) : copy;
 }
 
-/* The members of a merged kernel or fused loop, and its loop. */
+/* The members of a merged kernel or in-kernel loop, and its loop. */
 static void tci_concrete_keep_members(tci_concrete_keep *c, tci_kernel *to, const tci_kernel *k)
 {
     to->members = tci_concrete_copy(c, k->members, k->n_members, sizeof(*k->members));

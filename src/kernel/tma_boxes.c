@@ -1,5 +1,6 @@
-/* kernel/tma_boxes.c - describes windows of an image as TMA boxes, which the tensor memory
- * accelerator reads.
+/* kernel/tma_boxes.c - matches contraction kernels whose operands, also convolution windows with
+ * zero padding, can be loaded as TMA boxes, and computes the box of each operand (implicit GEMM
+ * without im2col copies).
  *
  * In: a kernel whose operands are loads of bf16, f16 or f32 arrays, with guards that make elements
  * outside of an array zero. Out: the product as boxes (tci_matrix.is_boxes): for each operand the

@@ -433,8 +433,8 @@ static void tci_kernel_verify_carry(tci_scratch *s, const tci_kernel *k, const t
     }
 }
 
-/* Members are kernels or fused loops; each of their operands has a buffer, which is an output of
- * the loop, or a cell, if the member writes it. */
+/* Members are kernels or in-kernel loops; each of their operands has a buffer, which is an output
+ * of the loop, or a cell, if the member writes it. */
 static void tci_kernel_verify_loop(tci_scratch *s, const tci_kernel *k)
 {
     const tci_kloop *loop = k->loop;

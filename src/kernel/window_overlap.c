@@ -1,5 +1,5 @@
-/* kernel/window_overlap.c - finds the overlap of neighbouring windows: rows of outputs that read
- * the same row of an image.
+/* kernel/window_overlap.c - finds the overlap of neighbouring windows: output rows whose windows
+ * read the same input row.
  *
  * In: a kernel in final form. Out: the strides (i, j), in output rows and in elements of the
  * window, at which the windows of neighbouring output rows read the same input row. Design: the

@@ -1,4 +1,4 @@
-/* loop/amx.c - builds the bf16 AMX tile GEMM (tile registers of 16 rows of 64 bytes) from operands
+/* loop/amx.c - emits the bf16 AMX tile GEMM (tile registers of 16 rows of 64 bytes) from operands
  * that are not prepacked.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
@@ -14,7 +14,7 @@
  *               over the steps; accumulators to memory; after the last block the later stages, row
  *               after row
  *
- * Design: a tile register is a number, and each AMX instruction one statement (loop/memory_ops.h),
+ * Design: a tile register is a number, and each AMX instruction one statement (loop/intrinsics.h),
  * which a dialect emits as such or as plain C. */
 #include "amx.h"
 

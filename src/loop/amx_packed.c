@@ -1,4 +1,5 @@
-/* loop/amx_packed.c - builds the AMX tile GEMM over packed panels of bf16 pairs or bytes in fours.
+/* loop/amx_packed.c - emits the AMX tile GEMM over packed panels of bf16 pairs or groups of four
+ * int8 values (VNNI layout).
  *
  * In: panels of bf16 pairs or groups of four int8 values (VNNI layout, loop/dot_packing.h) of one
  * block of a contraction of class MATRIX. Out: statements that multiply a tile of up to 32 rows and

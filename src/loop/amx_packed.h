@@ -1,4 +1,5 @@
-/* loop/amx_packed.h - declares the AMX tile GEMM over packed panels of bf16 pairs or byte quads. */
+/* loop/amx_packed.h - declares the AMX tile GEMM over packed panels of bf16 pairs or groups of four
+ * int8 values (VNNI layout). */
 #ifndef TCI_LOOP_AMX_PACKED_H
 #define TCI_LOOP_AMX_PACKED_H
 

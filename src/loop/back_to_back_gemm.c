@@ -1,12 +1,12 @@
-/* loop/back_to_back_gemm.c - schedules fused contractions over strips of several rows
- * (back-to-back GEMM).
+/* loop/back_to_back_gemm.c - schedules back-to-back GEMM: fused contractions (attention on CPUs),
+ * computed for a strip of several rows at a time.
  *
  * In: a kernel whose stages are contractions that keep an axis, and stages over the kept axis
  * (attention; a softmax or a norm after a product). A unit is a strip of rows, few enough that
  * what they keep stays in the cache:
  *
  *     stage 0     contraction over packed panels (loop/gemm.c): fills an array of rows
- *     stages 1-3  row after row (loop/vec_inner_axis.c): read and fill such arrays
+ *     stages 1-3  row after row (loop/vec_reduced_axis.c): read and fill such arrays
  *     stage 4     contraction whose row operand is an array of rows, used in place
  *     stage 5     row after row: stores
  *

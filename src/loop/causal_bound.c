@@ -1,4 +1,4 @@
-/* loop/causal_bound.c - shortens trip counts by a triangular (causal) mask.
+/* loop/causal_bound.c - shortens trip counts of loops under a triangular (causal) mask.
  *
  * In: a kernel. Out: a tci_causal if a GUARD is a diagonal of an outer axis and an inner one, as a
  * causal mask is, and what follows for the masked values: each instruction is evaluated with the

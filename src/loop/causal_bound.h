@@ -1,4 +1,5 @@
-/* loop/causal_bound.h - declares the trip counts shortened by a triangular (causal) mask. */
+/* loop/causal_bound.h - declares the trip counts of loops that a triangular (causal) mask shortens.
+ */
 #ifndef TCI_LOOP_CAUSAL_BOUND_H
 #define TCI_LOOP_CAUSAL_BOUND_H
 

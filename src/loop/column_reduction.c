@@ -1,4 +1,4 @@
-/* loop/column_reduction.c - builds column reductions over a long range of the vector axis, with
+/* loop/column_reduction.c - emits column reductions over a long range of the vector axis, with
  * accumulators in memory.
  *
  * In: a tci_panel. Out: statements. Design: the accumulators of the whole range are in local

@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_COLUMN_REDUCTION_H
 #define TCI_LOOP_COLUMN_REDUCTION_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 /* A reduction over one inner axis for a long range of the vector axis: the accumulators are in
  * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the

@@ -2,7 +2,7 @@
  * times its trip count (static cycle estimate).
  *
  * In: the loop IR of one CPU kernel. Out: nanoseconds of one thread. The roofline of
- * loop/schedule_facts.c knows how much a kernel computes and moves, but not what its accesses
+ * loop/kernel_facts.c knows how much a kernel computes and moves, but not what its accesses
  * become: masks, index divisions, lanes loaded one by one, vectors along an axis of two elements.
  * In the loop IR these are explicit statements, so they can be counted.
  *

@@ -1,5 +1,5 @@
-/* loop/dot_packing.c - packs operands for dot instructions (VDPBF16PS, VPDPBUSD): two or four K
- * elements per lane.
+/* loop/dot_packing.c - packs operands for dot instructions (VDPBF16PS, VPDPBUSD): groups of two or
+ * four K elements per lane.
  *
  * In: a block of a contraction whose lanes take several products at once (tci_kred.points). Out:
  * statements that fill the panels with groups of neighbouring k values, and the loop that

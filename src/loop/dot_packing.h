@@ -1,5 +1,5 @@
-/* loop/dot_packing.h - declares packing for dot instructions (VDPBF16PS, VPDPBUSD): two or four K
- * elements per lane. */
+/* loop/dot_packing.h - declares packing for dot instructions (VDPBF16PS, VPDPBUSD): groups of two
+ * or four K elements per lane. */
 #ifndef TCI_LOOP_DOT_PACKING_H
 #define TCI_LOOP_DOT_PACKING_H
 

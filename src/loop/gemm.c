@@ -1,4 +1,4 @@
-/* loop/gemm.c - builds the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
+/* loop/gemm.c - emits the packed GEMM (Goto, BLIS): operands packed into panels, cache block by
  * cache block.
  *
  * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block

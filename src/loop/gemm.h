@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_GEMM_H
 #define TCI_LOOP_GEMM_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum { TCI_GEMM_AXES = 4 /* of a side, at most */ };
 

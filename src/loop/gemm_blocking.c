@@ -3,7 +3,7 @@
  * In: its M and N axes and its register tile. Out: the rest of a tci_gemm. A block is bounded in
  * depth (the k values of a panel) and in columns; in class SPLIT one partial sum is one K block
  * where possible. */
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "gemm_operands.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../kernel/match_matrix_unit.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "gemm_operands.h"
 
 enum {

@@ -1,13 +1,14 @@
-/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; an empty table in a build without.
+/* loop/gpu_schedules.h - declares the schedule kinds of GPUs; the table is empty in builds without
+ * GPU support.
  *
- * The files of src/tc_blocks.h are included only in builds with a GPU backend. Without them
+ * The files of src/tc_gpu.h are included only in builds with a GPU backend. Without them
  * plan/no_gpu.c answers that no such schedule exists. */
 #ifndef TCI_LOOP_GPU_SCHEDULES_H
 #define TCI_LOOP_GPU_SCHEDULES_H
 
 #include "schedule_kind.h"
 
-/* True if the files of src/tc_blocks.h are part of this build. */
+/* True if the files of src/tc_gpu.h are part of this build. */
 TCI_FN bool tci_blocks_are_joined(void);
 /* The schedules of GPUs, and of their warps (loop/mma_gemm.c); each ends with NULL. */
 TCI_FN const tci_form *const *tci_block_forms(void);

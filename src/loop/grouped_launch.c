@@ -1,5 +1,5 @@
-/* loop/grouped_launch.c - builds grouped launches and fused loops: the loops of several kernels in
- * one function.
+/* loop/grouped_launch.c - builds one loop function for several kernels: horizontally fused kernels
+ * (grouped launch), and the body kernels of a REPEAT whose iterations run inside one launch.
  *
  * In: a horizontally fused kernel (a joint, kernel/ir.h). Out: the loops of its members, each with
  * a schedule of its own, and where each starts in the tasks, operands and literals of the whole.
@@ -87,7 +87,7 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
     return l;
 }
 
-/* ---- fused loops ---- */
+/* ---- in-kernel loops ---- */
 
 TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine)
 {

@@ -1,4 +1,4 @@
-/* loop/index_width.c - decides if 32 bits hold every index of a loop (index width).
+/* loop/index_width.c - decides whether 32 bits hold every index of a loop nest (index width).
  *
  * In: a finished loop. Out: tci_loop.narrow. Design: each index expression has a range that
  * follows from the bounds of the FORs around it, the threads and the tasks; if every subexpression

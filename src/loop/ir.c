@@ -1,4 +1,4 @@
-/* loop/ir.c - constructs the loop IR.
+/* loop/ir.c - constructs the loop IR: blocks, statements, hash-consed index expressions.
  *
  * In: nothing but the kernel's operands. Out: an empty function body (block 0), and functions that
  * add blocks, names and statements. Index expressions are hash-consed and folded here, so equal

@@ -21,7 +21,7 @@
 #define TCI_LOOP_IR_H
 
 #include "schedule.h"
-#include "memory_ops.h"
+#include "intrinsics.h"
 
 typedef enum tci_lx_op {
     TCI_LX_CONST,      /* c */
@@ -158,12 +158,12 @@ struct tci_loop {
      * operands, n_tasks, faults, and `threads`, the most that a member has. */
     tci_loop_member *members;
     int n_members;
-    /* Not NULL: a fused loop, with members as in a merged kernel (whose first_task is 0). n_tasks
-     * is the number of iterations; on GPUs 1, and two words after the literals and dims are the
-     * first iteration and the end of the range. */
+    /* Not NULL: an in-kernel loop, with members as in a merged kernel (whose first_task is 0).
+     * n_tasks is the number of iterations; on GPUs 1, and two words after the literals and dims are
+     * the first iteration and the end of the range. */
     const tci_kloop *rounds;
     bool is_member; /* the function is called by that of a merged kernel, */
-    bool is_inner;  /* or is compiled into that of a fused loop */
+    bool is_inner;  /* or is compiled into that of an in-kernel loop */
     /* Not NULL: a kernel template. The dialect prints the main loop, and block 0 is its epilogue
      * slot. */
     const struct tci_matrix *matrix;

@@ -1,5 +1,5 @@
-/* loop/mma_gemm.c - builds the mma.sync GEMM: shared-memory panels, accumulators in the registers
- * of warps.
+/* loop/mma_gemm.c - emits the mma.sync GEMM: shared-memory panels, accumulators in the registers of
+ * warps.
  *
  * In: a kernel whose contraction has TCI_ORDER_MATRIX or TCI_ORDER_TF32, or has int8 operands, on a
  * GPU whose warps have tensor cores (kernel/match_mma_sync.h). Out: the statements for one

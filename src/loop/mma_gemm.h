@@ -1,4 +1,5 @@
-/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, sums in warp registers. */
+/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, accumulators in the registers
+ * of warps. */
 #ifndef TCI_LOOP_MMA_GEMM_H
 #define TCI_LOOP_MMA_GEMM_H
 

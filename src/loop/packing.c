@@ -1,4 +1,4 @@
-/* loop/packing.c - fills packed panels: the packing of GEMM operands.
+/* loop/packing.c - emits the packing of GEMM operands into panels.
  *
  * In: how the kernel is blocked, where a block starts. Out: the panels as local arrays of work
  * memory, and statements that fill them.

@@ -1,4 +1,4 @@
-/* loop/pointwise_schedules.c - implements schedules of pointwise kernels: one MAP stage without
+/* loop/pointwise_schedules.c - implements the schedules of pointwise kernels: one MAP stage without
  * inner axes.
  *
  *   point    no outer axis (any stages): everything once, scalar
@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "gpu_schedules.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "register_tiles.h"
-#include "interleave_stores.h"
+#include "interleaved_stores.h"
 
 enum {
     TCI_MAP_BLOCK = 32,        /* rows of a transposing block */

@@ -1,7 +1,8 @@
-/* loop/register_tiles.c - walks one unit of a loop nest in register tiles of rows x vectors.
+/* loop/register_tiles.c - emits the loops that cover one unit of parallel work with register tiles
+ * of rows x vectors.
  *
  * In: the coordinates of a unit, the tile. Out: for each tile the kernel's stages
- * (loop/stage_lowering.h). Chunks that no guard intersects are emitted without bounds checks;
+ * (loop/emit_stages.h). Chunks that no guard intersects are emitted without bounds checks;
  * guards, and the aligned start of a store that bypasses the caches, make the bounds index
  * expressions. */
 #include "register_tiles.h"

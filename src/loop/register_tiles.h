@@ -4,7 +4,7 @@
 #define TCI_LOOP_REGISTER_TILES_H
 
 #include "task_nest.h"
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 /* Loop structure of a unit: its chunk in tiles of `unroll` vectors, and for each tile its group of
  * row tiles. */

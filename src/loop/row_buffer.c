@@ -1,5 +1,5 @@
-/* loop/row_buffer.c - builds reductions that keep some inner axes (a row): the row is a local
- * array that later stages read, for one outer point at a time.
+/* loop/row_buffer.c - lowers reductions that keep inner axes: each row of results goes to a local
+ * array that later fused stages read, one outer iteration at a time.
  *
  * In: a stage that keeps axes; the outer indices are bound. Out: its loops: vectors run along the
  * last kept axis, a few of them at once, and for each the other axes are iterated over in order, so

@@ -1,12 +1,12 @@
-/* loop/row_buffer.h - declares the lowering of reductions that keep inner axes: a row of results is
- * stored in a local array for later fused stages, one outer iteration at a time. */
+/* loop/row_buffer.h - declares the lowering of reductions that keep inner axes: each row of results
+ * goes to a local array that later fused stages read, one outer iteration at a time. */
 #ifndef TCI_LOOP_ROW_BUFFER_H
 #define TCI_LOOP_ROW_BUFFER_H
 
 #include "reduction_step.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "causal_bound.h"
-#include "outer_tile.h"
+#include "stage_tile.h"
 #include "vectorize.h"
 
 enum { TCI_KEEP_TILE = 2 /* vectors: a row of symbolic length is padded to whole ones of these */ };

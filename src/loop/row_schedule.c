@@ -5,7 +5,7 @@
  * in a local array; the next row is prefetched from DRAM; an output larger than the caches may
  * bypass them. */
 #include "gpu_schedules.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "row_buffer.h"
 #include "register_tiles.h"
 

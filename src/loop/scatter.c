@@ -1,4 +1,5 @@
-/* loop/scatter.c - builds scatter stages: stores at loaded indices, one point after the other.
+/* loop/scatter.c - emits scatter stages: stores at data-dependent indices, in the order of the
+ * elements.
  *
  * In: a stage and a tile of outer iterations. Out: the stage for all of them, in the order of the
  * inner iterations. On a GPU every read-modify-write has a long latency, so there several

@@ -1,4 +1,5 @@
-/* loop/schedule.c - decides how a kernel runs and builds the loop nest.
+/* loop/schedule.c - selects the cheapest schedule of a kernel by the cost model, and builds its
+ * loop nest.
  *
  * In: a kernel and a machine, or a schedule's text. Out: the loop IR and the data that a run needs
  * (tci_launch). Design: a schedule is a plain value: a kind and its parameters

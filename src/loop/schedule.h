@@ -41,7 +41,7 @@ typedef struct tci_price {
     double move_ns; /* all its bytes, at the rates of the machine */
 } tci_price;
 TCI_FN tci_price tci_loop_price(tci_scratch *s, const tci_kernel *k, tci_machine machine);
-/* loop/grouped_launch.c: the machine for which member k of a fused loop is scheduled. */
+/* loop/grouped_launch.c: the machine for which member k of an in-kernel loop is scheduled. */
 TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);

@@ -1,5 +1,5 @@
 /* loop/schedule_kind.h - defines schedule kinds and their tunable parameters: a schedule is a kind
- * and its numbers.
+ * and its parameter values.
  *
  * A kind is one way to run a kernel. It decides whether it fits a kernel on a machine with given
  * parameter values (arbitrary values: they may come from a file), lists candidate values, estimates
@@ -69,7 +69,7 @@ static inline bool tci_query_many(tci_dim n)
     return !tci_dim_is_known(n) || !tci_dim_le(n, 1);
 }
 
-/* loop/schedule_facts.c */
+/* loop/kernel_facts.c */
 TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machine machine);
 /* A matrix unit makes the kernel's sums: only the forms for that fit. */
 TCI_FN bool tci_query_on_unit(const tci_query *a);
@@ -131,7 +131,7 @@ TCI_FN const char *tci_sched_why(const tci_query *a, const tci_sched *s, const t
 /* loop/grouped_launch.c: the loops of a merged kernel's members. */
 TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                       tci_launch *launch);
-/* loop/grouped_launch.c: those of a fused loop's members. */
+/* loop/grouped_launch.c: those of an in-kernel loop's members. */
 TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
 /* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */

@@ -1,4 +1,4 @@
-/* loop/simd_scan.c - builds inclusive scans (prefix sums) vectorized along their axis (VEC_INNER),
+/* loop/simd_scan.c - emits inclusive scans (prefix sums) vectorized along their axis (VEC_INNER),
  * by lane-shift steps in blocks of n elements: class BLOCK_SCAN(n).
  *
  * In: a stage; the outer indices are bound. Out: its loops, a block of n elements at a time.

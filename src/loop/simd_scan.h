@@ -3,7 +3,7 @@
 #define TCI_LOOP_SIMD_SCAN_H
 
 #include "reduction_step.h"
-#include "outer_tile.h"
+#include "stage_tile.h"
 #include "vectorize.h"
 
 TCI_FN void tci_stage_scan_inner(tci_build *b, int stage, int next_axis);

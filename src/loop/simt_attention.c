@@ -1,4 +1,5 @@
-/* loop/simt_attention.c - schedules attention and its gradients without tensor cores (SIMT).
+/* loop/simt_attention.c - schedules fused attention without tensor cores (SIMT), forward and
+ * backward.
  *
  * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
  * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */

@@ -1,5 +1,5 @@
-/* loop/simt_attention.h - declares fused attention and its gradients on SIMT threads: parameters
- * of the kernel templates.
+/* loop/simt_attention.h - declares fused attention without tensor cores (SIMT), forward and
+ * backward: parameters of the kernel templates.
  *
  * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
  * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a

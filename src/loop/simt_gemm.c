@@ -1,4 +1,4 @@
-/* loop/simt_gemm.c - builds the SIMT GEMM: shared-memory panels and register tiles, by the threads
+/* loop/simt_gemm.c - emits the SIMT GEMM: shared-memory panels, and register tiles of the threads
  * of a block.
  *
  * In: a kernel whose first stage is a DOT of two operands, and whose later stages are pointwise.

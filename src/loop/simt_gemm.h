@@ -1,10 +1,10 @@
-/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels and register tiles, by the
+/* loop/simt_gemm.h - declares the SIMT GEMM: shared-memory panels, and register tiles of the
  * threads of a block. */
 #ifndef TCI_LOOP_SIMT_GEMM_H
 #define TCI_LOOP_SIMT_GEMM_H
 
 #include "../kernel/match_mma_sync.h"
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
  * that it has and the other factor lacks, counted as one in row-major order. */

@@ -1,5 +1,5 @@
-/* loop/simt_row_block.c - builds register-resident rows on GPUs: a row per block, warp or part of
- * a warp.
+/* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
+ * warp or part of a warp computes one row and keeps it in registers.
  *
  * In: a kernel whose stages each run along one inner axis, short enough for a few vectors; the
  * outer axes are bound. Out: the stages, unrolled vector by vector.
@@ -22,8 +22,8 @@
  * whose wait implies that all others have read the row's flag, stores the new epoch there. */
 #include "simt_row_block.h"
 
-#include "stage_cost.h"
-#include "vec_inner_axis.h"
+#include "stage_op_count.h"
+#include "vec_reduced_axis.h"
 #include "simd_scan.h"
 
 enum { TCI_ROW_MOST_LOADED = 2 * TCI_CLASS_ROW_VECTORS }; /* also those that one stage needs */

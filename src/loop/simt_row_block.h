@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_SIMT_ROW_BLOCK_H
 #define TCI_LOOP_SIMT_ROW_BLOCK_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 /* Number of vectors of the longest row, with l->lanes on l->threads and l->rows of them in a block;
  * 0: a stage has several inner axes, or a row is too long or cannot be kept in registers. */

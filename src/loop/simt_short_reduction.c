@@ -1,6 +1,7 @@
-/* loop/simt_short_reduction.c - schedules short reductions and short rows on GPUs, in the vector
- * registers of each thread: depthwise convolution and its filter gradients, pooling, filters of
- * few channels, norms (NHWC).
+/* loop/simt_short_reduction.c - GPU schedule of short reductions (pooling, depthwise convolution
+ * and its filter gradient, convolution with few channels) and of maps with a short last axis, in
+ * NHWC: each thread computes one 16-byte vector of adjacent outputs, and the reduction is unrolled
+ * in its registers.
  *
  * In: a kernel whose first stage reduces few elements, or is a map, in which every load is
  * contiguous along the last outer axis or independent of it, and every guard independent of that

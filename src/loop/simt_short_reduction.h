@@ -1,9 +1,9 @@
-/* loop/simt_short_reduction.h - declares the GPU schedule of short reductions (pooling) along a
- * contiguous last axis. */
+/* loop/simt_short_reduction.h - declares the GPU schedule of short reductions along a contiguous
+ * last axis (pooling, depthwise convolution, few channels): one vector of outputs per thread. */
 #ifndef TCI_LOOP_SIMT_SHORT_REDUCTION_H
 #define TCI_LOOP_SIMT_SHORT_REDUCTION_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_WINDOW_THREADS = 128, /* of a block */

@@ -1,4 +1,4 @@
-/* loop/smem_transpose.c - builds the transpose through shared memory, with one padding column
+/* loop/smem_transpose.c - emits the transpose through shared memory, with one padding column
  * against bank conflicts.
  *
  * In: a kernel of one MAP stage, the axis along which its outputs are contiguous (vec_axis) and

@@ -3,7 +3,7 @@
 #ifndef TCI_LOOP_SMEM_TRANSPOSE_H
 #define TCI_LOOP_SMEM_TRANSPOSE_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 

@@ -1,5 +1,5 @@
-/* loop/task_nest.c - decomposes a kernel into tasks (one thread or block at a time) and units of a
- * task: the outer loops around the body of a schedule.
+/* loop/task_nest.c - decomposes the outer iteration space of a kernel into tasks (run by one thread
+ * or GPU block at a time) and units of a task: the outer loops around the body of a schedule.
  *
  * In: what a schedule tiles, the size of a chunk. Out: the loop over a task's units, and for each
  * a call of the schedule's body with its coordinates. The decomposition never changes a result. */

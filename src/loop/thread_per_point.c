@@ -1,5 +1,5 @@
-/* loop/thread_per_point.c - schedules one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, small copies.
+/* loop/thread_per_point.c - GPU schedule in which one thread computes one output element or a short
+ * run of them: depthwise and grouped convolutions, GEMV, pooling, small copies.
  *
  * In: a kernel with reductions whose last outer axis is too short for vectors, or not a multiple of
  * the vector length, or whose loads are guarded or strided, so that a vector would be read lane by
@@ -14,7 +14,7 @@
  * and one coalesced read shared by all rows. */
 #include "thread_per_point.h"
 
-#include "stage_cost.h"
+#include "stage_op_count.h"
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */

@@ -1,9 +1,9 @@
-/* loop/thread_per_point.h - declares one thread per output on GPUs: depthwise and grouped
- * convolutions, GEMV, pooling, copies. */
+/* loop/thread_per_point.h - declares the GPU schedule in which one thread computes one output
+ * element or a short run of them. */
 #ifndef TCI_LOOP_THREAD_PER_POINT_H
 #define TCI_LOOP_THREAD_PER_POINT_H
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum { TCI_PER_POINT_THREADS = 256 };
 

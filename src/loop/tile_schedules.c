@@ -16,7 +16,7 @@
 #include "amx.h"
 #include "gpu_schedules.h"
 #include "column_reduction.h"
-#include "stage_cost.h"
+#include "stage_op_count.h"
 #include "gemm.h"
 #include "gemm_operands.h"
 #include "register_tiles.h"

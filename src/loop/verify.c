@@ -1,4 +1,5 @@
-/* loop/verify.c - checks the invariants of loop/ir.h; a broken one escapes as an internal error.
+/* loop/verify.c - checks the invariants of loop/ir.h; a violation aborts the compile with
+ * TC_ERR_INTERNAL.
  *
  * One traversal in execution order. A name counts as defined from its statement to the end of its
  * block: `state` is 0 before, 1 inside, 2 after. */

@@ -1,11 +1,11 @@
-/* loop/wgmma_attention.c - schedules fused attention on tensor cores: tiles, pipeline stages,
- * cost.
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores (WGMMA): tiles, pipeline
+ * stages, cost.
  *
  * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
  * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
 #include "wgmma_attention.h"
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */

@@ -1,11 +1,11 @@
-/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores:
- * tiles, pipeline stages, cost.
+/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores
+ * (WGMMA): tiles, pipeline stages, cost.
  *
  * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
  * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
 #include "wgmma_attention_backward.h"
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_BACKWARD_BARRIERS = 256, /* bytes for them */

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "stage_lowering.h"
+#include "emit_stages.h"
 
 enum {
     TCI_MATRIX_BARRIERS = 256, /* bytes for them */

@@ -6,7 +6,7 @@
  * symbolic size is represented as (size / integer), so that Floor(Cast(size) / 2) stays exact.
  * Values without such a form are computed by the program. */
 #include "import.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

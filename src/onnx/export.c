@@ -254,6 +254,21 @@ static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, cons
     return tci_ox_reduce_as(g, "ReduceSumSquare", n, d);
 }
 
+/* The mean of each channel of images, [batch, channels, places], leaves as a pool, for which
+ * engines keep their own layout of images. */
+static const char *tci_ox_mean_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
+{
+    const tci_node *from = n->in[0];
+    bool pools = n->dtype == TC_F32 && from->dtype == TC_F32 && from->rank >= 4 &&
+                 from->rank <= 2 + TCI_OX_SPATIAL && n->n_attr == from->rank - 2;
+    for (int i = 0; i < n->n_attr && pools; i++) {
+        pools = n->attr[i] == 2 + i;
+    }
+    return pools ? TCI_OW(&g->w, "Squeeze", TCI_OW(&g->w, "GlobalAveragePool", x),
+                          tci_ow_ints(&g->w, n->n_attr, n->attr))
+                 : tci_ox_reduce_as(g, "ReduceMean", n, x);
+}
+
 /* x, of n's dtype, in a dtype that ArgMax and TopK take. */
 static const char *tci_ox_ordered_type(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
@@ -356,7 +371,8 @@ static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, co
             top -= tci_formula_value_operands(*word);
             type = types[top + (*word == TCI_P_SELECT)];
             made = tci_ox_word(g, type, *word, stack + top);
-            type = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE ? TC_BOOL : type;
+            bool asks = *word == TCI_P_EQ || *word == TCI_P_LT || *word == TCI_P_LE;
+            type = asks || *word == TCI_W_MINUS ? TC_BOOL : type;
         }
         if (!made) {
             tci_ox_refuse(g->walk, n, "");
@@ -549,7 +565,7 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
         return tci_ow_op(&g->w, n->op == TCI_OP_SOFTMAX ? "Softmax" : "LogSoftmax", 1, in, 1,
                          &axis);
     }
-    case TCI_OP_MEAN: return tci_ox_reduce_as(g, "ReduceMean", n, in[0]);
+    case TCI_OP_MEAN: return tci_ox_mean_out(g, n, in[0]);
     case TCI_OP_LAYER_NORM: return tci_ox_layer_norm_out(g, n, in);
     case TCI_OP_CONV_TRANSPOSE: return tci_ox_conv_transpose_out(g, n, in);
     case TCI_OP_NAMED:
@@ -564,6 +580,10 @@ static const char *tci_ox_composite_out(tci_ox_out_graph *g, const tci_node *n,
 static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const char *const *in)
 {
     tci_ow *w = &g->w;
+    tci_ox_select select;
+    if (tci_ox_find_select(n, &select)) {
+        return tci_ox_select_out(g, &select, n, in);
+    }
     switch ((int)n->op) {
     case TCI_OP_DATA: return tci_ox_memory(g, n);
     case TCI_OP_LITERAL:
@@ -585,11 +605,7 @@ static const char *tci_ox_special_out(tci_ox_out_graph *g, tci_node *n, const ch
         return tci_ow_op(w, "Concat", n->n_in, in, 1, &axis);
     }
     case TCI_OP_WINDOW: return tci_ox_window_out(g, n, in[0]);
-    case TCI_OP_GATHER: {
-        const tci_ow_attr axis = TCI_OW_INT("axis", n->attr[0]);
-        const char *with[] = {in[0], tci_ox_to_dtype(g, in[1], TC_I64)};
-        return tci_ow_op(w, "GatherElements", 2, with, 1, &axis);
-    }
+    case TCI_OP_GATHER: return tci_ox_gather_out(g, n, in);
     case TCI_OP_BITCAST: {
         const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of((tc_dtype)n->dtype));
         g->opset = TCI_OX_OPSET_BITCAST;
@@ -639,6 +655,23 @@ static bool tci_ox_is_empty(const tci_node *n)
     return known && none;
 }
 
+/* True if n adds up no elements: it is all zeros. */
+static bool tci_ox_adds_nothing(const tci_node *n)
+{
+    bool none = (n->op == TCI_OP_SUM || n->op == TCI_OP_CONTRACT) && tci_is_known(n);
+    return none && (tci_ox_is_empty(n->in[0]) || tci_ox_is_empty(n->in[n->n_in - 1]));
+}
+
+/* Engines differ in what they make of empty axes, so they get what follows from them. */
+static const char *tci_ox_zeros_out(tci_ox_out_graph *g, const tci_node *n)
+{
+    const char *zero = tci_ox_float(g, (tc_dtype)n->dtype, 0);
+    return tci_ox_is_empty(n) ? tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank,
+                                              tci_dim_words(n->shape), "")
+                              : TCI_OW(&g->w, "Expand", zero,
+                                       tci_ow_ints(&g->w, n->rank, tci_dim_words(n->shape)));
+}
+
 static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *in)
 {
     tci_ox_out_graph *g = (tci_ox_out_graph *)w->to;
@@ -647,8 +680,8 @@ static const char *tci_ox_leave(tci_ox_walk *w, tci_node *n, const char *const *
         return tci_ox_memory(g, n);
     } else if (*way && strcmp(way, TCI_OX_EXPANDS)) {
         tci_ox_refuse(w, n, way);
-    } else if (tci_ox_is_empty(n)) { /* engines differ in what they make of empty axes */
-        return tci_ow_tensor(&g->w, NULL, (tc_dtype)n->dtype, n->rank, tci_dim_words(n->shape), "");
+    } else if (tci_ox_is_empty(n) || tci_ox_adds_nothing(n)) {
+        return tci_ox_zeros_out(g, n);
     } else if (tci_op_is_ew(n->op)) {
         return tci_ox_elementwise_out(g, n, in);
     } else if (tci_op_is_reduce(n->op)) {
@@ -703,12 +736,14 @@ static int tci_ox_unexpanded(tci_ox_walk *w, const tci_node *n, tci_node *const 
     return n->n_in;
 }
 
-/* Convolutions and pools are written from what is below windows and padding, elementwise ops from
- * what is below broadcasts, named calls from the call's operands. */
+/* Convolutions and pools are written from what is below windows and padding, gathers of slices from
+ * the list of indices, elementwise ops from what is below broadcasts, named calls from the call's
+ * operands. */
 static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
 {
     tci_ox_conv c;
     tci_ox_sliding p;
+    tci_ox_select s;
     tci_node **two = TCI_NEW_ARRAY(w->s, tci_node *, 2);
     *list = two;
     if (tci_op_is_reduce(n->op) && tci_ox_find_pool(n, &p) && tci_ox_pool_fits(&p, n)) {
@@ -717,6 +752,10 @@ static int tci_ox_needs(tci_ox_walk *w, tci_node *n, tci_node *const **list)
     } else if (tci_ox_find_conv(w->s, n, &c) && tci_ox_conv_fits(&c)) {
         two[0] = c.w.x;
         two[1] = c.f;
+        return 2;
+    } else if (tci_ox_find_select(n, &s)) {
+        two[0] = s.x;
+        two[1] = s.list;
         return 2;
     } else if (n->op == TCI_OP_NAMED) {
         int count = tci_ox_named_operands(n, ((tci_ox_out_graph *)w->to)->most);

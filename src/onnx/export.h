@@ -1,6 +1,7 @@
-/* onnx/export.h - exports graphs as models in memory (bytes or text), for the public calls and for
- * graph-level backends. The traversal w defines which nodes are inputs (also DATA and LITERAL
- * nodes). All memory comes from w's scratch arena. Errors longjmp out. */
+/* onnx/export.h - declares the exporters: a graph serialized in memory as an ONNX model (protobuf
+ * bytes) or as a StableHLO module (text), for the public calls and for graph-level backends. The
+ * traversal w defines which nodes are inputs (also DATA and LITERAL nodes). All memory comes from
+ * w's scratch arena. Errors longjmp out. */
 #ifndef TCI_ONNX_EXPORT_H
 #define TCI_ONNX_EXPORT_H
 

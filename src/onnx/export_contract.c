@@ -1,4 +1,4 @@
-/* onnx/export_contract.c - contractions as Conv, MatMul or Einsum of ONNX.
+/* onnx/export_contract.c - exports contractions as ONNX Conv, MatMul or Einsum.
  *
  * In: a CONTRACT. Out: Conv where it is a convolution (onnx/find_conv.h); else MatMul, whose
  * operands are transposed and reshaped to [batch, m, k] and [batch, k, n] where they are not so;

@@ -84,6 +84,15 @@ static bool tci_ox_fits_rms_norm(const tci_node *n)
            tci_build_same_shape(w->rank, w->shape, axes, x->shape + (x->rank - axes));
 }
 
+/* True if the mask has all rows and columns of the scores. */
+static bool tci_ox_is_whole_mask(const tci_node *n)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    const tci_node *m = tci_ox_named_operand(n, 3);
+    return m->rank >= 2 && m->shape[m->rank - 2] == q->shape[q->rank - 2] &&
+           m->shape[m->rank - 1] == k->shape[k->rank - 2];
+}
+
 /* Four axes, [batch, heads, rows, width], or five, whose key and value have one head for the group
  * of heads that the third axis has. */
 static bool tci_ox_fits_attention(const tci_node *n)
@@ -97,7 +106,9 @@ static bool tci_ox_fits_attention(const tci_node *n)
         bool one = grouped && i == 2;
         fits = (one ? k->shape[i] == 1 : k->shape[i] == q->shape[i]) && v->shape[i] == k->shape[i];
     }
-    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v)));
+    bool known = tci_dim_is_known(q->shape[q->rank - 2]) && tci_dim_is_known(k->shape[k->rank - 2]);
+    return fits && (!grouped || (tci_is_known(k) && tci_is_known(v))) &&
+           (!n->attr[2] || known || tci_ox_is_whole_mask(n));
 }
 
 /* ---- operators ---- */
@@ -211,12 +222,24 @@ static const char *tci_ox_four_axes(tci_ox_out_graph *g, const tci_node *x, cons
     return TCI_OW(&g->w, "Reshape", name, tci_ow_ints(&g->w, 4, four));
 }
 
+/* onnxruntime asks for a mask with all rows and columns of the scores. */
+static const char *tci_ox_whole_mask(tci_ox_out_graph *g, const tci_node *n, const char *mask)
+{
+    const tci_node *q = tci_ox_named_operand(n, 0), *k = tci_ox_named_operand(n, 1);
+    if (tci_ox_is_whole_mask(n)) {
+        return mask;
+    }
+    const int64_t sizes[] = {tci_dim_known(q->shape[q->rank - 2]),
+                             tci_dim_known(k->shape[k->rank - 2])};
+    return TCI_OW(&g->w, "Expand", mask, tci_ow_ints(&g->w, 2, sizes));
+}
+
 static const char *tci_ox_attention_as(tci_ox_out_graph *g, const char *op, const tci_node *n,
                                        const char *const *in)
 {
     const double scale = tci_ox_last_number(n);
     const tci_ow_attr attrs[] = {TCI_OW_INT("is_causal", n->attr[1]), TCI_OW_FLOAT("scale", scale)};
-    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? in[3] : NULL};
+    const char *with[4] = {NULL, NULL, NULL, n->attr[2] ? tci_ox_whole_mask(g, n, in[3]) : NULL};
     for (int i = 0; i < 3; i++) {
         with[i] = tci_ox_four_axes(g, tci_ox_named_operand(n, i), in[i]);
     }

@@ -1,4 +1,4 @@
-/* onnx/export_loop.c - exports repetitions as ONNX Loop.
+/* onnx/export_loop.c - exports loops (REPEAT nodes) as ONNX Loop.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one Loop whose body reads the inputs
  * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the

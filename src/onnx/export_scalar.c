@@ -295,6 +295,20 @@ static const char *tci_ox_divide_out(tci_ox_out_graph *g, tc_dtype d, const char
     return TCI_OW(w, "Where", none, zero, TCI_OW(w, "Div", x[0], safe));
 }
 
+/* The sign bit, also of -0 and NaN. */
+static const char *tci_ox_minus_out(tci_ox_out_graph *g, tc_dtype d, const char *x)
+{
+    if (tci_ox_is_float(d)) {
+        tc_dtype whole = d == TC_F64 ? TC_I64 : d == TC_F32 ? TC_I32 : TC_I16;
+        const tci_ow_attr to = TCI_OW_INT("to", tci_onnx_type_of(whole));
+        g->opset = TCI_OX_OPSET_BITCAST;
+        x = tci_ow_op(&g->w, "BitCast", 1, &x, 1, &to);
+        d = whole;
+    }
+    return d < TC_I8 ? TCI_OW(&g->w, "Not", TCI_OW(&g->w, "Equal", x, x))
+                     : TCI_OW(&g->w, "Less", x, tci_ox_float(g, d, 0));
+}
+
 TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const char *const *x)
 {
     tci_ow *w = &g->w;
@@ -361,6 +375,9 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
                        : TCI_OW(w, "Where", TCI_OW(w, most ? "Greater" : "Less", x[0], x[1]), x[0],
                                 x[1]);
     }
+    case TCI_W_MINUS: return tci_ox_minus_out(g, d, x[0]);
+    case TCI_P_LOG_LOW: /* corrections below an engine's own error */
+    case TCI_P_LOG2_LOW: return tci_ox_float(g, d, 0);
     case TCI_P_GCD: return tci_ox_gcd_out(g, d, x);
     case TCI_P_MULHI: return tci_ox_mulhi_out(g, d, x);
     default: {

@@ -8,7 +8,7 @@
  * (export_stablehlo_scalar.c); movement ops, reductions, contractions, sorts and loops the
  * StableHLO op of the same meaning; composites their expansion, which XLA's own passes fuse. */
 #include "export_stablehlo.h"
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 
 #include <string.h>
 

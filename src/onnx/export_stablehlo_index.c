@@ -1,5 +1,5 @@
-/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and running reductions as
- * StableHLO.
+/* onnx/export_stablehlo_index.c - exports gathers, scatters, sorts and scans (running reductions)
+ * as StableHLO.
  *
  * In: GATHER, SCATTER, TOPK and SCAN nodes. Out: gather, scatter and sort of StableHLO; a SCAN as
  * log2(n) shifted copies that are combined (Hillis and Steele, "Data parallel algorithms", 1986).

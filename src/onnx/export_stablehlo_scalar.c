@@ -8,7 +8,7 @@
  * StableHLO becomes tc's own expansion (ops/math.h). Differences from tc's bits: StableHLO has no
  * fused multiply-add, so FMA rounds twice; exp, sin and other functions are the engine's own. */
 #include "export_stablehlo.h"
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../kernel/lower_graph.h"
 #include "../ops/math.h"
 

@@ -56,6 +56,19 @@ TCI_FN bool tci_ox_pool_fits(const tci_ox_sliding *w, const tci_node *n);
 TCI_FN const char *tci_ox_pool_out(tci_ox_out_graph *g, const tci_ox_sliding *w, const tci_node *n,
                                    const char *x);
 
+/* ---- export_gather.c ---- */
+/* A GATHER of whole slices: one list of indices, of any shape, along an axis of x. */
+typedef struct tci_ox_select {
+    tci_node *x, *list;
+    int axis;
+} tci_ox_select;
+/* True if n is one, or a RESHAPE that puts the axes of the list in the place of x's. */
+TCI_FN bool tci_ox_find_select(const tci_node *n, tci_ox_select *s);
+/* in: the names of x and of the list. */
+TCI_FN const char *tci_ox_select_out(tci_ox_out_graph *g, const tci_ox_select *s, const tci_node *n,
+                                     const char *const *in);
+TCI_FN const char *tci_ox_gather_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in);
+
 /* ---- export_contract.c ---- */
 TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
                                        const char *const *operands);

@@ -1,13 +1,13 @@
-/* onnx/export_walk.c - traversal of an exported graph (onnx/export_walk.h). */
+/* onnx/export_walk.c - traversal of an exported graph in topological order (onnx/export_walk.h). */
 #include "export_walk.h"
-#include "../api/compile_jobs.h"
+#include "../api/compile.h"
 #include "../graph/loop_node.h"
 #include "import.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 TCI_FN void tci_ox_refuse(const tci_ox_walk *w, const tci_node *n, const char *why)
 {

@@ -1,4 +1,4 @@
-/* onnx/export_walk.h - traversal of an exported graph: operands first, each node once.
+/* onnx/export_walk.h - declares the traversal of an exported graph: operands first, each node once.
  *
  * In: a graph, the nodes that are inputs, and a function that writes one node. Out: for each node
  * its value name in the exported file. A composite that the function does not write is replaced by

@@ -1,9 +1,10 @@
 /* onnx/find_conv.h - recognizes convolutions and pools in an exported graph: a CONTRACT or a
- * reduction of a WINDOW, described as other formats describe them. */
+ * reduction of a WINDOW, described by kernel, stride, dilation and padding, as in ONNX and
+ * StableHLO. */
 #ifndef TCI_ONNX_FIND_CONV_H
 #define TCI_ONNX_FIND_CONV_H
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 
 enum { TCI_OX_SPATIAL = 3 };
 

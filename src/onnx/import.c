@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 enum { TCI_OX_DEEPEST = 48 };
 

@@ -7,11 +7,11 @@
  * operator.
  *
  * Failures longjmp (tci_ox_fail, which names node and op); the functions own nothing outside the
- * scratch memory. They build graphs with the public calls of tc.h (onnx/call_site.h). */
+ * scratch memory. They build graphs with the public calls of tc.h (onnx/user_call_site.h). */
 #ifndef TCI_ONNX_IMPORT_H
 #define TCI_ONNX_IMPORT_H
 
-#include "../api/call_frame.h"
+#include "../api/api_call.h"
 #include "../api/program.h"
 #include "../api/control_flow.h"
 #include "../api/ops.h"

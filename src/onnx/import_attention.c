@@ -1,7 +1,7 @@
 /* onnx/import_attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding,
  * causal convolution with state, linear attention. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

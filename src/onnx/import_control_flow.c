@@ -3,7 +3,7 @@
  * A known condition or count selects a branch or unrolls the loop; otherwise the bodies become
  * those of tc_cond, tc_scan and tc_while. Bodies see the values of the outer graph. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

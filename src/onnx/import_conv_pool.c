@@ -1,9 +1,10 @@
-/* onnx/import_conv_pool.c - imports ONNX operators of image windows: convolution, pooling, patches.
+/* onnx/import_conv_pool.c - imports ONNX sliding-window operators: convolution, pooling, unpooling,
+ * col2im.
  *
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* onnx/import_counted_axis.c - operators on values whose count of valid elements a run tells
- * (results of NonZero, Compress, Unique).
+/* onnx/import_counted_axis.c - imports ONNX operators whose operands have a data-dependent size
+ * (results of NonZero, Compress, Unique): padded tensors with a run-time count of valid elements.
  *
  * A counted value is a padded tensor with a count along one axis (is_cut). These operators compute
  * on the padded tensor and pass the count on: movement ops that keep the axis, elementwise ops,
@@ -9,7 +9,7 @@
  * In: an operator with a counted operand. Out: its results, with their count; elements beyond the
  * count are 0, as sums over the axis need it. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

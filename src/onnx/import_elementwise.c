@@ -1,6 +1,6 @@
 /* onnx/import_elementwise.c - imports elementwise ONNX operators. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

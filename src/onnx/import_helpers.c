@@ -4,12 +4,13 @@
  * Calls go one way: known_values.c, this file, constant_fold.c and the operators, the table of
  * operator_table.c, import.c. An importer that builds a subgraph does so through tci_ox.build. */
 #include "import.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../api/internal.h"
+#include "../base/system_headers.h"
 
 /* ---- failures ---- */
 

@@ -1,7 +1,7 @@
-/* onnx/import_indexing.c - imports ONNX operators that read and write at indices, and those whose
- * output size depends on values. */
+/* onnx/import_indexing.c - imports ONNX gather and scatter operators, and those whose output size
+ * depends on values. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* onnx/import_losses.c - imports ONNX loss functions: NegativeLogLikelihoodLoss and
  * SoftmaxCrossEntropyLoss. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
  * group and local response normalization. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 TCI_OX_MAKE(batch_norm)
 {

@@ -1,7 +1,7 @@
 /* onnx/import_quantize.c - imports ONNX operators on quantized integers, as arithmetic in f32 and
  * i32. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

@@ -1,10 +1,11 @@
-/* onnx/import_recurrent.c - imports RNN, GRU and LSTM of ONNX as a tc_scan for each direction.
+/* onnx/import_recurrent.c - imports the ONNX operators RNN, GRU and LSTM as a tc_scan for each
+ * direction.
  *
  * Input projections of all steps are computed up front; each step adds the recurrent projection.
  * Sequences of a batch may end early: past its end the state is carried unchanged and outputs are
  * 0. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* onnx/import_reduce.c - imports ONNX reductions along axes: ReduceSum and its like, ArgMax,
  * CumSum, TopK. */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

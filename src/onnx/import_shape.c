@@ -1,7 +1,7 @@
-/* onnx/import_shape.c - imports ONNX operators that compute sizes, move elements or concatenate
- * tensors. */
+/* onnx/import_shape.c - imports ONNX shape, constant and movement operators (Shape, Range, Reshape,
+ * Transpose, Slice, Pad, Concat). */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* onnx/import_signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters.
  */
 #include "operator_table.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

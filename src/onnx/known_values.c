@@ -1,7 +1,7 @@
 /* onnx/known_values.c - values known while an ONNX graph is imported: small arrays of numbers and
  * symbolic sizes, and their conversion to tensors. */
 #include "import.h"
-#include "call_site.h"
+#include "user_call_site.h"
 
 #include <math.h>
 #include <string.h>

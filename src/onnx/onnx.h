@@ -1,5 +1,5 @@
-/* onnx/onnx.h - models of other frameworks: import and export of ONNX files. The public half of
- * tc_onnx.h. */
+/* onnx/onnx.h - public API of tc_onnx.h: import and export of ONNX models, and export of StableHLO
+ * text. */
 #ifndef TC_ONNX_ONNX_H
 #define TC_ONNX_ONNX_H
 

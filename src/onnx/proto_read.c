@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../base/posix.h"
+#include "../base/system_headers.h"
 
 enum { TCI_PB_DEEPEST = 32, TCI_PB_RANK_MAX = 64 };
 

@@ -1,5 +1,5 @@
-/* ops/communicator.h - communicators for collective operations (all-reduce, send, receive): the
- * registry of this process, reference counts, and claiming one for a run.
+/* ops/communicator.h - declares communicators of collective operations (all-reduce, send, receive):
+ * the registry of this process, reference counts, and claiming one for a run.
  *
  * A communicator has a number, 1, 2, ... in the order in which this process made them, which is
  * part of nodes, keys and code. Ranks that make their communicators in the same order therefore

@@ -1,9 +1,10 @@
-/* ops/composite.c - composites: ops that expand into other ops.
+/* ops/composite.c - composite ops (softmax, mean, layer_norm, cross_entropy, formula rows): builds
+ * them and expands them into primitive ops.
  *
  * There are two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay
  * one node until the compile, where tci_expand_composite replaces them; the planner or a backend
- * may handle them whole. The others (window.c, resample.c) are expanded as they are built. Fusion,
- * printing and differentiation of a composite follow from its expansion.
+ * may handle them whole. The others (convolution_pooling.c, resample.c) are expanded as they are
+ * built. Fusion, printing and differentiation of a composite follow from its expansion.
  *
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
 #include "composite.h"

@@ -1,5 +1,5 @@
-/* ops/composite.h - short forms of the node constructors for composites. A NULL operand gives NULL.
- */
+/* ops/composite.h - helpers that build the nodes of composite expansions (NULL in, NULL out), and
+ * the expansions that other files define. */
 #ifndef TCI_OPS_COMPOSITE_H
 #define TCI_OPS_COMPOSITE_H
 
@@ -23,7 +23,7 @@ TCI_FN tci_node *tci_expand_SOLVE(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_SOLVE_TRIANGULAR(tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_expand_CHOLESKY(tci_graph *g, tci_node *n);
 
-/* ---- grad/transposed_conv.c ---- */
+/* ---- grad/adjoint_ops.c ---- */
 TCI_FN tci_node *tci_expand_CONV_TRANSPOSE(tci_graph *g, tci_node *n);
 
 #endif

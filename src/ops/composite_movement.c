@@ -1,4 +1,4 @@
-/* ops/composite_movement.c - rearrangements: roll, rot90, unfold, pixel shuffle, diagonals,
+/* ops/composite_movement.c - composite movement ops: roll, rot90, unfold, pixel shuffle, diagonals,
  * triangles, repeats.
  *
  * In: nodes, axes, counts. Out: movement nodes of graph/movement.c, so nothing is copied if a

@@ -1,5 +1,5 @@
-/* ops/custom_op.h - user-defined ops: the list of those that this process knows, and their calls.
- */
+/* ops/custom_op.h - declares the registry of user-defined ops of this process, and their calls in a
+ * run. */
 #ifndef TCI_OPS_CUSTOM_OP_H
 #define TCI_OPS_CUSTOM_OP_H
 

@@ -1,4 +1,5 @@
-/* ops/formula.c - helper functions of the evaluators of formula bytecode (ops/formula.h). */
+/* ops/formula.c - accessors of the formula bytecode: the formula of an op or reduction, the operand
+ * count of a word, the pool of constants. */
 #include "formula.h"
 
 #include "formula.gen.h"

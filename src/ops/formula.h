@@ -1,5 +1,5 @@
-/* ops/formula.h - bytecode of formulas: the value, gradient and combine columns of the op rows, for
- * a stack machine.
+/* ops/formula.h - postfix bytecode (for a stack machine) of the formulas in ops/table.h: the value
+ * and the gradient of an op, and the combiner of a reduction.
  *
  * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a
  * byte string in postfix order: a word pops its operands from a stack (the last operand is on top)
@@ -7,10 +7,10 @@
  * interpreter. There are four interpreters of the first two columns, each a loop over the words and
  * a function for one word:
  *
- *   kernel/lower_graph.c  value column     instructions of a kernel
- *   rewrite/rewrite.c     value column     a constant
- *   interp/reference.c    value column     a scalar, for tests
- *   grad/vjp.c            gradient column  nodes of the graph
+ *   kernel/lower_graph.c    value column     instructions of a kernel
+ *   rewrite/rewrite.c       value column     a constant
+ *   interp/reference.c      value column     a scalar, for tests
+ *   grad/vjp.c              gradient column  nodes of the graph
  *
  * The formulas of the built rows are like gradient columns, over operands A to E: ops/composite.c
  * makes nodes of them. The element and combine columns of the combine rows are read by

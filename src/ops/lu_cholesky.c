@@ -1,4 +1,5 @@
-/* ops/lu_cholesky.c - LU, Cholesky and triangular solves as repetitions of one elimination step.
+/* ops/lu_cholesky.c - LU, Cholesky and triangular solves as loops (REPEAT) of one elimination step
+ * per iteration.
  *
  * In: square matrices [..., n, n] in the dtype that they are computed in. Out: nodes whose number
  * does not depend on n.

@@ -32,6 +32,10 @@ typedef struct tci_recipe {
 /* Recipe of a MATH prim for f32 or f64. Built once at first use, thread-safe, process lifetime. */
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
+/* Coefficients of the f32 approximation Phi(-a) e^(a^2/2) = N(a) / D(a), 0 <= a, the highest first:
+ * of D (below) or N. Sets *n. */
+TCI_FN const double *tci_math_mills(bool below, int *n);
+
 /* Powers of whole and half numbers up to 8 (ops/pow_expansion.c): which exponents, and x to the b
  * of one as an expansion of x in the given memory, for TCI_POWER_MAX. */
 enum { TCI_POWER_MAX = 64 };

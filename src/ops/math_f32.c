@@ -245,6 +245,12 @@ static int tci_math_phi_f32(tci_math *m, int nu, int e, int a)
     return tci_math_quotient(m, tci_math_2(m, TCI_P_MUL, p, top), bottom);
 }
 
+TCI_FN const double *tci_math_mills(bool below, int *n)
+{
+    *n = below ? TCI_COUNT(tci_math_mills_d) : TCI_COUNT(tci_math_mills_n);
+    return below ? tci_math_mills_d : tci_math_mills_n;
+}
+
 /* A function G(t) / (a + c), t = (a - c) / (a + c), c a small integer. */
 typedef struct tci_math_ratio {
     double c;

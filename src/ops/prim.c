@@ -1,4 +1,4 @@
-/* ops/prim.c - scalar primitives of the kernel IR: their rows, and evaluation on constants.
+/* ops/prim.c - scalar primitives of the kernel IR: the opcode table, and evaluation on constants.
  *
  * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers:
  * constant folding, the reference evaluator, tests of the dialects.

@@ -1,4 +1,5 @@
-/* ops/rank_selection.c - selection: elements by rank, without a full sort.
+/* ops/rank_selection.c - rank selection (k-th smallest element) without a full sort, by radix
+ * selection.
  *
  * In: x and an axis. Out: integer keys in the order of the elements; the key of a rank, and its
  * position; a stable partition of the positions by a mask.

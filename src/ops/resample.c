@@ -6,7 +6,7 @@
  *
  * A coordinate is a float node: its floor is the index, its fraction the weight, and the gradient
  * of both follows. Coordinates are computed in f32, for f64 images in f64. */
-#include "window.h"
+#include "convolution_pooling.h"
 
 #include <string.h>
 

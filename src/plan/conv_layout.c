@@ -1,5 +1,5 @@
-/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last, the
- * layout that TMA boxes read.
+/* plan/conv_layout.c - copies the operands of implicit GEMM convolutions to channels-last (NHWC),
+ * the layout required for TMA box loads.
  *
  * In: a CONTRACT of bf16 or f16 values, or of f32 under TC_MATH_FAST, one of which is windows of an
  * image, on a GPU whose tensor cores load TMA boxes. Out: the same CONTRACT over copies with

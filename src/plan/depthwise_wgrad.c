@@ -1,5 +1,5 @@
-/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (channels last)
- * as a split sum over image lines.
+/* plan/depthwise_wgrad.c - rewrites the weight gradient of a depthwise convolution (NHWC) as a
+ * split reduction over image rows.
  *
  * In: a CONTRACT of windows of an image and the gradient of the convolution's output, both
  * channels last, whose result has the window axes and the channels. Out: a SUM of partial results,

@@ -1,5 +1,5 @@
-/* plan/fission.c - finds groups that the cost model prices far above their floor, and decides
- * whether a plan that stores one more of their values is cheaper (cost-guided fission).
+/* plan/fission.c - cost-guided fission: finds groups whose estimated time is far above their
+ * roofline, and decides whether a plan that stores one more of their values is cheaper.
  *
  * In: a finished plan; trial plans of the same program that materialize one more value (a cut).
  * Out: the candidate groups, the values of each that may be stored, and for each trial the model's

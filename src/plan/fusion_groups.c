@@ -1,8 +1,8 @@
 /* plan/fusion_groups.c - implements fusion: groups of nodes that become one kernel.
  * plan/fusion_groups.h defines roots, probes and groups.
  *
- * A round visits the nodes in topological order. It probes each root (plan/materialize.c), puts it
- * into the group that saves most bytes, among the groups that it reads from and recent siblings,
+ * A round visits the nodes in topological order. It probes each root (plan/trial_lowering.c), puts
+ * it into the group that saves most bytes, among the groups that it reads from and recent siblings,
  * or into a new one, and records what it evaluates (plan/recompute_or_store.c), which may
  * materialize values. If a round materialized any, the next one rolls back all placements starting
  * with the first of them (plan/undo_log.c) and continues there. After TCI_GROUP_ROUNDS rounds, one

@@ -50,7 +50,7 @@
 #ifndef TCI_PLAN_FUSION_GROUPS_H
 #define TCI_PLAN_FUSION_GROUPS_H
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "../kernel/lower_graph.h"
 #include "../loop/schedule.h"
 #include "plan.h"
@@ -199,8 +199,8 @@ typedef struct tci_association {
 typedef struct tci_unit_facts {
     tci_table *stored; /* set of what has memory before anything is grouped */
     tci_table of;      /* int32_t: of contractions that were asked for 1 + tci_korder */
-    tci_table through; /* set of layout ops that get no memory, though a reader would divide less:
-                        * a unit reads its operand through them */
+    tci_table through; /* set of layout ops that get no memory, though a reader would divide less
+                        * or they are outputs: a unit reads its operand through them */
 } tci_unit_facts;
 
 typedef struct tci_fusion {
@@ -348,15 +348,15 @@ static inline tci_scores_refused tci_scores_none(tci_scratch *s)
     const tci_table none = tci_table_in(s, sizeof(bool));
     return (tci_scores_refused){none, none, none, none, none, none};
 }
-/* plan/score_recompute.c. Changes the roots to what is to be computed; sets that are refused as a
- * whole are left as they are. */
+/* plan/attention_recompute.c. Changes the roots to what is to be computed; sets that are refused as
+ * a whole are left as they are. */
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,
                            const tci_scores_refused *refused, tci_scores_kernels *out);
 /* On a GPU: contractions that are to be kernels of attention are left whole. */
 TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int n_roots);
 /* True if that kind of machine has kernels that recompute scores. */
 TCI_FN bool tci_scores_taken(tci_machine machine);
-/* plan/attention_blocks.c: outputs whose attention has no array of pairs, where plan p has one;
+/* plan/chunked_attention.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
 TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
 /* plan/layout_propagation.c: which values are in memory with their channels last; changes the
@@ -404,7 +404,7 @@ TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/split_k.c: contraction n as a sum of parts, with a line in `orders`; NULL: it stays as it
  * is. */
 TCI_FN tci_node *tci_plan_parts(const tci_algo *a, tci_node *n);
-/* plan/materialize.c: tci_root_kind of what computes n; */
+/* plan/trial_lowering.c: tci_root_kind of what computes n; */
 TCI_FN uint8_t tci_root_kind_of(const tci_node *n);
 /* node n as the next root, with what it reads and evaluates: its number. */
 TCI_FN int tci_root_add(tci_fusion *f, tci_node *n);
@@ -590,8 +590,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* True unless kernel k of group g gives its contraction another order than that. */
 TCI_FN bool tci_plan_has_unit(const tci_fusion *f, const tci_group *g, const tci_kernel *k);
-/* plan/kernel_reuse.c: notes in `made` what the next plans of the same graph need to take that
- * lowering of p's group; */
+/* plan/incremental_lowering.c: notes in `made` what the next plans of the same graph need to take
+ * that lowering of p's group; */
 TCI_FN void tci_reuse_note(tci_scratch *s, const tci_plan *p, const tci_lowered *low,
                            tci_plan_made *made);
 /* what an equal group of f->like was lowered to, with the buffers of f's plan in *low; NULL: there

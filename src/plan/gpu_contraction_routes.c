@@ -1,5 +1,6 @@
 /* plan/gpu_contraction_routes.c - table of the contraction algorithms that only GPUs have (im2col,
- * split-K, bf16x3, depthwise, channels-last), which plan/contraction_route.c compares with its own.
+ * split-K, BF16x3, K-major operands, depthwise, few channels, channels-last), which
+ * plan/contraction_route.c compares with its own.
  *
  * In: nothing. Out: the rows. */
 #include "contraction_route.h"

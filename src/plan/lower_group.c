@@ -3,11 +3,11 @@
  * Slots: one for each outer axis of the group, and a set of inner axes (a family) for each distinct
  * list of inner sizes; where contractions keep rows, one slot for each inner axis, and sets of
  * those slots. A slot starts as one kernel axis and is split into factors if that makes the index
- * map of a reshape affine (kernel/simplify.c finds the split; lowering then restarts). Stages are
- * made in root order: a reduction joins the earliest stage that iterates over the same family and
- * comes after everything the reduction depends on; stores of values come last. Then the vector axis
- * is chosen and the kernel is canonicalized. */
-#include "../kernel/simplify.h"
+ * map of a reshape affine (kernel/canonicalize.c finds the split; lowering then restarts). Stages
+ * are made in root order: a reduction joins the earliest stage that iterates over the same family
+ * and comes after everything the reduction depends on; stores of values come last. Then the vector
+ * axis is chosen and the kernel is canonicalized. */
+#include "../kernel/canonicalize.h"
 #include "../graph/build.h"
 #include "fusion_groups.h"
 

@@ -1,5 +1,5 @@
-/* plan/matrix_unit_gemm.c - implements the route of a GEMM on tensor cores or AMX: unaligned rows
- * are copied to an aligned pitch.
+/* plan/matrix_unit_gemm.c - prepares the operands of a GEMM for tensor cores or AMX: an operand
+ * whose rows are unaligned is copied to an aligned row pitch.
  *
  * In: a CONTRACT of bf16 or f16 values, or of values widened from them. Out: the same CONTRACT,
  * with a copy in place of each operand whose rows are unaligned; on a GPU a copy as a matrix if
@@ -10,8 +10,7 @@
 #include "contraction_route.h"
 
 enum {
-    TCI_ROUTE_PITCH_ROWS = 64, /* reads of an element of an operand that is worth a copy */
-    TCI_ROUTE_SCORES = 8       /* operations between a score and its product, at most */
+    TCI_ROUTE_PITCH_ROWS = 64 /* reads of an element of an operand that is worth a copy */
 };
 
 /* The bf16 or f16 value of an operand that could be in memory as it is read: below layout ops and a
@@ -50,44 +49,6 @@ static bool tci_route_can_pitch(const tci_node *n, const tci_node *source,
         whole = whole && (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_CAST);
     }
     return whole;
-}
-
-/* True if n is made, element by element, of a contraction. */
-static bool tci_route_is_scores(const tci_node *n, int depth)
-{
-    bool found = n->op == TCI_OP_CONTRACT;
-    bool goes = depth < TCI_ROUTE_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
-    for (int i = 0; i < n->n_in && goes && !found; i++) {
-        found = tci_route_is_scores(n->in[i], depth + 1);
-    }
-    return found;
-}
-
-/* True if n is the weights of attention, which one kernel makes of its scores
- * (plan/fusion_patterns.c). */
-static bool tci_route_is_weights(const tci_node *n)
-{
-    while (n->op == TCI_OP_CAST) {
-        n = n->in[0];
-    }
-    for (int i = 0; i < 2 && (n->op == TCI_OP_MUL || n->op == TCI_OP_DIV); i++) {
-        const tci_node *e = n->in[i];
-        if (e->op == TCI_OP_EXP && e->in[0]->op == TCI_OP_SUB) {
-            return tci_route_is_scores(e->in[0]->in[0], 0);
-        }
-    }
-    return false;
-}
-
-/* True if n is made of them, element by element, as the changes of scores are. */
-static bool tci_route_is_of_weights(const tci_node *n, int depth)
-{
-    bool found = tci_route_is_weights(n);
-    bool goes = depth < TCI_ROUTE_SCORES && tci_op_is(n->op, TCI_IS_POINTWISE);
-    for (int i = 0; i < n->n_in && goes && !found; i++) {
-        found = tci_route_is_of_weights(n->in[i], depth + 1);
-    }
-    return found;
 }
 
 /* ---- images as matrices ---- */
@@ -135,7 +96,7 @@ static tci_node *tci_route_image(const tci_algo *a, const tci_contraction *c, in
     tci_node *x = c->in[which].node, *source = tci_route_half_source(a, x);
     if (a->machine.block_threads == 0 || !source || !c->is_known || tci_route_reads_windows(a, c) ||
         c->size[which ? TCI_AXES_M : TCI_AXES_N] < TCI_ROUTE_PITCH_ROWS ||
-        tci_route_matrix_axis(c, which) < 0 || tci_route_is_of_weights(source, 0)) {
+        tci_route_matrix_axis(c, which) < 0 || tci_is_of_weights(source)) {
         return NULL;
     }
     bool moves = true, merges = false;
@@ -224,7 +185,7 @@ static tci_node *tci_route_pitch(const tci_algo *a, tci_node *n)
 {
     tci_node *source = tci_route_half_source(a, n);
     const int align = tci_matrix_align(source->dtype);
-    if (tci_route_is_of_weights(source, 0) || tci_route_row(n, source) % align == 0) {
+    if (tci_is_of_weights(source) || tci_route_row(n, source) % align == 0) {
         tci_algo_force(a, source);
         return n;
     }

@@ -92,7 +92,7 @@ static void tci_memory_alone(tci_scratch *s, const tci_plan *p, tci_life *lives)
 }
 
 /* Where a size is symbolic the positions are found anew for the sizes of a run
- * (run/symbolic_shapes.c). */
+ * (run/shape_instances.c). */
 static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {
     tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);

@@ -1,7 +1,7 @@
 /* plan/no_gpu.c - provides CPU-only stubs of the GPU passes and schedules: no GPU schedule, no GPU
  * kernel, nodes unchanged.
  *
- * In: the calls that the core makes to the files of src/tc_blocks.h. Out: the CPU answers: no
+ * In: the calls that the core makes to the files of src/tc_gpu.h. Out: the CPU answers: no
  * schedule fits, no kernel matches, no node is rewritten. This file replaces those files unless
  * TC_CUDA or TC_BLOCKS is defined, so that a program for CPUs does not contain them. Results do
  * not depend on it: on a machine without thread blocks those files give the same answers. */

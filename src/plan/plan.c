@@ -4,9 +4,9 @@
  * with identical text are stored once and launched several times.
  *
  * A program may be planned several times: until no group materializes another value, with
- * attention scores recomputed by each kernel (plan/score_recompute.c), with values stored that the
- * cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has its
- * own set of materialized values: a rejected trial does not bind the next one. */
+ * attention scores recomputed by each kernel (plan/attention_recompute.c), with values stored that
+ * the cost model asks for (plan/fission.c), with rematerialization (plan/remat.c). Each trial has
+ * its own set of materialized values: a rejected trial does not bind the next one. */
 #include <setjmp.h>
 
 #include "../kernel/match_attention_backward.h"
@@ -186,13 +186,15 @@ static bool tci_plan_part(const tci_fusion *f, const tci_group *g, const tci_ker
 }
 
 /* Takes memory from the layout ops between an operand of a contraction and x, which another kernel
- * stored to divide less: the order of a unit follows from x. True when there was any. */
+ * stored to divide less, or which are outputs: the order of a unit follows from x. True when there
+ * was any. */
 static bool tci_plan_read_through(const tci_fusion *f, tci_node *operand, const tci_node *x,
                                   const tci_table *forced)
 {
     bool any = false;
     for (tci_node *n = operand; n != x; n = n->in[0]) {
-        any |= tci_table_has(forced, n) && tci_table_add(&f->units->through, n);
+        bool stored = tci_table_has(forced, n) || tci_pnode_of(f, n)->is_output;
+        any |= stored && tci_table_add(&f->units->through, n);
     }
     return any;
 }
@@ -365,6 +367,19 @@ typedef struct tci_plan_job {
     bool is_trial;         /* compared with another plan, then dropped: its reports are not read */
 } tci_plan_job;
 
+/* Outputs that a unit reads through are stored by another node, a RESHAPE to the same shape. */
+static void tci_plan_show_outputs(const tci_plan_job *j)
+{
+    for (int i = 0; i < j->n_outputs && j->units; i++) {
+        tci_node *n = j->outputs[i];
+        if (tci_table_has(&j->units->through, n)) {
+            j->outputs[i] = tci_graph_node(j->maker.g, TCI_OP_RESHAPE, (tc_dtype)n->dtype, n->rank,
+                                           n->shape, 1, &n, 0, NULL);
+            j->outputs[i]->site = n->site;
+        }
+    }
+}
+
 /* The groups and kernels of a plan that has its inputs and effects; *stored says which values got
  * memory. */
 static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored)
@@ -374,6 +389,7 @@ static void tci_plan_kernels(const tci_plan_job *j, tci_plan *p, tci_str *stored
     size_t n_why = p->why.n;
     const tci_fusion *like = j->like;
     for (int round = 1;; round++) {
+        tci_plan_show_outputs(j);
         tci_fusion *f = tci_plan_fuse(m->s, j->outputs, j->n_outputs, m->g->facts, like, j->forced,
                                       j->cuts, j->late, j->pairs, j->changed, p->n_assigns,
                                       m->machine, j->units, j->is_trial ? NULL : &p->why);

@@ -310,7 +310,7 @@ static bool tci_store_is_guard(const tci_fusion *f, const tci_node *n)
     }
 }
 
-/* True if n is one operation on folds of scores alone (plan/score_recompute.h). GPU kernels of
+/* True if n is one operation on folds of scores alone (plan/attention_recompute.h). GPU kernels of
  * scores have forms that take such values from the folds, for example the divisor of a softmax. */
 static bool tci_store_is_of_folds(const tci_fusion *f, const tci_node *n)
 {

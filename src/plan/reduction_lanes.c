@@ -1,5 +1,6 @@
-/* plan/reduction_lanes.c - chooses the lanes of each reduction and scan before fusion: interleaved
- * (LANES, BLOCK_SCAN) or sequential (CHAIN).
+/* plan/reduction_lanes.c - chooses, before fusion, the summation order of each reduction and scan:
+ * partial sums in interleaved lanes (LANES, BLOCK_SCAN) or one sequential sum per output element
+ * (CHAIN).
  *
  * In: a graph. Out: for each REDUCE and SCAN whether its class is LANES (BLOCK_SCAN) or CHAIN
  * (kernel/ir.h), the axes over which elements are assigned to lanes, and the number of lanes.
@@ -19,14 +20,14 @@
  * whose results are row-major.
  *
  *   CHAIN  if more loads are contiguous along the last kept axis than along the last reduced one,
- *          or rows are short, or are made of two short rows, and there are enough adjacent results
- *          for a vector of them
+ *          or rows are short (contiguous or not), or are made of two short rows, and there are
+ *          enough adjacent results for a vector of them
  *   LANES  otherwise: the reduction runs along contiguous rows. Lanes are assigned along the last
  *          reduced axis, merged with the preceding axes as long as all accesses are linear in the
  *          merged axis and they do not fill the lanes: until their size is a multiple of the lanes,
  *          or TCI_ASSOC_FILLED. Kernels may split and merge that axis if it changes no lane
- *          (kernel/simplify.c). A CPU has 64 lanes, a GPU as many as let a block hold the row in a
- *          few vectors; those of one thread are combined first.
+ *          (kernel/canonicalize.c). A CPU has 64 lanes, a GPU as many as let a block hold the row
+ *          in a few vectors; those of one thread are combined first.
  *
  * A matrix that a contraction computes is computed transposed if only its transpose is read
  * (rewrite/slice_pushdown.c). So that other readers of the matrix decide no class, its transpose
@@ -451,7 +452,7 @@ static tci_association tci_assoc_choose(const tci_assoc_fold *f)
     double row = tci_assoc_line(f, axis) / (double)f->parts, across = tci_assoc_line(f, kept);
     bool wide = tci_assoc_is_wide(f, row, across);
     bool many = wide || ((f->blocks || row <= across) && f->results >= TCI_ASSOC_POINTS);
-    bool brief = row < TCI_ASSOC_SHORT_ROW && many && (f->blocks || in > 0 || out > 0);
+    bool brief = row < TCI_ASSOC_SHORT_ROW && many;
     bool pairs = !f->blocks && wide && row <= TCI_ASSOC_PAIRS_ROW && in > 0 &&
                  in < tci_assoc_elements(f->x);
     return brief || (wide && out > in) || pairs ? (tci_association){.known = true} : lanes;

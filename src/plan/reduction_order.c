@@ -1,5 +1,5 @@
-/* plan/reduction_order.c - chooses the reduction order (association class) of contractions and
- * groups.
+/* plan/reduction_order.c - chooses the reduction order (association class) of contractions and of
+ * fusion groups.
  *
  * In: nodes, groups, kernels before scheduling, the kind of machine. Out: the class of each
  * reduction. Design: results follow from the class alone, so the class never depends on a typical

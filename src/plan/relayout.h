@@ -6,7 +6,7 @@
 #ifndef TCI_PLAN_RELAYOUT_H
 #define TCI_PLAN_RELAYOUT_H
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "fusion_groups.h"
 
 typedef struct tci_relayout_to {

@@ -1,5 +1,5 @@
-/* plan/remat.c - recomputes values instead of keeping them in memory at the peak
- * (rematerialization), and reports what the user's regions recompute (grad/loop.c).
+/* plan/remat.c - rematerialization: recomputes values instead of keeping them in memory at the
+ * peak, and reports what the user's regions recompute (grad/loop.c).
  *
  * In: a plan with its order of steps. Out: the outputs over a graph in which, after the step with
  * the most live bytes, values kept only for later steps are recomputed from other kept values.

@@ -1,5 +1,6 @@
-/* plan/route_facts.c - computes properties of contractions for routes: roofline costs, products
- * per lane, how the kernel reads operands, which operands no run changes.
+/* plan/route_facts.c - computes properties of contractions for routes: roofline costs,
+ * multiply-adds per lane (dot instructions), how the kernel reads operands, which operands are
+ * constant across runs.
  *
  * In: a contraction and a candidate route. Out: its properties; the graph is not modified. */
 #include "../kernel/match_matrix_unit.h"

@@ -1,4 +1,5 @@
-/* plan/shape_queries.c - answers shape queries: axes across a RESHAPE, extent of a leaf.
+/* plan/shape_queries.c - two shape helpers of the planner: the input axis that an axis of a RESHAPE
+ * comes from unchanged, and the span in elements of a strided leaf.
  *
  * In: a node. Out: numbers; the graph is not modified. */
 #include "fusion_groups.h"

@@ -1,5 +1,5 @@
 /* plan/small_channel_conv.c - rewrites convolutions of few channels, such as a network's first
- * layer, as implicit GEMM: kernel columns times channels are one padded run of K.
+ * layer, as implicit GEMM: filter width times channels becomes one padded contiguous run of K.
  *
  * In: a CONTRACT of windows of a bf16 or f16 image, with too few channels for a matrix unit to
  * read, and a filter or the gradient of the convolution's output. Out: the same CONTRACT over

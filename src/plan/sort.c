@@ -1,4 +1,4 @@
-/* plan/sort.c - implements top-k and sort as ordinary nodes: selection in chunks, or radix sort.
+/* plan/sort.c - implements top-k and sort as graph nodes: selection in chunks, or radix sort.
  *
  * In: a TOPK. Out: its indices. Design: an element becomes an unsigned word of the same order (a
  * sort key, tci_build_order_words) with its index appended, so that no two are equal and the

@@ -1,5 +1,5 @@
-/* plan/split_k.h - declares split-K for the routes that cut a contraction: partial sums over parts
- * of K.
+/* plan/split_k.h - declares split-K for the contraction routes that split K: partial sums over
+ * parts of K.
  *
  * In: a CONTRACT. Out: its summed axes, and the nodes of its parts, where `at` and `length` are
  * chosen. */

@@ -1,5 +1,5 @@
-/* plan/split_scan.c - splits a long prefix scan into parts: one kernel that chains block totals in
- * order (after decoupled look-back), or reduce-then-scan.
+/* plan/split_scan.c - splits a long prefix scan into parts: a single-pass chained scan (a variant
+ * of decoupled look-back with a fixed order), or reduce-then-scan.
  *
  * In: a SCAN. Out: a SCAN whose parts each start from the prefix total of the preceding parts, or
  * NULL to leave it whole. The prefix totals come in one of two ways.

@@ -1,5 +1,5 @@
-/* plan/step_order.c - orders the steps of a run by memory-aware list scheduling: few bytes are
- * live at a time.
+/* plan/step_order.c - orders the steps of a run by memory-aware list scheduling, to minimize the
+ * peak of live bytes.
  *
  * In: steps, each of which reads what earlier ones wrote. Out: the same steps in an order that has
  * fewer live bytes of temporaries, and that writes the new value of a parameter after the last

@@ -1,5 +1,5 @@
-/* plan/tensor_core_split_k.c - splits K on tensor cores when a GEMM has few tiles: parts of K
- * become a batch axis.
+/* plan/tensor_core_split_k.c - split-K on tensor cores for GEMMs with few tiles: parts of K become
+ * a batch axis.
  *
  * In: a CONTRACT of bf16 or f16 values that a matrix unit takes, on a GPU. Out: the same product
  * with K cut in parts, which a second kernel adds in f32. Design: a GPU has 132 SMs and a tile

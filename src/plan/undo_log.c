@@ -1,5 +1,5 @@
-/* plan/undo_log.c - logs the changes that placing each root made, so that the fusion pass can undo
- * them.
+/* plan/undo_log.c - undo log of the fusion pass: records the changes that placing each root
+ * (materialized value) made, so that they can be rolled back.
  *
  * In: roots as they are placed, one after the other. Out: the state before any of them.
  *
@@ -19,7 +19,7 @@
  *    values were logged
  *  - visit stamps increase monotonically, so no traversal sees a stale one
  *  - materialized values stay so, and an undone root keeps what its probe found
- *    (plan/materialize.c). So the state undone to a point is that of a first round with the same
+ *    (plan/trial_lowering.c). So the state undone to a point is that of a first round with the same
  *    values materialized at that point; undone rounds all have one mode (tci_store_mode) */
 #include "fusion_groups.h"
 

@@ -1,5 +1,5 @@
-/* plan/verify.c - checks the invariants of plan/fusion_groups.h and plan/plan.h; a violation is
- * reported as an internal error. Conditions on symbolic sizes are not checked. */
+/* plan/verify.c - checks the invariants of plan/fusion_groups.h and plan/plan.h; a violation aborts
+ * the compile with TC_ERR_INTERNAL. Conditions on symbolic sizes are not checked. */
 #include "fusion_cost.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"

@@ -1,4 +1,5 @@
-/* plan/winograd.c - implements Winograd convolution: 3 x 3 windows with fewer multiplications.
+/* plan/winograd.c - Winograd convolution: rewrites convolutions with 3 x 3 windows as transforms
+ * and one batched GEMM with fewer multiplications.
  *
  * In: a CONTRACT of f32 values, one of which is windows of 3 x 3 elements at every position of an
  * image (a convolution of stride 1, or its gradient to the image), on a CPU, under TC_MATH_FAST.
@@ -14,7 +15,7 @@
  *     products [(m + 2)^2, tiles, filters]
  *     results  [images, tiles, m, tiles, m, filters]    sums of products
  *
- * Parts, filters and results are CATs of unrolled sums; plan/materialize.c has one kernel store
+ * Parts, filters and results are CATs of unrolled sums; plan/trial_lowering.c has one kernel store
  * them all, so each element of the image is loaded once.
  *
  * The sums round values up to 10^2 times as large as the elements: the bound in api/types.h

@@ -1,5 +1,5 @@
 /* rewrite/rewrite.c - bit-exact graph rewriting: expansion of composites, constant folding, merging
- * of movement.
+ * of data-movement (view) ops.
  *
  * In: roots in a graph. Out: nodes of the same graph with the same values, bit for bit (any NaN
  * equals any NaN), in fewer and simpler ops: composites expanded, loops of one iteration inlined,

@@ -1,5 +1,5 @@
-/* rewrite/rewrite.h - simplifies a graph: expands composites, folds constants, removes duplicate
- * and dead nodes. */
+/* rewrite/rewrite.h - declares bit-exact graph simplification: expands composites, folds constants,
+ * removes duplicate and dead nodes. */
 #ifndef TCI_REWRITE_REWRITE_H
 #define TCI_REWRITE_REWRITE_H
 

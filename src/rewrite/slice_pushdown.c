@@ -9,13 +9,14 @@
  * Design: a slice is pushed down through view ops, which costs nothing, until it reaches a
  * contraction. If there is none, the graph stays as it was. A slice over an axis of interleaved
  * phases (strided convolutions) takes a part of each phase; phases that start inside a stride come
- * first. A contraction with more than one consumer stays whole, and so does one that
- * two slices would read. The sizes of the cut axes must be known. A matrix that is only read
- * transposed, such as the gradient of weights [out, in], is computed transposed: the update of the
- * weights then uses the results in place. */
+ * first. A contraction with more than one consumer stays whole. So does one that two slices would
+ * read, and one whose operand is the weights of attention, which is one kernel only as a whole. The
+ * sizes of the cut axes must be known. A matrix that is only read transposed, such as the gradient
+ * of weights [out, in], is computed transposed: the update of the weights then uses the results in
+ * place. */
 #include <string.h>
 
-#include "../graph/contraction.h"
+#include "../graph/contraction_descriptor.h"
 #include "rewrite.h"
 
 typedef struct tci_pushdown {
@@ -24,7 +25,7 @@ typedef struct tci_pushdown {
     int round;      /* number of the part */
     bool met;       /* a contraction on the way, */
     bool below;     /* and that is above what is at hand */
-    bool split;     /* another part of it was wanted */
+    bool split;     /* another part of it was wanted, or it is attention */
     tci_table uses; /* of uint8_t: how often a node is used, 2 for any more */
     tci_table cuts; /* of int: the last round in which a contraction was met */
 } tci_pushdown;
@@ -265,6 +266,8 @@ static tci_node *tci_pushdown_contract(tci_pushdown *c, tci_node *x, tci_pushdow
                 own.size[i] = part.size[o];
             }
         }
+        c->split = c->split ||
+                   (tci_is_of_weights(x->in[which]) && !tci_pushdown_is_whole(x->in[which], own));
         in[which] = tci_pushdown_of(c, x->in[which], own);
     }
     c->below = below;

@@ -27,8 +27,8 @@
 #endif
 
 #include "../base/alloc.h"
-#include "../debug/dump.h"
-#include "symbolic_shapes.h"
+#include "../debug/log.h"
+#include "shape_instances.h"
 
 /* Nodes of a program from which on a quick build comes first: seconds of compilers. */
 enum { TCI_LATER_QUICK_NODES = 150 };

@@ -1,13 +1,14 @@
-/* run/bind_operands.c - operand binding: pointers of the operands of a run.
+/* run/bind_operands.c - operand binding: resolves the operands of every launch of a run to
+ * pointers.
  *
  * In: a checked call. Out: its slots, one pointer for each operand of each launch.
  *
  * On the host they are filled when the call is made, except for user memory, parameters, and
  * results of the init section, which each run updates where they changed. On a device with its
  * own memory every port (input, captured leaf or output) is bound to device memory: the user's own
- * if the backend can use it; for captured memory the storage's device copy (run/device_copies.c),
- * which is uploaded only when its bytes changed, and in which parameters are updated in place;
- * otherwise a copy that the call owns, made at first use.
+ * if the backend can use it; for captured memory the storage's device copy
+ * (run/device_residency.c), which is uploaded only when its bytes changed, and in which parameters
+ * are updated in place; otherwise a copy that the call owns, made at first use.
  *
  * Flags: a step of a device may request private memory (tci_launch.work_bytes), placed after the
  * temporaries of each call. It is zeroed when the call is made and never shared with another step

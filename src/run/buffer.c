@@ -5,7 +5,7 @@
  * Design: whoever keeps a storage holds one reference, and counts are atomic, because a program
  * that captured a leaf may be freed on another thread than its context's. All other fields are
  * changed by the context's thread alone (version by tc_touch), except device copies
- * (run/device_copies.c) and the values of parameters (run/param.c).
+ * (run/device_residency.c) and the values of parameters (run/param.c).
  *
  * Owned memory is one aligned block: the header in its first 64 bytes, then the data, so data is
  * 64-byte aligned and never NULL, even for zero bytes. Borrowed memory is only referenced. */

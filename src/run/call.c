@@ -1,4 +1,4 @@
-/* run/call.c - one run of a program, from buffers to results.
+/* run/call.c - executes one run of a program, from the user's buffers to results.
  *
  * In: a program, the user's buffers. Out: the outputs are written, or none is and c->last has the
  * error. Errors found after the fact (TC_ERR_INDEX, a device that fails) leave outputs partly
@@ -13,7 +13,7 @@
  * programs that have some take a lock for that. */
 #include "../base/alloc.h"
 #include "../debug/kernel_check.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 
 /* ---- making ---- */
 

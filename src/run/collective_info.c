@@ -1,5 +1,5 @@
-/* run/collective_info.c - the collectives of a program: its communicators, the lines of the
- * user's calls, and what ranks compare of its graph.
+/* run/collective_info.c - collects metadata of the collectives of a program: communicators, source
+ * lines, and the hash of the graph that ranks compare.
  *
  * In: a request. Out: a list that the program owns, and those made of it share. */
 #include "collective_info.h"

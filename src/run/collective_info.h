@@ -1,5 +1,5 @@
-/* run/collective_info.h - metadata of the collectives of a program: communicators, source lines,
- * and the hash of the graph that ranks compare. */
+/* run/collective_info.h - declares metadata of the collectives of a program: communicators, source
+ * lines, and the hash of the graph that ranks compare. */
 #ifndef TCI_RUN_COLLECTIVE_INFO_H
 #define TCI_RUN_COLLECTIVE_INFO_H
 

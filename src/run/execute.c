@@ -1,4 +1,5 @@
-/* run/execute.c - executes the steps of a program, on the host and on devices.
+/* run/execute.c - executes the steps of a program (launches, copies, loops, collectives), on the
+ * host and on devices.
  *
  * In: a checked call whose user buffers are bound. Out: all steps are done, or c->last names the
  * first that failed.

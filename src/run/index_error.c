@@ -1,4 +1,4 @@
-/* run/index_error.c - builds the text of TC_ERR_INDEX: which index was outside its axis.
+/* run/index_error.c - builds the message of TC_ERR_INDEX: which index was outside its axis.
  *
  * In: the index reads of a request, when a program is made; the size of an axis, when a run found
  * an index outside of it. Out: a text that names the index, its position, the axis and the user's

@@ -1,4 +1,4 @@
-/* run/launch_deps.c - dependencies between the launches of a captured run.
+/* run/launch_deps.c - computes dependencies between the launches of a captured run (graph capture).
  *
  * In: the launches of a run with all operands bound. Out: for each launch the numbers of earlier
  * ones that must finish before it, so that the device may overlap all others.

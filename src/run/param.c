@@ -1,4 +1,5 @@
-/* run/param.c - parameters: versioned memory that runs read while others write it.
+/* run/param.c - parameters: versioned memory, so that runs read a consistent snapshot while other
+ * runs write new values.
  *
  * In: runs that read or change parameters, and reads by the user. Out: each sees a consistent
  * snapshot of all parameters, and a run that fails leaves them as they were (multi-version

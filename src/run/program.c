@@ -1,4 +1,5 @@
-/* run/program.c - programs: code together with the values that one compile captured.
+/* run/program.c - programs: compiled code together with the values and memory that one compile
+ * captured.
  *
  * In: code (shared, immutable) and the request that led to it. Out: a tc_program, usable from any
  * thread and independent of its context.
@@ -19,7 +20,7 @@
 #include "../debug/string_intern.h"
 #include "../debug/source_location.h"
 #include "device_memory.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 #include "async_compile.h"
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
@@ -27,7 +28,7 @@ enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a lo
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
-#define TCI_PROGRAM_SLICE_NS 1e6   /* a fused loop runs for so long before the host looks up */
+#define TCI_PROGRAM_SLICE_NS 1e6   /* an in-kernel loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
 #define TCI_PROGRAM_CALLS 256.0    /* and so many times the overhead of a call, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
@@ -307,7 +308,7 @@ static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks,
     return wanted < ns * (double)part ? TCI_MAX((int64_t)(wanted / ns), 1) : part;
 }
 
-/* Of a fused loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
+/* Of an in-kernel loop: rounds, and how many of them take about TCI_PROGRAM_SLICE_NS. */
 static void tci_program_fill_loop(const tci_code_kernel *kernel, bool device, tci_run_step *step)
 {
     step->go = kernel->go;

@@ -60,7 +60,7 @@ typedef struct tci_run_step {
     bool faults;
     int32_t n_operands;
     int64_t work_bytes; /* a slot after the operands: work memory (here thread 0's) */
-    int64_t rounds;     /* of a fused loop; 0: it is none */
+    int64_t rounds;     /* of an in-kernel loop; 0: it is none */
     int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
     int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
@@ -189,7 +189,7 @@ struct tc_program {
     int n_kept_binds;
     struct tc_program *keeper; /* has what the init section computed: itself, or its family */
     struct tci_dynamic
-        *dynamic; /* sizes are symbols: runs are of instances (run/symbolic_shapes.c) */
+        *dynamic; /* sizes are symbols: runs are of instances (run/shape_instances.c) */
     struct tc_program *next_on_device; /* of the list of those with a device (device_memory.c) */
     struct tci_later *later;           /* interpreted until its native form is made, or NULL */
     tci_run_step *steps;               /* code->n_steps */
@@ -250,7 +250,7 @@ struct tc_call {
     tci_run_span *spans;      /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind_operands.c), or NULL */
     struct tci_dynamic_call
-        *dynamic;    /* of a program with symbols (run/symbolic_shapes.c), or NULL */
+        *dynamic;    /* of a program with symbols (run/shape_instances.c), or NULL */
     tc_call *native; /* of the program's native form, once that is there; or NULL */
     char *strided;   /* copies of buffers that have strides (run/strided_buffers.c), or NULL */
     int64_t strided_bytes;
@@ -368,7 +368,7 @@ TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, co
 /* Tells the forks of the locks of this room and of the next. */
 TCI_FN void tci_param_start(void);
 
-/* ---- run/device_copies.c ---- */
+/* ---- run/device_residency.c ---- */
 TCI_FN void tci_copies_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
 TCI_FN tc_status tci_copies_bring(tci_storage *s, const tc_backend *device, void **memory);

@@ -1,4 +1,5 @@
-/* run/signature.c - signature of a program: names, dtypes and sizes of inputs and outputs.
+/* run/signature.c - builds the signature of a program: names, dtypes and sizes of inputs and
+ * outputs.
  *
  * In: a request, when a program is made. Out: the user's ports, in the order of tc_run, in the
  * program's own memory. They come from the user's nodes and not from the code, which has no names

@@ -1,4 +1,5 @@
-/* run/specializations.h - the specializations of one function by signature.
+/* run/specializations.h - declares the table of a function's specializations, found by signature
+ * without a lock.
  *
  * Readers (tci_variants_enter, _find, _leave) take no lock and no memory. Writers hold the lock of
  * the owner. A reader may use what it found until it leaves, even if a writer removes it meanwhile:

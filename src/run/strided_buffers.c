@@ -1,4 +1,5 @@
-/* run/strided_buffers.c - runs on strided buffers of the user.
+/* run/strided_buffers.c - supports strided input and output buffers: gathers strided inputs into
+ * dense copies before a run, and scatters dense outputs back after it.
  *
  * In: a call; buffers, some of them strided. Out: the run, on dense copies.
  *
@@ -7,7 +8,7 @@
  * written in between, so such an output may overlap any input. Copies belong to the call: a run
  * with the sizes of the previous one allocates nothing. */
 #include "../base/alloc.h"
-#include "symbolic_shapes.h"
+#include "shape_instances.h"
 
 #include <stdlib.h>
 #include <string.h>

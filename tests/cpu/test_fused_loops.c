@@ -48,7 +48,7 @@ typedef void (*build_fn)(tc_ctx *ctx, network *n);
 
 static float results[2][6][MOST];
 
-/* Returns how many fused loops the program has; -1: there is none. */
+/* Returns how many in-kernel loops the program has; -1: there is none. */
 static int run(const char *backend, build_fn build, float out[6][MOST])
 {
     static float in[6][MOST];
@@ -80,7 +80,7 @@ static int run(const char *backend, build_fn build, float out[6][MOST])
     return fused;
 }
 
-/* Both backends give the same bits; the native program has so many fused loops. */
+/* Both backends give the same bits; the native program has so many in-kernel loops. */
 static void compare(build_fn build, int loops)
 {
     CHECK_EQ_INT(run("cpu", build, results[0]), loops);
@@ -531,7 +531,7 @@ TEST(explain_has_the_loop_as_one_call)
     tc_ctx_free(ctx);
 }
 
-/* Native code that cannot be built is interpreted: the fused loop, and a family of them. */
+/* Native code that cannot be built is interpreted: the in-kernel loop, and a family of them. */
 TEST(a_fused_loop_is_interpreted_where_no_compiler_works)
 {
     static float plain[6][MOST];

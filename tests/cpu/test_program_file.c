@@ -382,7 +382,7 @@ TEST(custom_ops_are_found_by_name_and_version)
     end();
 }
 
-/* ---- fused loops ---- */
+/* ---- in-kernel loops ---- */
 
 static tc_status below_limit(void *user, const tc_tensor *c, tc_tensor *go)
 {

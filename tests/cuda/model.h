@@ -1,6 +1,6 @@
 /* tests/cuda/model.h - C++: what the matrix kernels' PTX means, for running their text on a CPU.
  *
- * The generated text (cuda/wgmma.c) is compiled with TC_NO_PTX behind this. The blocks of a
+ * The generated text (cuda/wgmma_gemm.c) is compiled with TC_NO_PTX behind this. The blocks of a
  * cluster run as fibers, one for each thread, in random order, some of them slow; whatever the
  * hardware does on its own happens as late as it may, or at a random earlier moment: a box arrives
  * when the scheduler likes, a product reads shared memory and writes its registers when it is

@@ -160,6 +160,17 @@ static tc_tensor image_gradient(tc_tensor x, tc_tensor w)
     return gradient(pooled_convolution(x, w), x);
 }
 
+static tc_tensor turned(tc_tensor x, tc_tensor w)
+{
+    (void)w;
+    return tc_transpose(tc_tanh(x), 0, 1);
+}
+
+static tc_tensor turned_product(tc_tensor x, tc_tensor w)
+{
+    return tc_matmul(turned(x, w), w);
+}
+
 static const company companies[] = {
     {"row sums", row_sums, places, {7, 1100}, {1100}, TC_F32},
     {"sums of short rows", short_rows, softmax, {7, 1100}, {1100}, TC_F32},
@@ -187,6 +198,7 @@ static const company companies[] = {
      {1, 64, 16, 16},
      {32, 64, 3, 3},
      TC_BF16},
+    {"product of an output", turned_product, turned, {100, 256}, {100, 128}, TC_BF16},
     {"parts of a long product of halves", product, column_sums, {64, 4096}, {4096, 64}, TC_BF16},
     {"parts of a long product", product, column_sums, {4, 5000}, {5000, 4}, TC_F32},
 };

@@ -1,10 +1,10 @@
-/* Every public op, called with operands that will not do: the rows of src/api/calls.h make a call
- * of each. Its results tell the mistake of the operand, whichever operand it is. */
+/* Every public op, called with operands that will not do: the rows of src/api/op_signatures.h make
+ * a call of each. Its results tell the mistake of the operand, whichever operand it is. */
 #include "tc.h"
 
 #include "tc_test.h"
 
-#include "../src/api/calls.h"
+#include "../src/api/op_signatures.h"
 #include "../src/ops/table.h"
 
 static tc_ctx *ctx;

@@ -280,7 +280,7 @@ static tc_tensor source(program *p, const char **name)
 {
     static const char *const names[] = {"leaf", "leaf",    "conv",    "conv",
                                         "conv", "qmatmul", "qmatmul", "attention"};
-    int kind = below(p, p->large ? 7 : 8); /* GPUs: fused attention has a class of its own */
+    int kind = below(p, 8);
     *name = names[kind];
     return kind < 2   ? leaf(p)
            : kind < 5 ? convolved(p)
@@ -502,6 +502,81 @@ static void draw_units(program *p, tc_ctx *ctx, uint64_t seed)
         }
     }
     choose_outputs(p, 2, 3);
+}
+
+/* ---- attention whose scores others read ---- */
+
+/* A loss of attention's result, now and then also of its weights or scores. */
+static tc_tensor attention_loss(program *p, tc_tensor scores, tc_tensor weights, tc_tensor y)
+{
+    tc_tensor loss = tc_sum(tc_square(tc_tanh(y)), TC_ALL, false);
+    switch (below(p, 6)) {
+    case 0: return tc_add(loss, tc_sum(tc_square(weights), TC_ALL, false));
+    case 1: return tc_add(loss, tc_sum(tc_tanh(scores), TC_ALL, false));
+    case 2: return tc_sum(tc_square(weights), TC_ALL, false);
+    default: return loss;
+    }
+}
+
+/* A reader of attention's values: the value, its sum or what is made of it element by element. */
+static tc_tensor attention_reader(program *p, tc_tensor scores, tc_tensor weights, tc_tensor y)
+{
+    tc_tensor of[] = {y, y, y, weights, scores};
+    tc_tensor x = of[below(p, 5)];
+    switch (below(p, 6)) {
+    case 0: return tc_sum(tc_square(x), TC_AXES(3), false);
+    case 1: return tc_mean(x, TC_AXES(2), false);
+    case 2: return tc_relu(x);
+    case 3: return tc_slice(x, 1, 0, 1, 1);
+    default: return x;
+    }
+}
+
+static tc_tensor attention_side(program *p, tc_dtype t, int64_t batch, int64_t rows, int64_t width)
+{
+    const int64_t sizes[4] = {batch, 2, rows, width};
+    return input(p, t, 4, sizes);
+}
+
+/* Readers and gradients of one attention, whose values may be wider than its keys. */
+static void draw_attention(program *p, tc_ctx *ctx, uint64_t seed)
+{
+    static const int64_t widths[] = {16, 32, 64, 80}, rows[] = {32, 40, 64, 100, 200, 256};
+    memset(p, 0, sizeof(*p));
+    p->large = true;
+    p->seed = p->state = seed;
+    p->ctx = ctx;
+    p->fast = below(p, 4) == 0;
+    tc_dtype t = below(p, 3) ? TC_BF16 : TC_F32;
+    int64_t batch = 1 + below(p, 2), d = widths[below(p, 4)], m = rows[below(p, 6)];
+    int64_t n = rows[below(p, 6)], dv = below(p, 2) ? d : widths[below(p, 4)];
+    tc_tensor q = attention_side(p, t, batch, m, d), k = attention_side(p, t, batch, n, d);
+    tc_tensor v = attention_side(p, t, batch, n, dv);
+    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 2, 3)), 0.125);
+    if (below(p, 3) == 0) {
+        const int64_t mask[4] = {1, 1, m, n};
+        scores = tc_add(scores, input(p, t, 4, mask));
+    }
+    tc_tensor weights = tc_softmax(scores, -1), y = tc_matmul(weights, v);
+    while (p->n_outputs < 2 || (p->n_outputs < MOST_OUTPUTS && below(p, 2))) {
+        if (below(p, 5) < 2) {
+            add_output(p, attention_reader(p, scores, weights, y));
+            continue;
+        }
+        tc_tensor by[3], g[3];
+        int n_by = 0;
+        for (int i = 0; i < 3 && p->n_outputs + n_by < MOST_OUTPUTS; i++) {
+            if (below(p, 2)) {
+                by[n_by++] = p->inputs[i];
+            }
+        }
+        if (n_by > 0) {
+            tc_grad(attention_loss(p, scores, weights, y), by, n_by, g);
+        }
+        for (int i = 0; i < n_by; i++) {
+            add_output(p, g[i]);
+        }
+    }
 }
 
 static void drop(program *p)

@@ -477,6 +477,23 @@ TEST(sums_of_chosen_rows_and_of_pairs_run_along_the_columns)
     tc_ctx_free(ctx);
 }
 
+/* The gradient of a pool adds four windows that no vector reads in order: a lane each would leave
+ * 60 of 64 idle. */
+TEST(gradients_of_pools_have_a_lane_for_each_element)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4, 64, 55, 55), grad[2];
+    const tc_pool pool = {.kernel = {3, 3}, .stride = {2, 2}};
+    tc_tensor y[2] = {tc_max_pool2d(x, &pool), tc_avg_pool2d(x, &pool)};
+    for (int i = 0; i < 2; i++) {
+        REQUIRE(tc_grad(tc_sum(tc_square(y[i]), TC_ALL, false), &x, 1, &grad[i]) == TC_OK);
+        PLAN((x), grad[i]);
+        CHECK(!strstr(why, "class LANES(64)"));
+        CHECK_HAS(why, "class CHAIN");
+    }
+    tc_ctx_free(ctx);
+}
+
 /* Reads of each lane at its own index are expensive: one axis of an image is done first. */
 TEST(images_are_resized_along_one_axis_after_the_other)
 {

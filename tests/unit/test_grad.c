@@ -539,6 +539,27 @@ TEST(the_derivative_of_gelu_is_accurate_in_its_tail)
     tc_ctx_free(ctx);
 }
 
+/* In f32 the derivative is computed by one formula and differentiated as another: (2 - x^2) phi(x)
+ * and (x^2 - 4) x phi(x). */
+TEST(higher_derivatives_of_gelu_are_accurate)
+{
+    tc_ctx *ctx = make("interp");
+    static const float at[] = {-9,    -3.7f, -1.4142135f, -0.7517916f, -0.25f, 0,
+                               -0.0f, 1e-3f, 1,           2.5f,        6};
+    enum { N = sizeof(at) / sizeof(at[0]) };
+    tc_tensor x = tc_copy_in(ctx, at, TC_F32, N), second = once(once(tc_gelu(x), x), x);
+    float got[N], third[N];
+    REQUIRE(tc_read(second, got, N) == TC_OK && tc_read(once(second, x), third, N) == TC_OK);
+    for (int i = 0; i < N; i++) {
+        double v = (double)at[i], phi = exp(-v * v / 2) * 0.3989422804014327;
+        CHECK_MSG(fabs((double)got[i] - (2 - v * v) * phi) < 2e-7, "second at %g: %.9g", v,
+                  (double)got[i]);
+        CHECK_MSG(fabs((double)third[i] - (v * v - 4) * v * phi) < 5e-7, "third at %g: %.9g", v,
+                  (double)third[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(gradients_keep_the_dtype)
 {
     tc_ctx *ctx = make("interp");

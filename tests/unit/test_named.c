@@ -1,4 +1,4 @@
-/* Ops called by their names (src/api/call_by_name.c). Equal nodes are one, so what is made by name
+/* Ops called by their names (src/api/op_by_name.c). Equal nodes are one, so what is made by name
  * is the very tensor that the public call makes (of numbers only 0, 1, -1, 2 and 0.5 are); each
  * mistake has its text; and every public op has a row. */
 #include "tc.h"
@@ -454,7 +454,7 @@ static int check_rows_of(const char *path)
         if (!strncmp(line, "#define tc_", 11)) {
             size_t length = strcspn(line + 11, "(");
             CHECK_MSG(has_row(line + 11, length) != is_no_op(line + 11, length),
-                      "tc_%.*s: a row in src/api/calls.h", (int)length, line + 11);
+                      "tc_%.*s: a row in src/api/op_signatures.h", (int)length, line + 11);
             n++;
         }
     }
@@ -464,10 +464,10 @@ static int check_rows_of(const char *path)
 
 TEST(every_public_op_has_a_row)
 {
-    static const char *const headers[] = {"src/api/ops_elementwise.h", "src/api/ops_creation.h",
-                                          "src/api/ops_reduce.h",      "src/api/ops_shape.h",
-                                          "src/api/ops_linalg.h",      "src/api/ops_nn.h",
-                                          "src/api/ops_autodiff.h",    "src/api/ops.h"};
+    static const char *const headers[] = {
+        "src/api/ops_elementwise.h", "src/api/ops_creation.h",  "src/api/ops_reduce.h",
+        "src/api/ops_shape.h",       "src/api/ops_linalg.h",    "src/api/ops_nn.h",
+        "src/api/parameters.h",      "src/api/ops_grad_vmap.h", "src/api/ops.h"};
     int n = 0;
     for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
         n += check_rows_of(headers[i]);

@@ -680,7 +680,7 @@ static tc_status step_of_loop(void *user, const tc_tensor *c, const tc_tensor *x
     return TC_OK;
 }
 
-/* A fused loop, in a plan, as loops and as steps of the interpreter. */
+/* An in-kernel loop, in a plan, as loops and as steps of the interpreter. */
 TEST(fused_loops)
 {
     begin();
