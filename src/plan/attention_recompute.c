@@ -49,11 +49,11 @@
 enum {
     TCI_SCORES_DEPTH = 256, /* products of a pair, which are computed again */
     TCI_SCORES_LEVELS = 4,
-    TCI_SCORES_ROW = 8,    /* operations between a fold and what pairs read of it */
-    TCI_SCORES_BUSY = 16,  /* rows for each processor: fewer have time for an array of pairs */
-    TCI_SCORES_SHORT = 64, /* numbers of a short head */
+    TCI_SCORES_ROW = 8,      /* operations between a fold and what pairs read of it */
+    TCI_SCORES_BUSY = 16,    /* rows for each processor: fewer have time for an array of pairs */
+    TCI_SCORES_SHORT = 64,   /* numbers of a short head */
     TCI_SCORES_REFUSALS = 2, /* of a taker, until it has no copies of scores */
-    TCI_SCORES_MORE = 1    /* times as many elements as what their contraction reads */
+    TCI_SCORES_MORE = 1      /* times as many elements as what their contraction reads */
 };
 
 /* ---- the graph ---- */
@@ -520,7 +520,8 @@ static tci_node *tci_scores_like(const tci_scores *p, const tci_node *n, tci_nod
 /* Number and origin of a copy of a contraction; number 0: it is none. */
 static tci_scores_copied tci_scores_copy_of(const tci_scores *p, const tci_node *n)
 {
-    const tci_scores_copied none = {NULL, NULL, 0}, *found = p->own ? tci_table_find(p->own, n) : NULL;
+    const tci_scores_copied none = {NULL, NULL, 0},
+                            *found = p->own ? tci_table_find(p->own, n) : NULL;
     return found ? *found : none;
 }
 

@@ -64,13 +64,8 @@ typedef struct tci_scores {
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */
     tci_table *origins;      /* of a node the one that it was before (const tci_node *), or NULL */
-<<<<<<< HEAD:src/plan/attention_recompute.h
     bool bands;              /* no form of a kernel is asked for (plan/chunked_attention.c) */
-    const tci_table *given;  /* set of takers that may have scores of their own; NULL: all */
-=======
-    bool bands;              /* no form of a kernel is asked for (plan/attention_blocks.c) */
     tci_table *parted;       /* of a taker how often copies of scores were refused (int32_t) */
->>>>>>> h27b:src/plan/score_recompute.h
     tci_table *copied;       /* of a taker: the one with scores of its own (tci_node *); */
     tci_table *copies;       /* per set: of a node the copy that all takers share (tci_node *) */
     int32_t *n_copies;       /* made of one contraction, in whatever sets the graph has */
