@@ -227,7 +227,7 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
 enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
-    TCI_BOXES_CORNER = 128,    /* how far outside of an image a place may begin, */
+    TCI_BOXES_CORNER = 128,    /* how far outside of an image a position may begin, */
     TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
     TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
@@ -303,7 +303,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
 
 /* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
- * place and each element of a window. False: there are none. */
+ * position and each element of a window. False: there are none. */
 static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
 {
     for (int i = side->n_dims - 2; i > 0; i--) {
@@ -402,7 +402,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+/* True if axis d of A is traversed by positions of this axis of the kernel, and otherwise only by
  * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
  * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
@@ -1368,7 +1368,7 @@ static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, 
     return w.fits && (takes_kept || (w.stopped && w.reds == other));
 }
 
-/* Stores are made of one of the last products, which they walk. */
+/* Stores are made of one of the last products, which they traverse. */
 static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
 {
     const tci_kernel *k = f->k;
@@ -1422,7 +1422,7 @@ static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
     return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
 }
 
-/* The axis of its sums. */
+/* The axis of its accumulators. */
 static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
 {
     const tci_kernel *k = f->k;
@@ -1521,7 +1521,7 @@ TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
     return true;
 }
 
-/* Columns of sums that a thread would hold on a unit. */
+/* Columns of accumulators that a thread would hold on a unit. */
 static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
 {
     int64_t columns = 0;
@@ -1592,7 +1592,7 @@ enum {
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
-    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to store accumulators */
     TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
@@ -1694,7 +1694,7 @@ static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *mac
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
-/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+/* Of the chain for a tile; a unit's SM has issued all it can for some warps. Lanes that are
  * no columns are masked. */
 static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
 {
@@ -1923,7 +1923,7 @@ TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
     return at;
 }
 
-/* The sums of the rows at hand, where the main loop has left them. */
+/* The accumulators of the rows at hand, where the main loop has left them. */
 static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
 {
     int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
@@ -2062,7 +2062,7 @@ static inline int64_t tci_attention_value_columns(const tci_attention *x)
 }
 
 /* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
- * sums, and of all with barriers and the rounding up of its start. */
+ * accumulators, and of all with barriers and the rounding up of its start. */
 TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
@@ -2096,10 +2096,10 @@ enum {
     TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176,     /* registers of a thread for sums, scores and exponentials */
-    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to leave its sums */
-    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the sums */
-    TCI_ATTENTION_POWERS = 16,    /* that a processor makes in a cycle */
+    TCI_ATTENTION_HELD = 176,     /* a thread's registers for accumulators, scores, exponentials */
+    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to store accumulators */
+    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the accumulators */
+    TCI_ATTENTION_POWERS = 16,    /* that an SM makes in a cycle */
     TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
 };
 
@@ -2253,7 +2253,7 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
 
 /* ---- the values of a row ---- */
 
-/* Largest score and sum of the rows at hand, where the main loop has left them: behind the columns
+/* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
  * of what is staged. */
 static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
 {
@@ -2356,14 +2356,14 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const i
 enum { TCI_BACKWARD_TILES = 8 };
 
 /* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
- * what is left of the sums, and of all with barriers and the rounding up of its start. The second
- * factors are behind the first. */
+ * what is left of the accumulators, and of all with barriers and the rounding up of its start. The
+ * second factors are after the first. */
 TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
 TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* True if consumers store their sums in turns. */
+/* True if consumers store their accumulators in turns. */
 static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
 {
     return x->out[0].buffers < x->out[0].consumers;
@@ -2391,11 +2391,11 @@ enum {
     TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
     TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
-    TCI_BACKWARD_HELD = 200,     /* registers of a thread for sums and pairs */
-    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums; */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for accumulators and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to store accumulators; */
     TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
     TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
-    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that a processor makes in a cycle */
+    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that an SM makes in a cycle */
 };
 
 /* ---- the tile ---- */
@@ -2477,7 +2477,8 @@ static int tci_attn_grad_held(const tci_attn_grad *x)
     return held;
 }
 
-/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+/* Bytes of shared memory that are left, where so many consumers leave their accumulators at
+ * once. */
 static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {
@@ -2642,7 +2643,7 @@ enum {
     TCI_FLASH_THREADS = 128,
     TCI_FLASH_LANES = 16, /* that share a row, */
     TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
-    TCI_FLASH_PAD = 4 /* and elements behind each row in shared memory: banks differ */
+    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
 };
 
 /* Elements between rows of a factor in shared memory, of so many elements. */
@@ -2671,12 +2672,12 @@ TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, co
 
 /* ---- src/loop/simt_attention.c, continued ---- */
 enum {
-    TCI_FLASH_HELD = 192,     /* registers of a thread for sums and pairs */
-    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_HELD = 192,     /* registers of a thread for accumulators and pairs */
+    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its accumulators */
     TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128, /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,    /* registers for sums up to which everything else fits */
-    TCI_FLASH_BLOCKS = 4,     /* that a processor has at once, at most */
+    TCI_FLASH_PRODUCTS = 128, /* that an SM makes in a cycle */
+    TCI_FLASH_LIGHT = 128,    /* registers for accumulators up to which everything else fits */
+    TCI_FLASH_BLOCKS = 4,     /* that an SM has at once, at most */
     TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
     TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
 };
@@ -2748,7 +2749,7 @@ static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64
                         TCI_FLASH_BLOCKS);
 }
 
-/* Registers of a thread: products of pairs, and sums of so many columns. */
+/* Registers of a thread: products of pairs, and accumulators of so many columns. */
 static int64_t tci_simt_attn_held(const int64_t *tile, int64_t pairs, int64_t columns)
 {
     return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
@@ -2798,7 +2799,7 @@ static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *mach
 /* ---- the cost ---- */
 
 /* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
- * warp shares, and twice as long for each step. Many sums leave too few registers. */
+ * warp shares, and twice as long for each step. Many accumulators leave too few registers. */
 static double tci_simt_attn_product(const int64_t *tile, int64_t held)
 {
     double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
@@ -2806,7 +2807,7 @@ static double tci_simt_attn_product(const int64_t *tile, int64_t held)
     return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
 }
 
-/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. A processor
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. An SM
  * has several blocks at once, and then what is left over. */
 static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
                                    double cycles, int blocks)
@@ -2815,7 +2816,7 @@ static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machi
     int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
     double all = 0;
     for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of an SM with so many */
         double n = (double)at_once[i];
         all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
     }
@@ -3112,7 +3113,7 @@ typedef struct tci_row_told {
     const tci_kred *red;
     int local, tag, words;
     int64_t parts, group;
-    tci_lin at, part, in_group, number; /* the part, its place in its group, which group */
+    tci_lin at, part, in_group, number; /* the part, its position in its group, which group */
 } tci_row_told;
 
 /* The outer axes [first, end) as one. */
@@ -3334,7 +3335,7 @@ TCI_FN void tci_row_emit(tci_build *b)
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
-/* A pointwise kernel walked in square tiles of `row_axis` x `vec_axis`. */
+/* A pointwise kernel traversed in square tiles of `row_axis` x `vec_axis`. */
 typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
     int32_t *loads;
@@ -3354,9 +3355,9 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
 enum {
     TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
     TCI_SMEM_TRANSPOSE_BYTES = 40960,                                  /* of all arrays together */
-    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines traversed at once */
     TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
-    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first traversal */
 };
 
 static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
@@ -3399,7 +3400,7 @@ TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_a
     return q->n_loads > 0;
 }
 
-/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+/* The position of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
 typedef struct tci_smem_transpose_walk {
     const tci_smem_transpose *q;
@@ -3453,7 +3454,7 @@ static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_w
     tci_build_set(b, w->slow_axis, NULL);
 }
 
-/* Both walks. */
+/* Both traversals. */
 static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row,
                                      tci_lin vec, bool edge)
 {
@@ -3565,7 +3566,7 @@ typedef struct tci_simt_gemm {
     tci_simt_gemm_side rows, columns;
     int64_t depth; /* of the contracted axes, counted as one */
     int threads;   /* of a block */
-    int resident;  /* blocks that a processor should hold at once */
+    int resident;  /* blocks that an SM should hold at once */
 } tci_simt_gemm;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */
@@ -3605,7 +3606,7 @@ typedef struct tci_simt_gemm_points {
 } tci_simt_gemm_points;
 /* The sum of the point number row of the rows and column of the columns. */
 typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
-/* The stages behind the first for all points of the thread, points[0] of the rows. */
+/* The stages after the first for all points of the thread, points[0] of the rows. */
 TCI_FN void tci_simt_gemm_finish(tci_build *b, const tci_simt_gemm_points *points,
                                  tci_product_sum_fn sum, void *arg);
 /* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */
@@ -3639,9 +3640,9 @@ enum {
     TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_X = 8, /* positions of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
-    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that an SM should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
     TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
     TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
@@ -3732,7 +3733,7 @@ static void tci_simt_gemm_shape(tci_simt_gemm *p, const tci_simt_gemm_tile *tile
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+/* Cycles of the busiest SM for one step along the depth: the slower of issuing instructions
  * and of reading panels, and more where few warps hide each other's waits. */
 static double tci_simt_gemm_cycles(const tci_kernel *k, const tci_machine *machine,
                                    const tci_simt_gemm *p)
@@ -3848,7 +3849,7 @@ TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
 }
 
-/* The thread's place along the columns, and along the rows. */
+/* The thread's position along the columns, and along the rows. */
 static tci_lin tci_simt_gemm_x(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
@@ -4088,7 +4089,7 @@ static tci_lin tci_simt_gemm_at(const tci_simt_gemm_points *points, int i)
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
- * pair is behind the first on the last axis, where that has pairs alone. */
+ * pair is after the first on the last axis, where that has pairs alone. */
 static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_points *points)
 {
     const tci_simt_gemm_side *side = points->side;
@@ -4135,7 +4136,7 @@ static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points,
     return cut;
 }
 
-/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+/* Whether statement `one` stores an element, and `next` the one after it: both are one access. */
 static bool tci_simt_gemm_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
 {
     bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&
@@ -4297,7 +4298,7 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
 /* ---- src/loop/thread_per_point.c, continued ---- */
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
-    TCI_PER_POINT_BUSY = 512 /* threads that keep a processor busy */
+    TCI_PER_POINT_BUSY = 512 /* threads that keep an SM busy */
 };
 
 /* ---- whether and how ---- */
@@ -4494,7 +4495,7 @@ enum {
     TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
     TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
     TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep an SM busy, */
     TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 
@@ -4665,7 +4666,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 
 /* ---- a thread ---- */
 
-/* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
+/* Binds all outer axes but that of the rows, of which it returns the position of the first one. */
 static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;
@@ -4741,7 +4742,7 @@ enum {
     TCI_ROW_BLOCK = 256, /* threads of a block of several rows */
     TCI_ROW_FEW = 4,     /* threads that read whole sectors of a row, of halves too */
     TCI_ROW_SPARE = 4,   /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2     /* such blocks for each processor, at least */
+    TCI_ROW_BUSY = 2     /* such blocks for each SM, at least */
 };
 
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
@@ -5484,12 +5485,12 @@ enum {
     TCI_MMA_SIDE = 16,      /* rows of a factor */
     TCI_MMA_STEP = 32,      /* bytes of the depth that a product takes, */
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
-    TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_MMA_SUMS = 1 << 17, /* bytes of an SM's accumulators, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
     TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
-    TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
+    TCI_MMA_RESIDENT = 256, /* threads that an SM should hold at once, at least */
     TCI_MMA_LINE = 128,     /* bytes of shared memory in a cycle */
     TCI_MMA_ROWS = 8        /* rows of a panel that threads take in turns */
 };
@@ -5623,7 +5624,7 @@ static double tci_mma_moved(const tci_mma *w, const tci_simt_gemm_side *side, in
     return pieces / w->p.threads * TCI_MMA_MOVE;
 }
 
-/* Cycles of the busiest processor for a slab: the slowest of its unit, shared memory and issuing,
+/* Cycles of the busiest SM for a slab: the slowest of its unit, shared memory and issuing,
  * and more where few warps hide each other's waits. */
 static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
 {
@@ -5869,7 +5870,7 @@ static tc_dtype tci_mma_factor(tc_dtype t)
     return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
 }
 
-/* The warp's factors of a side, from a place of the panel along the depth. */
+/* The warp's factors of a side, from a position of the panel along the depth. */
 static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
     tci_build *b = s->b;
@@ -5939,9 +5940,9 @@ static void tci_mma_slabs(tci_mma_state *s)
 
 /* ---- the result ---- */
 
-/* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
- * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
- * in pairs the halves are what is even and what is odd. */
+/* Of a thread's part of 16 x 16 accumulators: two rows, and two columns that are neighbours in each
+ * half of them, after row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a
+ * side is in pairs the halves are what is even and what is odd. */
 static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
                                            const tci_mma_panel *panel, int f)
 {
@@ -6096,7 +6097,7 @@ typedef struct tci_order {
     int64_t keys;             /* indices are below it; what fills up the last chunk has it */
     int64_t n, chunk, chunks; /* words */
     tc_dtype word;
-    int low; /* bits of a word below its index: those of places */
+    int low; /* bits of a word below its index: those of positions */
 } tci_order;
 
 /* ---- nodes ---- */
@@ -6148,7 +6149,7 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
     return n;
 }
 
-/* Words at these places, each of which is there once. */
+/* Words at these positions, each of which is there once. */
 static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *places)
 {
     tci_node *in[3] = {words, places, words};
@@ -6161,7 +6162,7 @@ static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *pl
 
 /* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
  * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
- * none overflows. A chunk is not one stretch, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words so many
  * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
  * a word of its own in a register and meets what all lanes read. */
 static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
@@ -6555,7 +6556,7 @@ static double tci_conv_layout_cost(const tci_offer *o)
 
 /* ---- the copies ---- */
 
-/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+/* The contraction of `in`, the axis of its result with label `last` after all others; *back: the
  * order of axes that is the old one. */
 static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in,
                                           int64_t *back)
@@ -7034,7 +7035,7 @@ static bool tci_factored_is_spread(const tci_factored *f, const tci_node *x)
     return spread;
 }
 
-/* Spread x in the place of the sum. */
+/* Spread x in place of the sum. */
 static tci_node *tci_factored_outside(const tci_factored *f, tci_node *x)
 {
     for (int i = 0; i < f->n->n_attr; i++) {
@@ -7168,7 +7169,7 @@ typedef struct tci_small_conv {
     int64_t channels, wide, places;             /* wide: channels with zeros; places: of a run */
 } tci_small_conv;
 
-/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+/* Windows over the last two axes of an image [images, channels, height, width], positions of a run
  * side by side. */
 static bool tci_small_conv_are_windows(const tci_node *x)
 {
@@ -7259,7 +7260,7 @@ static tci_node *tci_small_conv_copy(const tci_small_conv *r, tci_node *x, const
     return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
 }
 
-/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+/* Windows of the image's copy: image, y, x, and of an element its row, position and channel. */
 static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 {
     const tci_node *w = r->window;
@@ -7499,7 +7500,7 @@ static int64_t tci_dwgrad_most(const tci_dwgrad *p)
                    TCI_DWGRAD_CHAIN);
 }
 
-/* From the innermost summed axis on, so many places. */
+/* From the innermost summed axis on, so many positions. */
 static void tci_dwgrad_cut(tci_dwgrad *p)
 {
     int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;
@@ -7641,7 +7642,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -7669,7 +7670,7 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The contraction of halves, for which a matrix unit has a route. */
+/* The contraction of f16 or bf16 values, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;
@@ -7897,7 +7898,7 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 enum {
     TCI_SPLIT_K_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
     TCI_SPLIT_K_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
-    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all SMs in a cycle */
 };
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85
@@ -8035,7 +8036,7 @@ typedef struct tci_im2col {
     const tci_contraction *c;
     int which;         /* the operand that is windows */
     tci_axes taps;     /* the group of its channels and elements: K, or its own */
-    tci_node *half[2]; /* the operands as halves */
+    tci_node *half[2]; /* the operands as f16 or bf16 */
     double cycles;     /* of the route */
 } tci_im2col;
 
@@ -8044,7 +8045,7 @@ static tci_axes tci_im2col_own(int which)
     return which ? TCI_AXES_N : TCI_AXES_M;
 }
 
-/* Operand x in halves; NULL: it is something else. */
+/* Operand x in f16 or bf16; NULL: it is something else. */
 static tci_node *tci_im2col_half(const tci_algo *a, tci_node *x)
 {
     if (tci_dtype_is_half((tc_dtype)x->dtype)) {
@@ -8143,7 +8144,7 @@ static double tci_im2col_cycles(const tci_im2col *m)
            copy / TCI_SPLIT_K_CYCLE_BYTES;
 }
 
-/* Columns of the result that a tile may have: places of one image where they come last. */
+/* Columns of the result that a tile may have: positions of one image where they come last. */
 static double tci_im2col_columns(const tci_im2col *m)
 {
     double columns = 1;
@@ -8204,7 +8205,7 @@ static double tci_im2col_cost(const tci_offer *o)
 
 /* ---- the matrices ---- */
 
-/* Writes the axes of a group, as places in c->axes, in the order of the matrices: of taps as the
+/* Writes the axes of a group, as positions in c->axes, in the order of the matrices: of taps as the
  * windows have them, but with that one last which is contiguous in the image. How many. */
 static int tci_im2col_group(const tci_im2col *m, tci_axes group, int *list)
 {
@@ -8379,7 +8380,7 @@ enum {
 };
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
- * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] places,
+ * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] positions,
  * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
@@ -8391,7 +8392,7 @@ typedef struct tci_cuda_map {
     int64_t box[5];    /* elements that are loaded, */
     int64_t step[5];   /* of every so many */
     int64_t axes;
-    int64_t low[3], high[3]; /* where a place is first and last, from the first and last element */
+    int64_t low[3], high[3]; /* first and last position, from the first and last element */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
@@ -8418,7 +8419,7 @@ TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
- * blocks of so many warps, several at once on a processor. */
+ * blocks of so many warps, several at once on a CPU. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
 /* The values that its slots read of them. */
@@ -8499,7 +8500,8 @@ static void tci_cuda_wgmma_boxes(const tci_matrix *x, int which, tci_cuda_map *m
     }
 }
 
-/* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
+/* Along an axis of images: what the elements of a window add at least to a position's
+ * coordinate. */
 static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d)
 {
     int64_t least = 0;
@@ -8509,7 +8511,7 @@ static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d
     return least;
 }
 
-/* A's images, where rows are places of them. */
+/* A's images, where rows are positions of them. */
 static void tci_cuda_wgmma_images(const tci_matrix *x, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[0];
@@ -8679,7 +8681,7 @@ static const char tci_cuda_matrix_products_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* Loads of places of images: coordinates of the first one, and offsets. */
+/* Loads of positions of images: coordinates of the first one, and offsets. */
 static const char tci_cuda_matrix_places[] =
     "#ifndef TC_NO_PTX\n"
     "#define TC_LOAD_PLACES(rank, list, offsets, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
@@ -8831,7 +8833,7 @@ TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
                                 : "bf16";
 }
 
-/* In the product's name in PTX: sums, A and B. */
+/* In the product's name in PTX: accumulators, A and B. */
 static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
     const char *type = tci_cuda_wgmma_type(x);
@@ -8956,7 +8958,7 @@ static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_
     tci_str_add(out, ");\n        }\n    }\n");
 }
 
-/* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
+/* Loads what A's rows, positions of images, have for one stage: where the first of them begins, and
  * for each axis the window's element of this step. */
 static void tci_cuda_wgmma_load_places(tci_str *out, const char *name, const tci_matrix *x)
 {
@@ -9124,8 +9126,8 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
 }
 
 /* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
- * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
- * distinguish, so they wait until all have stored their last sums. */
+ * help until no accumulators are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last accumulators. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
@@ -9250,7 +9252,7 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
 #define TCI_CUDA_WGMMA_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_gemm.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_gemm.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 /* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
@@ -9269,7 +9271,7 @@ TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
 /* seen; end: steps_seen, or all; and the order of tiles. */
 TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
 /* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
- * `rows` on, of the sums that are left in shared memory. */
+ * `rows` on, of the accumulators that are left in shared memory. */
 TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
 TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
@@ -9385,8 +9387,8 @@ static const char tci_cuda_attention_loading[] =
     "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
     "        }\n    }\n}\n";
 
-/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the sums so far
- * relative to the present step. */
+/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the accumulators
+ * so far relative to the present step. */
 static const char tci_cuda_attention_steps[] =
     "template <class S> struct tc_attention {\n"
     "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
@@ -9841,18 +9843,18 @@ enum {
     TCI_CUDA_BACKWARD_ROWS
 };
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
-/* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
+/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
 TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
 TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
 TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
-/* Parts that the form by threads shares: which sums there are, in the class; which block i is, and
- * its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are seen, and
- * the order of tiles. */
+/* Parts that the form by threads shares: which accumulators there are, in the class; which block i
+ * is, and its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are
+ * seen, and the order of tiles. */
 TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
 TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
 TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
@@ -10092,7 +10094,7 @@ static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
     return 4 * x->in[0].consumers + 4;
 }
 
-/* Of steps all are loaded that a box has, zeros behind the last one: a product takes them. */
+/* Of steps all are loaded that a box has, zeros after the last one: a product takes them. */
 static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
 {
     tci_cuda_skeleton k;
@@ -10328,7 +10330,8 @@ static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci
     tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* Stores the sums of last product i, and takes a warp's rows of them up to the epilogue slot. */
+/* Stores the accumulators of last product i, and takes a warp's rows of them up to the epilogue
+ * slot. */
 static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];
@@ -10554,11 +10557,11 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
 #define TCI_CUDA_SIMT_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, behind those of cuda/wgmma_attention.h. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
 TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
 /* True if the loop is one of these kernels. */
 TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
-/* The kernel up to its operands; before block i of its scores, and behind it; and the end. */
+/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
 TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
 TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
@@ -10631,7 +10634,7 @@ static const char tci_cuda_flash_loading[] =
     "        tc_flash_four<S, whole, size>(to + row * (width + 4) + k, from + (row < n ? row : 0) "
     "* own,\n                                      summed, k, row < n);\n    }\n}\n";
 
-/* Pairs s += rows steps, over `width` elements of both; and sums o += pairs steps. */
+/* Pairs s += rows steps, over `width` elements of both; and accumulators o += pairs steps. */
 static const char tci_cuda_flash_products[] =
     "template <class S, int width>\n"
     "TC_I void tc_flash_pairs(float (&s)[S::points][S::each], const float *rows, const float "
@@ -11034,7 +11037,7 @@ TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_
     tci_cuda_skeleton_args(out);
 }
 
-/* A warp's rows of the sums that are left, up to what takes them. */
+/* A warp's rows of the accumulators that are left, up to what takes them. */
 static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
 {
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
@@ -11240,7 +11243,7 @@ static const char tci_cuda_warps_text[] =
     "#endif\n";
 
 /* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
- * each thread is given two neighbouring rows, and another one the two behind them: picked apart
+ * each thread is given two neighbouring rows, and another one the two after them: picked apart
  * they are four rows of each column. Which rows a square has differs between threads, so that its
  * eight are in different banks. */
 static const char tci_cuda_take_text[] =
@@ -11546,7 +11549,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
                                  int imm)
 {
     tci_c_dialect *cd = d->state;
-    if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
+    if (lanes > 1 && tci_prim_is_math(p)) { /* on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
     const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);
@@ -11842,7 +11845,7 @@ static const char tci_cuda_halves_text[] =
  * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
  * multiples of that, keep to themselves.
  *
- * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
+ * tc_put stores what each of `group` threads has after what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
  * first one stores what is before its first block, the last one what is after the last. Halves
@@ -12619,7 +12622,7 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
 #define TCI_CUDA_DO(in, call, what)                                                                \
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
-/* A recorded sequence: graphs, one behind the other. */
+/* A recorded sequence: graphs, one after the other. */
 typedef struct tci_cuda_graph {
     void *graph, *executable;
 } tci_cuda_graph;
@@ -13579,7 +13582,7 @@ static tc_status tci_cuda_loop_node(const tci_cuda_looping *x, void *graph, void
     return status;
 }
 
-/* The launches of a round, each behind the one before. *last: that of the last, NULL: of none. */
+/* The launches of a round, each after the one before. *last: that of the last, NULL: of none. */
 static tc_status tci_cuda_loop_round(const tci_cuda_looping *x, void *graph, int parity,
                                      void **last)
 {

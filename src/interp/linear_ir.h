@@ -280,8 +280,8 @@ TCI_FN tci_interp_strip_fn tci_interp_strip_kernel(tc_dtype t, bool both, bool b
 TCI_FN void tci_interp_strip_run(const tci_interp_strip *s, char *workspace, char *acc,
                                  const char *const from[2], int64_t lanes, int64_t begin,
                                  int64_t end);
-/* interp/loop_in_kernel.c: of an in-kernel loop, whose members p has; longjmps on failure. And its rounds,
- * whose members `run` runs. */
+/* interp/loop_in_kernel.c: of an in-kernel loop, whose members p has; longjmps on failure. And its
+ * rounds, whose members `run` runs. */
 TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k);
 TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char *workspace,
                                 void *const *bufs, const int64_t *lits, int64_t *fault,
