@@ -578,7 +578,7 @@ static tci_shm_channel *tci_shm_channel_of(const tci_shm *s, int from, int to)
 
 /* ---- faults ---- */
 
-/* Tells all ranks; the first reason stays, and is what the caller fails with. */
+/* Reports to all ranks; the first reason stays, and is what the caller fails with. */
 static tc_status tci_shm_break(tci_shm *s, char *why)
 {
     uint32_t whole = 0;
@@ -1566,7 +1566,7 @@ TCI_FN bool tci_launch_read(tci_launch_group *g, char *why)
  *
  * One binary serves three binary interfaces: Open MPI, whose handles are addresses of symbols of
  * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
- * passed in the place of a pointer, which is the same register or stack slot in the calling
+ * passed in place of a pointer, which is the same register or stack slot in the calling
  * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
  * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. For
  * all other dtypes MPI chooses the reduction order.
@@ -1896,7 +1896,7 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     return TC_OK;
 }
 
-/* The sums of halves. */
+/* The sums of f16 and bf16. */
 static void tci_mpi_finish(const tci_mpi_state *s, const tc_comm_job *j, const tci_mpi_request *r)
 {
     const int64_t n = j->verb == TC_COMM_ALL_REDUCE ? j->n : j->n / s->size;
@@ -2793,8 +2793,8 @@ static const tc_comm_engine tci_nccl_engine = {"nccl",
 
 /* ---- communicators ---- */
 
-/* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
- * several neighbouring processors are free. */
+/* With few blocks, as kernels lose an SM to each, and these not in clusters, which wait until
+ * several neighbouring SMs are free. */
 static int tci_nccl_call_init(tci_nccl *s, tci_nccl_id id)
 {
     const tci_nccl_config config = {.size = sizeof(config),
@@ -2816,7 +2816,7 @@ typedef struct tci_nccl_hello {
     char why[108]; /* where it cannot take part */
 } tci_nccl_hello;
 
-/* All ranks tell whether they can take part, so that one without a GPU or NCCL is no hang. */
+/* All ranks report whether they can take part, so that one without a GPU or NCCL is no hang. */
 static tc_status tci_nccl_meet(tc_comm *base, tci_nccl_hello *mine, char *why)
 {
     tci_nccl_hello *all = tci_heap_get(sizeof(*all) * (size_t)base->size);
@@ -3187,11 +3187,11 @@ static const tc_tensor *tci_grads_at(const tci_grads *b, int place)
     return &b->grads[b->order[place]];
 }
 
-/* Bytes that a bucket from place `begin` on may have. Nothing is left to compute while the very
+/* Bytes that a bucket from position `begin` on may have. Nothing is left to compute while the very
  * last one travels, so where buckets cost no copies the last bucket becomes several smaller. */
 static int64_t tci_grads_most(const tci_grads *b, int begin)
 {
-    enum { TCI_GRADS_LAST = 4 }; /* buckets in the place of the last one */
+    enum { TCI_GRADS_LAST = 4 }; /* buckets in place of the last one */
     int64_t left = 0;
     for (int i = begin; i < b->n; i++) {
         left += tc_nbytes(*tci_grads_at(b, i));
@@ -3200,7 +3200,7 @@ static int64_t tci_grads_most(const tci_grads *b, int begin)
     return last ? b->most / TCI_GRADS_LAST : b->most;
 }
 
-/* One bucket from place `begin` on: where it ends. */
+/* One bucket from position `begin` on: where it ends. */
 static int tci_grads_bucket(const tci_grads *b, int begin)
 {
     const int64_t most = tci_grads_most(b, begin);
@@ -3451,10 +3451,10 @@ typedef struct tci_part_form { /* a value with another split */
 } tci_part_form;
 
 typedef struct tci_part_value {
-    tci_node *node; /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    tci_node *node; /* this rank's part; NULL: not met yet. In a dry traversal the whole */
     int8_t *split;
     uint32_t partial;          /* bits of communicators */
-    bool in_body;              /* computed in the body of a repetition */
+    bool in_body;              /* computed in the body of a loop */
     struct tci_part_value *as; /* the value of another node; NULL: its own */
     tci_part_form *forms;      /* whole sums among them: never partial */
 } tci_part_value;
@@ -3471,7 +3471,7 @@ typedef struct tci_part {
 } tci_part;
 
 /* ---- partition.c ---- */
-/* n; escapes with the graph's error where it is NULL. */
+/* n; longjmps with the graph's error where it is NULL. */
 TCI_FN tci_node *tci_part_built(tci_part *v, tci_node *n);
 TCI_FN tci_part_value *tci_part_of(tci_part *v, const tci_node *n);
 /* The whole operand's part with that split, no longer partial: collectives and slices make it. */
@@ -3493,7 +3493,7 @@ TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how
 TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
 
 /* A call that makes n tensors of n others: `body` makes out of the roots that stand for them; where
- * it escapes or fails the frame, the status and out[0] tell. */
+ * it longjmps or fails the frame, the status and out[0] have the error. */
 typedef void (*tci_part_body)(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
                               tc_tensor *out);
 TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,
@@ -3682,7 +3682,7 @@ TCI_FN tci_node *tci_part_want(tci_part *v, tci_node *n, const int8_t *want)
     return made;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 TCI_FN void tci_part_reach(tci_part *v, tci_node *n)
 {
@@ -3793,7 +3793,7 @@ static void tci_part_check_stale(tci_part *v, const tci_node *n, const tci_node 
     }
 }
 
-/* 1 + the place of a communicator of the walk; 0: it has none. */
+/* 1 + the position of a communicator of the traversal; 0: it has none. */
 static int8_t tci_part_split_of(const tci_part *v, int64_t number)
 {
     int8_t split = 0;
@@ -3876,7 +3876,7 @@ static void tci_part_begin_walk(tci_part *v, bool dry)
     v->dry = dry;
 }
 
-/* One dry walk. True: a parameter without a mark got the split of what is assigned to it. */
+/* One dry traversal. True: a parameter without a mark got the split of what is assigned to it. */
 static bool tci_part_infer(tci_part *v, const tci_node_list *list)
 {
     bool found = false;
@@ -4743,10 +4743,10 @@ enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that
 typedef struct tci_fetch_use {
     tci_node *gather, *user;
     int32_t depth;
-    int32_t stretch; /* of the gather's uses: the place of its first in the list */
+    int32_t stretch; /* of the gather's uses: the position of its first in the list */
 } tci_fetch_use;
 
-/* A gather of one stretch of uses. */
+/* A gather of one range of uses. */
 typedef struct tci_fetch_event {
     tci_node *gather, *first; /* its first user */
     tci_node *made;
@@ -4845,7 +4845,7 @@ static int tci_fetch_previous(const tci_fetch *f, int u)
     return i;
 }
 
-/* Uses are in the order of depth: the stretches of each gather. */
+/* Uses are in the order of depth: the ranges of each gather. */
 static void tci_fetch_find_events(tci_fetch *f)
 {
     f->events = TCI_NEW_ARRAY(f->s, tci_fetch_event, f->n_uses + 1);
@@ -4877,7 +4877,7 @@ static tci_node *tci_fetch_built(tci_fetch *f, tci_node *n)
 static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n);
 
 /* A node that uses several gathers does not wait for itself, and none waits for a node that has no
- * value: a repetition, whose results are other nodes, or an effect. */
+ * value: a loop, whose results are other nodes, or an effect. */
 static bool tci_fetch_may_wait(const tci_node *user, const tci_node *before)
 {
     return before != user && before->op != TCI_OP_REPEAT && !tci_op_is(before->op, TCI_IS_EFFECT);
@@ -4902,7 +4902,7 @@ static tci_node *tci_fetch_event_made(tci_fetch *f, int e)
     return event->made;
 }
 
-/* A gather, or views and casts of it, as stretch e has it. */
+/* A gather, or views and casts of it, as range e has it. */
 static tci_node *tci_fetch_viewed(tci_fetch *f, tci_node *n, int e)
 {
     if (n == f->events[e].gather) {
@@ -4915,7 +4915,7 @@ static tci_node *tci_fetch_viewed(tci_fetch *f, tci_node *n, int e)
     return tci_fetch_built(f, tci_graph_rebuild(f->s, f->g, n, &f->now));
 }
 
-/* The stretch in which n uses the gather. */
+/* The range in which n uses the gather. */
 static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const tci_node *n)
 {
     for (int u = 0; u < f->n_uses; u++) {
@@ -4926,7 +4926,7 @@ static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const t
     return -1;
 }
 
-/* The operand of a reduce_scatter waits for the one `ahead` + 1 places before it. */
+/* The operand of a reduce_scatter waits for the one `ahead` + 1 positions before it. */
 static void tci_fetch_limit(tci_fetch *f, tci_node *n)
 {
     int k = 0;

@@ -454,7 +454,7 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
 #define TCI_CC_HOST_KIND TCI_CC_GCC
 #endif
 
-/* WALL: how much longer than its processor time a compiler may take by the clock. */
+/* WALL: how much longer than its CPU time a compiler may take by the clock. */
 enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16, TCI_CC_WALL = 5 };
 
 /* ---- which compiler ---- */

@@ -227,7 +227,7 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
 enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
-    TCI_BOXES_CORNER = 128,    /* how far outside of an image a place may begin, */
+    TCI_BOXES_CORNER = 128,    /* how far outside of an image a position may begin, */
     TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
     TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
@@ -303,7 +303,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
 
 /* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
- * place and each element of a window. False: there are none. */
+ * position and each element of a window. False: there are none. */
 static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
 {
     for (int i = side->n_dims - 2; i > 0; i--) {
@@ -402,7 +402,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+/* True if axis d of A is traversed by positions of this axis of the kernel, and otherwise only by
  * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
  * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
@@ -682,60 +682,46 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/match_attention.c ---- */
-/* kernel/match_attention.c - matches fused attention kernels for GPUs, forward and gradients:
- * contractions with row operations between them.
+/* kernel/match_attention.c - matches fused attention kernels for GPUs: two contractions with row
+ * operations between them.
  *
- * In: a kernel, the machine. Out: the descriptor of kernel/match_attention.h, if the kernel is, in
- * stages of any order,
+ * In: a kernel, the machine. Out: whether it is
  *
- *     s = DOT of rows and steps over d, keeping the steps
- *     m = MAX over the steps of x, a value made of s; l = SUM over the steps of exp(x - m)
- *     w = exp(x - m) / l, or exp(x - m) * (1 / l), kept; rounded or not
- *     g = DOT of other rows and steps over dv, keeping the steps
- *     c = a value made of w, g and values of a query alone, kept
- *     o = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
- *     p = DOT over the steps of w, rounded likewise, and the steps of g or, without g, other ones
- *     stores of values made of o or p, or of m and l
+ *     stage 0  s = DOT of queries and keys over d, keeping the keys
+ *     stage 1  m = MAX over the keys of x, a value made of s
+ *     stage 2  l = SUM over the keys of e = exp(x - m)
+ *     stage 3  w = e * (1 / l) or e / l, kept
+ *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
+ *     stage 5  stores of values made of o, and of values made of m and l
  *
- * where either m and l are reductions of this kernel and there are neither g, c nor o (forward; if
- * there are no w and p either, the kernel stores values of rows for kernels that compute the
- * weights from these, see value_columns of kernel/ir.h), or m and l are values of a query alone
- * (gradients; c and o need g, and p may be absent then). If the steps are keys the gradient is the
- * one to queries, else the one to keys and values, or, in wide heads, to one of these.
- *
- * A matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads
- * take f32, f16 and bf16 in any layout (f32 is not rounded). The answer is a function of shape,
- * layout, dtype and the kind of machine, and loop/ can schedule every kernel that matches. */
+ * and its two products as a matrix unit takes them; or stages 0 to 2 and stores of values made of m
+ * and l alone, for kernels that compute the weights from these (value_columns of kernel/ir.h). A
+ * matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads take
+ * f32, f16 and bf16 in any layout. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
 
 #include <string.h>
 
+/* Its stages, and its reductions: one each. */
+enum {
+    TCI_ATTENTION_SCORES,
+    TCI_ATTENTION_MOST,
+    TCI_ATTENTION_SUM,
+    TCI_ATTENTION_WEIGHTS,
+    TCI_ATTENTION_RESULT,
+    TCI_ATTENTION_REDS,
+    TCI_ATTENTION_ROW_REDS = TCI_ATTENTION_WEIGHTS /* without a result */
+};
 enum { TCI_ATTENTION_CUT = 1 << 29 }; /* of a cut's distance, at most */
-
-/* State of the match: reductions by number, -1: none. */
-typedef struct tci_attention_search {
-    const tci_kernel *k;
-    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] takes w */
-    int n_in, n_out;
-    int most, sum;    /* of a row, where the chain is online */
-    uint64_t weights; /* kept values that are the weight, rounded or not, */
-    int change;       /* and the gradient of a score */
-    int steps;        /* their axis */
-    int8_t dtype;
-} tci_attention_search;
-
-static bool tci_attention_is_online(const tci_attention_search *f)
-{
-    return f->sum >= 0;
-}
-
-static uint64_t tci_attention_bit(int red)
-{
-    return red >= 0 ? (uint64_t)1 << TCI_MIN(red, 63) : 0;
-}
 
 /* ---- the stages ---- */
 
-static bool tci_attention_has_sizes(const tci_kernel *k)
+static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int n_kept)
+{
+    return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
+}
+
+TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
                 k->n_outer <= 1 + TCI_MATRIX_PLAIN_BATCH && !k->faults;
@@ -746,110 +732,66 @@ static bool tci_attention_has_sizes(const tci_kernel *k)
     return fits;
 }
 
+/* True if the kernel is to store values of rows alone. */
+static bool tci_attention_is_rows(const tci_kernel *k)
+{
+    return k->n_reds == TCI_ATTENTION_ROW_REDS;
+}
+
 /* Columns of the values that weights are multiplied with in another kernel; 0: not known. */
-static int64_t tci_attention_elsewhere(const tci_attention_search *f)
+static int64_t tci_attention_elsewhere(const tci_kernel *k)
 {
-    const tci_kred *sum = &f->k->reds[f->sum];
-    return sum->order == TCI_ORDER_STEPS ? sum->order_n : f->k->value_columns;
+    const tci_kred *sum = &k->reds[TCI_ATTENTION_SUM];
+    return sum->order == TCI_ORDER_STEPS ? sum->order_n : k->value_columns;
 }
 
-static bool tci_attention_is_load(const tci_kernel *k, int inst)
+/* The stages and reductions, and the axes of d, keys and values: d again where there are none. */
+static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
 {
-    return k->insts[inst].op == TCI_K_LOAD;
-}
-
-/* True if reduction r keeps one value for each step. */
-static bool tci_attention_is_kept(const tci_kernel *k, int r)
-{
-    return k->reds[r].op == TCI_RED_MAX && k->stages[k->reds[r].stage].n_kept == 1;
-}
-
-/* A reduction along the steps: a kept value, or the only MAX or SUM of a row. */
-static bool tci_attention_sort_row(tci_attention_search *f, int r)
-{
-    const tci_kred *red = &f->k->reds[r];
-    bool is_max = red->op == TCI_RED_MAX;
-    if (f->k->stages[red->stage].n_kept > 0) {
-        return tci_attention_is_kept(f->k, r);
-    }
-    int *own = is_max ? &f->most : &f->sum;
-    bool fits = (is_max || red->op == TCI_RED_SUM) && *own < 0;
-    *own = r;
-    return fits;
-}
-
-/* A DOT of two loads, a DOT of one, or a reduction along the steps. */
-static bool tci_attention_sort(tci_attention_search *f, int r)
-{
-    const tci_kred *red = &f->k->reds[r];
-    const tci_kstage *st = &f->k->stages[red->stage];
-    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE) {
+    const bool rows = tci_attention_is_rows(k);
+    const int n_reds = rows ? TCI_ATTENTION_ROW_REDS : TCI_ATTENTION_REDS;
+    static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
+                                                    TCI_RED_MAX, TCI_RED_DOT};
+    static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
+    static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
+    if (k->vector != TCI_VEC_INNER || k->n_reds != n_reds || k->n_stages <= n_reds ||
+        !tci_attention_has_sizes(k) || (rows && tci_attention_elsewhere(k) == 0)) {
         return false;
     }
-    if (red->op != TCI_RED_DOT) {
-        return st->n_axes == 1 && tci_attention_sort_row(f, r);
+    for (int r = 0; r < n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
+            !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
+            return false;
+        }
     }
-    int loads = tci_attention_is_load(f->k, red->in[0]) + tci_attention_is_load(f->k, red->in[1]);
-    int *n = loads == 2 ? &f->n_in : &f->n_out;
-    if (st->n_axes != 2 || st->n_kept != 1 || loads == 0 || *n == 2) {
-        return false;
+    axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
+    axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
+    axes[2] = rows ? axes[0] : k->stages[TCI_ATTENTION_RESULT].axes[1];
+    bool fits = k->n_axes == k->n_outer + (rows ? 2 : 3);
+    for (int r = TCI_ATTENTION_MOST; r < n_reds; r++) {
+        fits = fits && k->stages[r].axes[0] == axes[1];
     }
-    (loads == 2 ? f->in : f->out)[(*n)++] = r;
-    return true;
-}
-
-/* An online chain has both statistics, one product of loads, and, without weights, the number of
- * columns that these are multiplied with. */
-static bool tci_attention_has_counts(const tci_attention_search *f)
-{
-    if (f->n_in == 0 || (f->most < 0) != (f->sum < 0)) {
-        return false;
+    for (int t = n_reds; t < k->n_stages; t++) {
+        bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
+        bool column = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0);
+        fits = fits && (row || (column && !rows && k->stages[t].axes[0] == axes[2]));
     }
-    return !tci_attention_is_online(f)
-               ? f->n_out > 0
-               : f->n_in == 1 && f->n_out <= 1 && (f->n_out == 1 || tci_attention_elsewhere(f) > 0);
-}
-
-static bool tci_attention_has_form(tci_attention_search *f)
-{
-    const tci_kernel *k = f->k;
-    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
-    for (int r = 0; r < k->n_reds && fits; r++) {
-        fits = tci_attention_sort(f, r);
-    }
-    if (!fits || !tci_attention_has_counts(f)) {
-        return false;
-    }
-    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
-    for (int r = 0; r < k->n_reds; r++) {
-        const tci_kstage *st = &k->stages[k->reds[r].stage];
-        bool is_in = r == f->in[0] || r == f->in[1];
-        fits = fits && st->axes[is_in] == f->steps;
-    }
-    for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        bool is_row = st->n_axes == 0 && tci_attention_is_online(f);
-        bool is_map = st->kind == TCI_STAGE_MAP &&
-                      (is_row || (st->n_axes == 1 && st->axes[0] != f->steps));
-        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
-    }
-    for (int i = 0; i < k->n_kx; i++) {
-        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage >= n_reds;
     }
     return fits;
 }
 
 /* ---- the values ---- */
 
-/* Instruction `inst` where it is such a PRIM, else NULL. */
-static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
 {
     const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
     return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
 }
 
-/* The x - m of a power exp(x - m), else NULL. */
-static const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
+TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
 {
     const tci_kinst *exp = tci_attention_prim(k, inst, TCI_P_EXP);
     exp = exp ? exp : tci_attention_prim(k, inst, TCI_P_EXPN);
@@ -865,8 +807,7 @@ static int tci_attention_inverse(const tci_kernel *k, int inst)
     return is_one ? in->args[1] : -1;
 }
 
-/* e and l of a weight e / l or e * (1 / l); false: it is none. */
-static bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
+TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 {
     const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
     const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
@@ -882,247 +823,72 @@ static bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
     return *l >= 0;
 }
 
-/* The operand of a rounding to dtype t, if `inst` is one. */
-static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
     tci_prim round = t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16;
     const tci_kinst *in = t == TC_F32 ? NULL : tci_attention_prim(k, inst, round);
     return in ? in->args[0] : inst;
 }
 
-/* The value of an element of kept reduction r, without a rounding to the dtype of operands, which
- * *rounds reports, and without the reductions that keep it before. */
-static int tci_attention_kept(const tci_attention_search *f, int r, bool *rounds)
+/* True if the value depends on no other reductions than those of the set. */
+static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
 {
-    const tci_kernel *k = f->k;
-    *rounds = false;
-    for (;;) {
-        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
-        *rounds |= of != k->reds[r].in[0];
-        if (k->insts[of].op != TCI_K_RED) {
-            return of;
-        }
-        int before = tci_kinst_number(&k->insts[of]);
-        if (!tci_attention_is_kept(k, before)) {
-            return of;
-        }
-        r = before;
+    const tci_kinst *in = &k->insts[inst];
+    bool fits = in->op != TCI_K_RED || reds >> tci_kinst_number(in) & 1;
+    for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
+        fits = tci_attention_is_end(k, in->args[a], reds, seen);
     }
-}
-
-/* True if value i depends on a query alone, along its axis `query`. */
-static bool tci_attention_is_own(const tci_kernel *k, int i, const tci_attention *x, int query)
-{
-    uint64_t own = (uint64_t)1 << query;
-    for (int b = 0; b < x->in[0].n_batch; b++) {
-        own |= (uint64_t)1 << x->in[0].batch_axis[b];
-    }
-    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
-           (k->insts[i].axes >> query & 1);
-}
-
-/* Takes e / l as the weight where e is exp(score - most); of an online chain with its own
- * statistics. */
-static bool tci_attention_take_weight(const tci_attention_search *f, tci_attention *x, int e, int l)
-{
-    const tci_kernel *k = f->k;
-    const tci_kinst *off = tci_attention_exponent(k, e);
-    if (!off) {
-        return false;
-    }
-    x->score = off->args[0];
-    x->values[0] = off->args[1];
-    x->values[1] = l;
-    x->n_values = 2;
-    const tci_kred *most = &k->reds[TCI_MAX(f->most, 0)], *sum = &k->reds[TCI_MAX(f->sum, 0)];
-    return !tci_attention_is_online(f) || (e == sum->in[0] && l == sum->inst &&
-                                           x->values[0] == most->inst && x->score == most->in[0]);
-}
-
-/* The value that is a weight, and where it is kept, if it is. */
-static bool tci_attention_has_weight(tci_attention_search *f, tci_attention *x)
-{
-    const tci_kernel *k = f->k;
-    x->weight = -1;
-    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
-        int e, l;
-        bool is_weight = tci_attention_weight(k, i, &e, &l);
-        x->weight = is_weight && tci_attention_take_weight(f, x, e, l) ? i : -1;
-    }
-    for (int r = 0; r < k->n_reds; r++) {
-        bool rounds, kept = tci_attention_is_kept(k, r);
-        kept = kept && tci_attention_kept(f, r, &rounds) == x->weight;
-        f->weights |= kept ? tci_attention_bit(r) : 0;
-    }
-    if (f->n_out == 0) { /* another kernel makes the weights */
-        const tci_kred *sum = &k->reds[f->sum];
-        return tci_attention_take_weight(f, x, sum->in[0], sum->inst);
-    }
-    return x->weight >= 0;
-}
-
-/* Finds the operand of each last product; out[0] is the product with the gradients of scores, if
- * there are any. */
-static bool tci_attention_has_takers(tci_attention_search *f, tci_attention *x)
-{
-    const tci_kernel *k = f->k;
-    int found[2] = {-1, -1};
-    for (int i = 0; i < f->n_out; i++) {
-        const tci_kred *red = &k->reds[f->out[i]];
-        int taken = red->in[tci_attention_is_load(k, red->in[0])];
-        int of = tci_attention_rounded(k, taken, f->dtype);
-        const tci_kinst *in = &k->insts[of];
-        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
-        bool rounds = false, kept = r >= 0 && tci_attention_is_kept(k, r);
-        int which = kept && (f->weights & tci_attention_bit(r)) != 0;
-        if (kept) {
-            tci_attention_kept(f, r, &rounds);
-        }
-        bool fits = rounds || of != taken || f->dtype == TC_F32;
-        if (!kept || !fits || found[which] >= 0) {
-            return false;
-        }
-        found[which] = f->out[i];
-        f->change = which == 0 ? r : f->change;
-    }
-    bool changes = found[0] >= 0;
-    f->out[0] = found[!changes];
-    f->out[1] = changes ? found[1] : -1;
-    if (changes) { /* it is rounded as a factor is */
-        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
-    }
-    return f->n_in == 1 + changes;
-}
-
-/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
- * values of it, `stops`, and to values of a query alone, which it adds. */
-typedef struct tci_attention_walk {
-    const tci_attention_search *f;
-    tci_attention *x;
-    int query; /* its axis; -1: values of a query are nothing special */
-    bool *seen;
-    int stop;       /* an instruction that is not gone through, -1: none, */
-    uint64_t stops; /* nor are these reductions */
-    uint64_t reds;  /* that were met, */
-    bool stopped;   /* and whether `stop` was */
-    bool fits;
-} tci_attention_walk;
-
-static void tci_attention_go(tci_attention_walk *w, int i)
-{
-    const tci_kernel *k = w->f->k;
-    const tci_kinst *in = &k->insts[i];
-    if (w->seen[i]) {
-        return;
-    }
-    w->seen[i] = true;
-    if (i == w->stop) {
-        w->stopped = true;
-        return;
-    }
-    if (in->op == TCI_K_RED) {
-        int r = tci_kinst_number(in);
-        bool through = tci_attention_is_kept(k, r) && !(w->stops & tci_attention_bit(r));
-        w->reds |= through ? 0 : tci_attention_bit(r);
-        if (through) {
-            tci_attention_go(w, k->reds[r].in[0]);
-        }
-        return;
-    }
-    if (w->query >= 0 && tci_attention_is_own(k, i, w->x, w->query)) {
-        w->fits = w->fits && w->x->n_values < TCI_ATTENTION_VALUES;
-        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
-        return;
-    }
-    for (int a = 0; a < in->n_args; a++) {
-        tci_attention_go(w, in->args[a]);
-    }
-}
-
-static tci_attention_walk tci_attention_walk_of(const tci_attention_search *f, tci_attention *x,
-                                                int query, int stop, uint64_t stops)
-{
-    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_attention_walk w = {f, x, query, seen, stop, stops, 0, false, true};
-    return w;
-}
-
-/* The reductions that value i is made of, other than kept ones. */
-static uint64_t tci_attention_made_of(const tci_attention_search *f, tci_attention *x, int i)
-{
-    tci_attention_walk w = tci_attention_walk_of(f, x, -1, -1, 0);
-    tci_attention_go(&w, i);
-    return w.reds;
-}
-
-/* Orders the first products so that the one that computes the scores comes first. */
-static bool tci_attention_orders_in(tci_attention_search *f, tci_attention *x)
-{
-    uint64_t of = tci_attention_made_of(f, x, x->score);
-    for (int i = 0; i < f->n_in; i++) {
-        if (of == tci_attention_bit(f->in[i])) {
-            int other = f->in[1 - i];
-            f->in[0] = f->in[i];
-            f->in[1] = other;
-            x->products[0] = f->k->reds[f->in[0]].inst;
-            x->products[1] = f->n_in > 1 ? f->k->reds[other].inst : -1;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The gradient of a score is made of the weight, as it is or as it is kept, of the other product
- * and values of a query. */
-static bool tci_attention_has_change(tci_attention_search *f, tci_attention *x, int query)
-{
-    tci_attention_walk w = tci_attention_walk_of(f, x, query, x->weight, f->weights);
-    tci_attention_go(&w, x->change);
-    uint64_t other = tci_attention_bit(f->in[1]), met = w.reds & f->weights;
-    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
-    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
-        if (met & tci_attention_bit(r)) {
-            tci_attention_kept(f, r, &x->rounds);
-            x->weight = f->k->reds[r].inst;
-        }
-    }
-    return w.fits && (takes_kept || (w.stopped && w.reds == other));
-}
-
-/* Stores are of a result's columns, made of it, or of a row, made of its statistics. */
-static bool tci_attention_has_stores(const tci_attention_search *f, tci_attention *x)
-{
-    const tci_kernel *k = f->k;
-    bool fits = true;
-    for (int i = 0; i < k->n_stores && fits; i++) {
-        const tci_kstage *st = &k->stages[k->stores[i].stage];
-        bool row = st->n_axes == 0;
-        int which = f->n_out == 2 && !row && st->axes[0] == x->out[1].n_axis;
-        uint64_t of = row ? tci_attention_bit(f->most) | tci_attention_bit(f->sum)
-                          : tci_attention_bit(f->out[which]);
-        fits = st->kind == TCI_STAGE_MAP &&
-               (row || (f->n_out > 0 && st->axes[0] == x->out[which].n_axis)) &&
-               (tci_attention_made_of(f, x, k->stores[i].value) & ~of) == 0;
-        x->tells |= row;
-    }
+    seen[inst] = true;
     return fits;
 }
 
-static bool tci_attention_has_values(tci_attention_search *f, tci_attention *x)
+/* Stores are of a row's columns, or of its largest score and sum. */
+static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
 {
-    const tci_kernel *k = f->k;
-    int query = x->by_step ? f->steps : x->in[0].m_axis;
-    bool fits = x->is_online || (tci_attention_is_own(k, x->values[0], x, query) &&
-                                 tci_attention_is_own(k, x->values[1], x, query));
-    return fits && (x->n_in == 1 || tci_attention_has_change(f, x, query)) &&
-           tci_attention_has_stores(f, x);
+    bool fits = true;
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        bool row = k->stages[k->stores[i].stage].n_axes == 0;
+        unsigned reds = row ? 1u << TCI_ATTENTION_MOST | 1u << TCI_ATTENTION_SUM
+                            : 1u << TCI_ATTENTION_RESULT;
+        bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        fits = tci_attention_is_end(k, k->stores[i].value, reds, seen);
+        x->tells |= row;
+    }
+    x->most = k->reds[TCI_ATTENTION_MOST].inst;
+    x->sum = k->reds[TCI_ATTENTION_SUM].inst;
+    return fits;
+}
+
+/* Scores, exponentials and stores as above; sets x->score and *power. */
+static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
+{
+    x->score = k->reds[TCI_ATTENTION_MOST].in[0];
+    *power = k->reds[TCI_ATTENTION_SUM].in[0];
+    const tci_kinst *off = tci_attention_exponent(k, *power);
+    bool fits = off && off->args[0] == x->score &&
+                off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
+                k->insts[x->score].stage == TCI_ATTENTION_SCORES;
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits && tci_attention_has_stores(k, x);
+}
+
+/* True if `inst`, an operand of the second product, is the weights made of the exponentials,
+ * rounded to t there or where they are kept. */
+static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
+{
+    const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
+    int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
+    int e, l;
+    bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
+    return rounds && from == kept->inst && tci_attention_weight(k, of, &e, &l) && e == power &&
+           l == k->reds[TCI_ATTENTION_SUM].inst;
 }
 
 /* ---- the products ---- */
 
-/* The rows of x: the longest outer axis of the set `own`; the rest is the batch. False: there are
- * none. */
-static bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
+TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
 {
     x->m_axis = x->y_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
@@ -1139,130 +905,61 @@ static bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
     return x->m_axis >= 0;
 }
 
-/* True if last product i takes loaded steps, in their layout for the first one. */
-static bool tci_attention_same_steps(const tci_attention *x, int i)
+/* For a unit queries, keys and values are contiguous along d, d and their own axis. */
+static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
+                                int8_t t, tci_attention *x)
 {
-    const tci_matrix *in = &x->in[tci_attention_taken(x, i)];
-    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
-    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
-                a->summed == b->own && in->k == x->out[i].n;
-    for (int n = 0; n < x->in[0].n_batch; n++) {
-        same = same && a->batch_pitch[n] == b->batch_pitch[n];
-    }
-    return same;
-}
-
-/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps; -1:
- * it has no rows. The steps of an absent product are those that the weights are multiplied with,
- * of row statistics the keys. */
-static int tci_attention_factor(const tci_attention_search *f, int i, int n)
-{
-    const tci_kernel *k = f->k;
-    if (i >= f->n_in && n == 0) {
-        return -1;
-    }
-    if (i >= f->n_in && f->n_out > 0) {
-        const tci_kred *red = &k->reds[f->out[0]];
-        return red->in[!tci_attention_is_load(k, red->in[0])];
-    }
-    const tci_kred *red = &k->reds[f->in[i < f->n_in ? i : 0]];
-    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
-}
-
-/* The axis of the elements of first product i's rows and steps. */
-static int tci_attention_depth(const tci_attention_search *f, int i)
-{
-    const tci_kernel *k = f->k;
-    bool is_out = i >= f->n_in && f->n_out > 0;
-    int red = is_out ? f->out[0] : f->in[i < f->n_in ? i : 0];
-    return k->stages[k->reds[red].stage].axes[is_out];
-}
-
-/* The loads of the first products, with strides coef[rows or steps][product], and the axes of rows
- * and batch, in *base. */
-static bool tci_attention_has_loads(const tci_attention_search *f, tci_attention *x,
-                                    tci_matrix *base, int64_t *coef[2][2])
-{
-    const tci_kernel *k = f->k;
-    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
-    bool fits = true;
-    for (int i = 0; i < 2; i++) {
-        for (int n = 0; n < 2; n++) {
-            int load = tci_attention_factor(f, i, n);
-            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
-                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
-            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
-                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
-            }
+    int64_t *coef[3];
+    tci_matrix_side side[3] = {{0}};
+    for (int i = 0; i < 3; i++) {
+        coef[i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+        if (!tci_matrix_load(k, loads[i], coef[i], &side[i]) ||
+            k->operands[side[i].operand].dtype != t) {
+            return false;
         }
     }
-    return fits && tci_attention_rows(k, own, base);
-}
-
-static bool tci_attention_has_in(const tci_attention_search *f, tci_attention *x, tci_matrix *base)
-{
-    const tci_kernel *k = f->k;
-    int64_t *coef[2][2];
-    bool fits = tci_attention_has_loads(f, x, base, coef);
-    for (int i = 0; i < 2 && fits; i++) {
-        int d = tci_attention_depth(f, i);
-        tci_matrix *in = &x->in[i];
-        tci_matrix_side rows = in->side[0], steps = in->side[1];
-        *in = *base;
-        in->n_axis = f->steps;
-        in->n = tci_dim_known(k->axes[f->steps].size);
-        in->k = i == 1 && f->n_out == 0 ? tci_attention_elsewhere(f)
-                                        : tci_dim_known(k->axes[d].size);
-        fits = coef[0][i][f->steps] == 0;
-        if (i < f->n_in) {
-            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
-        }
-        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
-        in->side[0] = rows;
-        in->side[1] = steps;
+    tci_matrix *s = &x->scores, *r = &x->result;
+    uint64_t own = 0; /* axes that the queries have and neither keys nor values */
+    for (int a = 0; a < k->n_outer; a++) {
+        own |= (uint64_t)(coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0) << a;
     }
-    return fits;
-}
-
-/* The last product i, of row statistics the one of another kernel. */
-static bool tci_attention_has_out(const tci_attention_search *f, tci_attention *x, int i)
-{
-    const tci_kernel *k = f->k;
-    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-    tci_matrix *out = &x->out[i];
-    bool is_here = f->n_out > 0;
-    const tci_kred *red = is_here ? &k->reds[f->out[i]] : NULL;
-    int load = is_here ? red->in[!tci_attention_is_load(k, red->in[0])]
-                       : tci_attention_factor(f, 1, 1);
-    tci_matrix_side of = {0};
-    out->n_axis = is_here ? k->stages[red->stage].axes[1] : tci_attention_depth(f, 1);
-    out->n = is_here ? tci_dim_known(k->axes[out->n_axis].size) : x->in[1].k;
-    out->k = x->in[0].n;
-    if (!tci_matrix_load(k, load, taken, &of)) {
+    if (!tci_attention_rows(k, own, s)) {
         return false;
     }
-    x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
-    out->side[1] = of;
-    if (is_here) {
-        tci_matrix_value(k, f->out[i], out);
-    } else {
-        out->value = k->reds[f->sum].inst;
-        out->staged = f->dtype;
-    }
-    return tci_attention_same_steps(x, i);
+    s->dtype = t;
+    *r = *s;
+    s->n_axis = axes[1];
+    r->n_axis = axes[2];
+    s->k = tci_dim_known(k->axes[axes[0]].size);
+    s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
+    r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
+                                    : tci_dim_known(k->axes[axes[2]].size);
+    bool fits[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
+                    tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
+                    tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
+    s->side[0] = side[0];
+    s->side[1] = side[1];
+    r->side[1] = side[2];
+    x->on_unit = tci_dtype_is_half((tc_dtype)t) && fits[0] && fits[1] && fits[2] &&
+                 side[0].along_k && side[1].along_k && !side[2].along_k;
+    return coef[0][axes[1]] == 0;
 }
 
-static bool tci_attention_has_sides(const tci_attention_search *f, tci_attention *x)
+/* The loads of queries, keys and values, keys where there is no result, and the other factor of the
+ * values; false: there are none. */
+static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
+                                int *weights)
 {
-    tci_matrix base = {.dtype = f->dtype};
-    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
-    bool fits = tci_attention_has_in(f, x, &base);
-    for (int i = 0; i < x->n_out && fits; i++) {
-        x->out[i] = base;
-        fits = tci_attention_has_out(f, x, i);
+    const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
+    int keys = k->insts[s->in[1]].axes >> axes[1] & 1;
+    loads[0] = s->in[1 - keys];
+    loads[1] = loads[2] = s->in[keys];
+    if (!tci_attention_is_rows(k)) {
+        int values = k->insts[r->in[1]].op == TCI_K_LOAD;
+        loads[2] = r->in[values];
+        *weights = r->in[1 - values];
     }
-    return fits;
+    return k->insts[loads[2]].op == TCI_K_LOAD;
 }
 
 /* ---- the cut ---- */
@@ -1286,9 +983,8 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, int que
            cut->base > -TCI_ATTENTION_CUT && cut->base < TCI_ATTENTION_CUT;
 }
 
-/* The cut of a score that is SELECT by a comparison of indices: of what depends on keys, or of one
- * value. */
-static tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+/* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
+TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
                                                 int keys)
 {
     tci_attention_cut cut = {false, 0, 0, -1, -1};
@@ -1317,65 +1013,46 @@ static tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, 
     return cut;
 }
 
-/* ---- the whole ---- */
-
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
 {
-    tci_attention_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, 0, -1, -1, 0};
+    int axes[3], weights = -1, power;
+    int32_t loads[3];
     memset(x, 0, sizeof(*x));
-    if (!tci_attention_has_form(&f)) {
+    if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
+        !tci_attention_loads(k, axes, loads, &weights)) {
         return false;
     }
-    int load = k->reds[f.in[0]].in[0];
-    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
-    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_attention_has_weight(&f, x) || !tci_attention_has_takers(&f, x) ||
-        !tci_attention_orders_in(&f, x)) {
-        return false;
+    int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
+    x->is_rows = tci_attention_is_rows(k);
+    bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
+                 (x->is_rows || tci_attention_has_weights(k, weights, t, power)) &&
+                 tci_attention_sides(k, axes, loads, t, x);
+    if (found) {
+        if (x->is_rows) {
+            x->result.value = x->sum;
+            x->result.staged = t;
+        } else {
+            tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
+        }
+        x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
     }
-    x->is_online = tci_attention_is_online(&f);
-    x->only_rows = f.n_out == 0;
-    x->n_in = f.n_in;
-    x->n_out = TCI_MAX(f.n_out, 1);
-    if (!tci_attention_has_sides(&f, x)) {
-        return false;
-    }
-    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
-    if (!tci_attention_has_values(&f, x)) {
-        return false;
-    }
-    int queries = x->by_step ? f.steps : x->in[0].m_axis;
-    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
-    return true;
-}
-
-/* Columns of sums that a thread would hold on a unit. */
-static int64_t tci_attention_sums(const tci_attention *x)
-{
-    int64_t columns = 0;
-    for (int i = 0; i < x->n_out; i++) {
-        columns += tci_attention_columns_of(x->out[i].n);
-    }
-    return columns;
+    return found;
 }
 
 /* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
-           x->in[0].k >= TCI_ATTENTION_LEAST && x->in[1].k >= TCI_ATTENTION_LEAST &&
-           tci_attention_sums(x) <= TCI_ATTENTION_SUMS;
+           x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
 }
 
-/* True if there is enough to multiply, and the tiles can be counted. */
-static bool tci_attention_is_work(const tci_attention *x)
+TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products)
 {
-    const tci_matrix *s = &x->in[0];
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
-    double flops = 2 * (double)s->m * (double)s->n * (double)(s->k + x->in[1].k);
-    for (int i = 0; i < s->n_batch; i++) {
-        tiles *= (double)s->batch[i];
-        flops *= (double)s->batch[i];
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(scores->m, TCI_ATTENTION_FEWEST));
+    double flops = 2 * (double)scores->m * (double)scores->n * products;
+    for (int i = 0; i < scores->n_batch; i++) {
+        tiles *= (double)scores->batch[i];
+        flops *= (double)scores->batch[i];
     }
     return tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
@@ -1386,36 +1063,32 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
     if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    int least = x.is_online ? TCI_MATRIX_ROWS : TCI_ATTENTION_LEAST;
-    bool slow = tci_attention_sums(&x) > TCI_ATTENTION_SUMS && x.on_unit &&
-                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
-    return s->m >= least && s->n >= TCI_ATTENTION_LEAST && !slow && s->k <= TCI_ATTENTION_SIZE &&
-           g->k <= TCI_ATTENTION_SIZE && tci_attention_is_work(&x);
+    return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
+           x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
+           tci_attention_is_work(&x.scores, (double)(x.scores.k + x.result.n));
 }
 
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
 {
+    static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
     tci_attention x;
     bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
-    for (int r = 0; r < k->n_reds; r++) {
-        tci_kred *red = &k->reds[r];
-        bool is_in = red->op == TCI_RED_DOT && tci_attention_is_load(k, red->in[0]) &&
-                     tci_attention_is_load(k, red->in[1]);
-        bool is_sum = red->op == TCI_RED_SUM;
-        if (red->op == TCI_RED_DOT || is_sum) {
-            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
-            red->order_n = is_sum && x.only_rows ? (int32_t)x.out[0].n : 0;
-            red->near = 0;
-        }
+    for (int i = 0; i < 3 - x.is_rows; i++) {
+        k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
+                                 : on_unit ? TCI_ORDER_MATRIX
+                                           : TCI_ORDER_CHAIN;
+        k->reds[reds[i]].order_n = 0;
+        k->reds[reds[i]].near = 0;
+    }
+    if (x.is_rows) {
+        k->reds[TCI_ATTENTION_SUM].order_n = (int32_t)x.result.n;
     }
 }
 
-TCI_FN double tci_attention_steps(const tci_attention *x)
+TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores)
 {
-    const tci_matrix *s = &x->in[0];
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
-    return x->cut.is_cut ? (steps + 1) / 2 : steps;
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(scores->n, scores->columns));
+    return cut->is_cut ? (steps + 1) / 2 : steps;
 }
 
 TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
@@ -1426,6 +1099,474 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
         on_unit |= k->reds[r].order == TCI_ORDER_MATRIX;
     }
     return steps && !on_unit;
+}
+/* ---- src/kernel/match_attention_backward.c ---- */
+/* kernel/match_attention_backward.c - matches the kernels of fused attention gradients, for GPUs.
+ *
+ * In: a kernel, the machine. Out: whether it is, in stages of any order,
+ *
+ *     s   = DOT of rows and steps over d, keeping the steps
+ *     w   = exp(x - m) / l, x a value made of s, m and l per-query values; rounded or not,
+ *           kept
+ *     g   = DOT of other rows and steps over dv, keeping the steps
+ *     c   = a value made of w, g and per-query values, kept
+ *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
+ *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
+ *     stores of values made of o or p
+ *
+ * or without g, c and o; and its products as a matrix unit takes them (f32 is not rounded). If the
+ * steps are keys this is the gradient to queries, else the one to keys and values, or, in wide
+ * heads, to one of these. The answer is a function of shape, layout, dtype and the kind of
+ * machine, and loop/ can schedule every kernel that matches. */
+
+#include <string.h>
+
+/* State of the match. Reductions by number, -1: none yet. */
+typedef struct tci_attn_grad_search {
+    const tci_kernel *k;
+    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
+    int n_in, n_out;
+    uint64_t weights; /* kept values that are the weight, rounded or not, */
+    int change;       /* and the change of a score */
+    int steps;        /* their axis */
+    int8_t dtype;
+} tci_attn_grad_search;
+
+/* ---- the stages ---- */
+
+static bool tci_attn_grad_is_load(const tci_kernel *k, int inst)
+{
+    return k->insts[inst].op == TCI_K_LOAD;
+}
+
+/* A DOT of two loads, a DOT of one, or one value kept as it is. */
+static bool tci_attn_grad_sort(tci_attn_grad_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    const tci_kstage *st = &f->k->stages[red->stage];
+    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE || st->n_kept != 1) {
+        return false;
+    }
+    if (red->op == TCI_RED_MAX) {
+        return st->n_axes == 1;
+    }
+    int loads = tci_attn_grad_is_load(f->k, red->in[0]) + tci_attn_grad_is_load(f->k, red->in[1]);
+    if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
+        return false;
+    }
+    int *n = loads == 2 ? &f->n_in : &f->n_out;
+    if (*n == 2) {
+        return false;
+    }
+    (loads == 2 ? f->in : f->out)[(*n)++] = r;
+    return true;
+}
+
+static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
+{
+    const tci_kernel *k = f->k;
+    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        fits = tci_attn_grad_sort(f, r);
+    }
+    if (!fits || f->n_in == 0 || f->n_out == 0) {
+        return false;
+    }
+    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool is_in = r == f->in[0] || r == f->in[1];
+        fits = fits && st->axes[is_in] == f->steps;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool is_map = st->kind == TCI_STAGE_MAP && st->n_axes == 1 && st->axes[0] != f->steps;
+        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
+    }
+    return fits;
+}
+
+/* ---- the values ---- */
+
+/* The value of an element of kept reduction r, without a rounding to t, which *rounds reports, and
+ * without the reductions that keep it before. */
+static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
+{
+    const tci_kernel *k = f->k;
+    *rounds = false;
+    for (;;) {
+        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
+        *rounds |= of != k->reds[r].in[0];
+        if (k->insts[of].op != TCI_K_RED) {
+            return of;
+        }
+        int before = tci_kinst_number(&k->insts[of]);
+        if (k->reds[before].op != TCI_RED_MAX) {
+            return of;
+        }
+        r = before;
+    }
+}
+
+/* True if value i depends on a query alone, along its axis `query`. */
+static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
+{
+    uint64_t own = (uint64_t)1 << query;
+    for (int b = 0; b < x->in[0].n_batch; b++) {
+        own |= (uint64_t)1 << x->in[0].batch_axis[b];
+    }
+    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
+           (k->insts[i].axes >> query & 1);
+}
+
+/* The value that is a weight, and where it is kept, if it is. */
+static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
+{
+    const tci_kernel *k = f->k;
+    x->weight = -1;
+    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
+        int e, l;
+        bool is_weight = tci_attention_weight(k, i, &e, &l);
+        const tci_kinst *off = is_weight ? tci_attention_exponent(k, e) : NULL;
+        if (off) {
+            x->score = off->args[0];
+            x->values[0] = off->args[1];
+            x->values[1] = l;
+            x->n_values = 2;
+            x->weight = i;
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
+        kept = kept && tci_attn_grad_kept(f, r, &rounds) == x->weight;
+        f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
+    }
+    return x->weight >= 0;
+}
+
+/* Finds the operand of each product; out[0] is the product with the gradients of scores, if there
+ * are any. */
+static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
+{
+    const tci_kernel *k = f->k;
+    int found[2] = {-1, -1};
+    for (int i = 0; i < f->n_out; i++) {
+        const tci_kred *red = &k->reds[f->out[i]];
+        int taken = red->in[tci_attn_grad_is_load(k, red->in[0])];
+        int of = tci_attention_rounded(k, taken, f->dtype);
+        const tci_kinst *in = &k->insts[of];
+        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
+        bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
+        int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
+        if (kept) {
+            tci_attn_grad_kept(f, r, &rounds);
+        }
+        bool fits = rounds || of != taken || f->dtype == TC_F32;
+        if (!kept || !fits || found[which] >= 0) {
+            return false;
+        }
+        found[which] = f->out[i];
+        f->change = which == 0 ? r : f->change;
+    }
+    bool changes = found[0] >= 0;
+    f->out[0] = found[!changes];
+    f->out[1] = changes ? found[1] : -1;
+    if (changes) { /* it is rounded as a factor is */
+        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
+    }
+    return f->n_in == 1 + changes;
+}
+
+/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
+ * values of it, `stops`, and to values of a query alone, which it adds. */
+typedef struct tci_attn_grad_walk {
+    const tci_attn_grad_search *f;
+    tci_attn_grad *x;
+    int query; /* its axis; -1: values of a query are nothing special */
+    bool *seen;
+    int stop;       /* an instruction that is not gone through, -1: none, */
+    uint64_t stops; /* nor are these reductions */
+    uint64_t reds;  /* that were met, */
+    bool stopped;   /* and whether `stop` was */
+    bool fits;
+} tci_attn_grad_walk;
+
+static void tci_attn_grad_go(tci_attn_grad_walk *w, int i)
+{
+    const tci_kernel *k = w->f->k;
+    const tci_kinst *in = &k->insts[i];
+    if (w->seen[i]) {
+        return;
+    }
+    w->seen[i] = true;
+    if (i == w->stop) {
+        w->stopped = true;
+        return;
+    }
+    if (in->op == TCI_K_RED) {
+        int r = tci_kinst_number(in);
+        bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
+        w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
+        if (through) {
+            tci_attn_grad_go(w, k->reds[r].in[0]);
+        }
+        return;
+    }
+    if (w->query >= 0 && tci_attn_grad_is_own(k, i, w->x, w->query)) {
+        w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
+        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
+        return;
+    }
+    for (int a = 0; a < in->n_args; a++) {
+        tci_attn_grad_go(w, in->args[a]);
+    }
+}
+
+static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, tci_attn_grad *x,
+                                                int query, int stop, uint64_t stops)
+{
+    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
+    tci_attn_grad_walk w = {f, x, query, seen, stop, stops, 0, false, true};
+    return w;
+}
+
+/* Orders the first products so that the one that computes the scores comes first. */
+static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
+{
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+    tci_attn_grad_go(&w, x->score);
+    for (int i = 0; i < f->n_in; i++) {
+        if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
+            int other = f->in[1 - i];
+            f->in[0] = f->in[i];
+            f->in[1] = other;
+            x->scores = f->k->reds[f->in[0]].inst;
+            x->changes = f->n_in > 1 ? f->k->reds[other].inst : -1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The change of a score is made of the weight, as it is or as it is kept, of the other product and
+ * values of a query. */
+static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, int query)
+{
+    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, query, x->weight, f->weights);
+    tci_attn_grad_go(&w, x->change);
+    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
+    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
+    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
+        if (met >> TCI_MIN(r, 63) & 1) {
+            tci_attn_grad_kept(f, r, &x->rounds);
+            x->weight = f->k->reds[r].inst;
+        }
+    }
+    return w.fits && (takes_kept || (w.stopped && w.reds == other));
+}
+
+/* Stores are made of one of the last products, which they traverse. */
+static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
+{
+    const tci_kernel *k = f->k;
+    int query = x->by_step ? f->steps : x->in[0].m_axis;
+    bool fits = tci_attn_grad_is_own(k, x->values[0], x, query) &&
+                tci_attn_grad_is_own(k, x->values[1], x, query) &&
+                (x->n_in == 1 || tci_attn_grad_has_change(f, x, query));
+    for (int i = 0; i < k->n_stores && fits; i++) {
+        const tci_kstage *st = &k->stages[k->stores[i].stage];
+        int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
+        tci_attn_grad_walk of = tci_attn_grad_walk_of(f, x, -1, -1, 0);
+        tci_attn_grad_go(&of, k->stores[i].value);
+        fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
+               of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
+    }
+    return fits;
+}
+
+/* ---- the products ---- */
+
+/* The side of the last product i out of the loaded steps: these, in their layout for the first
+ * one. */
+static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
+{
+    const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];
+    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
+    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
+                a->summed == b->own && in->k == x->out[i].n;
+    for (int n = 0; n < x->in[0].n_batch; n++) {
+        same = same && a->batch_pitch[n] == b->batch_pitch[n];
+    }
+    return same;
+}
+
+/* The load of last product r. */
+static int tci_attn_grad_step_load(const tci_kernel *k, int r)
+{
+    return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
+}
+
+/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps. If
+ * the product is absent, its steps are those of the product that reads the weights; -1: it has no
+ * rows. */
+static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
+{
+    const tci_kernel *k = f->k;
+    if (i >= f->n_in) {
+        return n == 1 ? tci_attn_grad_step_load(k, f->out[0]) : -1;
+    }
+    const tci_kred *red = &k->reds[f->in[i]];
+    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
+}
+
+/* The axis of its accumulators. */
+static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
+{
+    const tci_kernel *k = f->k;
+    return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
+                       : k->stages[k->reds[f->out[0]].stage].axes[1];
+}
+
+/* The first products, whose loads have strides coef[rows or steps][product]. */
+static bool tci_attn_grad_has_in(const tci_attn_grad_search *f, tci_attn_grad *x, tci_matrix *base)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2];
+    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
+    bool fits = true;
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 2; n++) {
+            int load = tci_attn_grad_factor(f, i, n);
+            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
+                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
+            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
+                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
+            }
+        }
+    }
+    fits = fits && tci_attention_rows(k, own, base);
+    for (int i = 0; i < 2 && fits; i++) {
+        int d = tci_attn_grad_depth(f, i);
+        tci_matrix *in = &x->in[i];
+        tci_matrix_side rows = in->side[0], steps = in->side[1];
+        *in = *base;
+        in->n_axis = f->steps;
+        in->n = tci_dim_known(k->axes[f->steps].size);
+        in->k = tci_dim_known(k->axes[d].size);
+        fits = coef[0][i][f->steps] == 0;
+        if (i < f->n_in) {
+            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
+        }
+        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
+        in->side[0] = rows;
+        in->side[1] = steps;
+    }
+    return fits;
+}
+
+static bool tci_attn_grad_has_sides(const tci_attn_grad_search *f, tci_attn_grad *x)
+{
+    const tci_kernel *k = f->k;
+    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix base = {.dtype = f->dtype};
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
+    bool fits = tci_attn_grad_has_in(f, x, &base);
+    for (int i = 0; i < f->n_out && fits; i++) {
+        tci_matrix *out = &x->out[i];
+        *out = base;
+        out->n_axis = k->stages[k->reds[f->out[i]].stage].axes[1];
+        out->n = tci_dim_known(k->axes[out->n_axis].size);
+        out->k = x->in[0].n;
+        tci_matrix_side of = {0};
+        fits = tci_matrix_load(k, tci_attn_grad_step_load(k, f->out[i]), taken, &of);
+        x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
+        out->side[1] = of;
+        fits = fits && tci_attn_grad_same_steps(x, i);
+        tci_matrix_value(k, f->out[i], out);
+    }
+    return fits;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
+{
+    tci_attn_grad_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
+    memset(x, 0, sizeof(*x));
+    if (!tci_attn_grad_has_form(&f)) {
+        return false;
+    }
+    int load = k->reds[f.in[0]].in[0];
+    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
+    if (!known || !tci_attn_grad_has_weight(&f, x) || !tci_attn_grad_has_takers(&f, x) ||
+        !tci_attn_grad_orders_in(&f, x)) {
+        return false;
+    }
+    x->n_in = f.n_in;
+    x->n_out = f.n_out;
+    if (!tci_attn_grad_has_sides(&f, x)) {
+        return false;
+    }
+    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
+    if (!tci_attn_grad_has_values(&f, x)) {
+        return false;
+    }
+    int queries = x->by_step ? f.steps : x->in[0].m_axis;
+    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
+    return true;
+}
+
+/* Columns of accumulators that a thread would hold on a unit. */
+static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
+{
+    int64_t columns = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        columns += tci_attn_grad_columns_of(x->out[i].n);
+    }
+    return columns;
+}
+
+/* True if a matrix unit of the machine can run the matched kernel. */
+static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
+           s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
+           tci_attn_grad_sums(x) <= TCI_BACKWARD_SUMS;
+}
+
+TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_attn_grad x;
+    if (!tci_attention_has_threads(machine) || !tci_attn_grad_find(k, &x)) {
+        return false;
+    }
+    const tci_matrix *s = &x.in[0], *g = &x.in[1];
+    bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
+                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
+    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
+           s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
+           tci_attention_is_work(s, (double)(s->k + g->k));
+}
+
+TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
+{
+    tci_attn_grad x;
+    bool on_unit = tci_attn_grad_find(k, &x) && tci_attn_grad_fits_unit(&x, machine);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        bool is_in = tci_attn_grad_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
+                     tci_attn_grad_is_load(k, red->in[1]);
+        if (red->op == TCI_RED_DOT) {
+            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
+            red->order_n = 0;
+        }
+    }
 }
 /* ---- src/loop/wgmma_gemm.c ---- */
 /* loop/wgmma_gemm.c - schedules GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline
@@ -1451,7 +1592,7 @@ enum {
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
-    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to store accumulators */
     TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
@@ -1553,7 +1694,7 @@ static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *mac
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
-/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+/* Of the chain for a tile; a unit's SM has issued all it can for some warps. Lanes that are
  * no columns are masked. */
 static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
 {
@@ -1782,7 +1923,7 @@ TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
     return at;
 }
 
-/* The sums of the rows at hand, where the main loop has left them. */
+/* The accumulators of the rows at hand, where the main loop has left them. */
 static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
 {
     int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
@@ -1884,277 +2025,111 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     launch->n_tasks = TCI_MIN(x->tiles, x->shares ? units - units % 2 : units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
-/* ---- src/loop/flash_attention.c ---- */
-/* loop/flash_attention.c - schedules fused attention and its gradients on GPUs, on tensor cores or
- * on SIMT threads: tiles, pipeline stages, cost, slots.
+/* ---- src/loop/wgmma_attention.c ---- */
+/* loop/wgmma_attention.c - schedules fused attention on tensor cores (WGMMA): tiles, pipeline
+ * stages, cost.
  *
- * In: a kernel that kernel/match_attention.c matches, of class STEPS, with MATRIX on tensor cores;
- * the machine. Out: a kernel template (loop/flash_attention.h) with its slots as loop IR. All
- * chains take the same way; the numbers in which online chains and gradients differ are a row each
- * of tci_attention_pipelines. */
-/* ---- src/loop/flash_attention.h ---- */
-/* loop/flash_attention.h - declares the schedules of fused attention and its gradients on GPUs
- * (kernel/match_attention.h): on tensor cores (WGMMA) or on SIMT threads.
+ * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
+ * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
+/* ---- src/loop/wgmma_attention.h ---- */
+/* loop/wgmma_attention.h - declares fused attention on WGMMA: parameters of the kernel template
+ * (tiles, consumer warps, pipeline stages).
  *
- * A block takes tiles of rows, one after the other, and streams the other side in steps.
- *
- * On tensor cores a tile has 64 rows for each of its `consumers` groups of four warps. One thread
- * of four more warps loads the rows of a tile and then, step by step, the operands of the steps
- * into rings. A consumer multiplies them into registers and computes the weights, or the gradients
- * of scores, from these; rounded, they are directly the first operand of the last products.
- *   Online: each score is exponentiated relative to the row's maximum so far, the sums of a step
- * are made while the exponentials of the next one are, and they are divided after the last step.
- *   Otherwise values of a query alone are evaluated once: of rows by the consumers, of steps by
- * another of the four warps, which stores them next to the step.
- *   After the last step the sums are left in shared memory, one product after the other, as in
- * loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; the consumers
- * of a gradient take turns if there is no memory for the sums of all.
- *
- * On threads, for f32 and for half precision without tensor cores, a block of TCI_FLASH_THREADS
- * threads has all of the above in shared memory as f32. Half a warp has every eighth row, each of
- * its lanes every 16th element of the step; sums are one chain. Scores pass between lanes through
- * shared memory of their own.
- *
- * Slots (tci_loop.scores), in this order: unless online, the values of a query, and, if keys are
- * cut off, their score; the score of any key; if keys are cut off, the score of a key that the
- * query sees; with two first products, the gradient of a score; with two last products, the rows of
- * the second. The rows of the first, and the stores of row statistics, are the epilogue slot. */
-#ifndef TCI_LOOP_FLASH_ATTENTION_H
-#define TCI_LOOP_FLASH_ATTENTION_H
+ * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
+ * of four more warps loads the queries of a tile and then, step by step, keys and values into
+ * rings. A consumer multiplies queries and keys into registers, passes each score through the
+ * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
+ * row's maximum so far; rounded, these are directly the first operand of the product with the
+ * values. The accumulators of a step are updated while the exponentials of the next one are
+ * computed. After the last step they are divided and left in shared memory as in loop/wgmma_gemm.h,
+ * where the same warps run the rest of the kernel on their rows. */
+#ifndef TCI_LOOP_WGMMA_ATTENTION_H
+#define TCI_LOOP_WGMMA_ATTENTION_H
 
 
-enum {
-    TCI_FLASH_THREADS = 128,
-    TCI_FLASH_LANES = 16, /* that share a row, */
-    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
-    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
-};
+enum { TCI_ATTENTION_TILES = 6 };
 
-/* Slot of a chain, as if all were there. */
-enum {
-    TCI_ATTENTION_SLOT_VALUES,
-    TCI_ATTENTION_SLOT_OFF,
-    TCI_ATTENTION_SLOT_SCORE,
-    TCI_ATTENTION_SLOT_SEEN,
-    TCI_ATTENTION_SLOT_CHANGE,
-    TCI_ATTENTION_SLOT_ROWS,
-    TCI_ATTENTION_N_SLOTS
-};
-
-/* Elements of a row in memory are loaded 64 at a time: the number of such slabs. */
+/* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
 static inline int tci_attention_slabs(int64_t size)
 {
     return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
 }
 
-/* Columns in memory of what the last product of an online chain takes; keys have d. */
+/* Columns of values in memory; keys have d. */
 static inline int64_t tci_attention_value_columns(const tci_attention *x)
 {
-    return x->only_rows ? TCI_MIN(x->in[1].k, x->in[0].k) : x->in[1].k;
+    return x->is_rows ? TCI_MIN(x->result.n, x->scores.k) : x->result.n;
 }
 
-/* True if consumers store their sums in turns. */
-static inline bool tci_attention_leaves_in_turns(const tci_attention *x)
-{
-    return x->out[0].buffers < x->out[0].consumers;
-}
-
-/* True if the chain has that slot. */
-TCI_FN bool tci_attention_has_slot(const tci_attention *x, int slot);
-/* Bytes of shared memory on tensor cores: of a tile's rows, of operand i of a step, of a step's
- * values, and of the sums that are left. */
-TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x);
-TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i);
+/* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
+ * accumulators, and of all with barriers and the rounding up of its start. */
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
-TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x);
-/* On threads: floats between the rows of so many elements, and elements of a row of operand i. */
-TCI_FN int tci_attention_pitch(int64_t size);
-TCI_FN int64_t tci_attention_width(const tci_attention *x, int i);
-/* Bytes of all shared memory, on either. */
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
-/* The tiles worth weighing: (consumers, rows of a step, whether consumers take turns) or, by
- * threads, (rows, rows of a step); how many. */
-TCI_FN int tci_attention_tiles(const tci_kernel *k, bool by_threads,
-                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-/* The time of a kernel of attention with such a tile; -1: it does not fit. */
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, bool by_threads,
+/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of
+ * the values, and how a row of the result is spread over threads; */
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
+TCI_FN void tci_attention_columns(tci_matrix *x);
+/* values `makes` of a point, of which these are `given`, as a block of its own, which knows the
+ * axes that it asks for; */
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+                                    const int32_t *given, int n_given, const int32_t *makes,
+                                    int n_makes);
+/* the blocks for scores, the values of a row, and the epilogue slot. */
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
+/* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
+ * turns); -1: it does not fit. */
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
                                const int64_t *tile);
 /* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, bool by_threads,
-                               const int64_t *tile, tci_launch *launch);
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
 
 #endif
 
 
-/* ---- src/loop/flash_attention.c, continued ---- */
+/* ---- src/loop/wgmma_attention.c, continued ---- */
 enum {
-    TCI_ATTENTION_ALIGNED = 1024, /* bytes: the start of a box */
-    TCI_ATTENTION_SLOTS = 2,      /* of rows, if those of the next tile fit too */
+    TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
+    TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
+    TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_TURN = 1000,    /* cycles of waiting until the other consumer has left its sums */
-    TCI_ATTENTION_PAIRS = 16,     /* weights, or changes, that a processor makes in a cycle */
-    TCI_FLASH_HELD = 192,         /* registers of a thread for sums and pairs */
-    TCI_FLASH_FILL = 4000,        /* cycles to a tile's first pairs, and to leave its sums */
-    TCI_FLASH_MEET = 600,         /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128,     /* that a processor makes in a cycle */
-    TCI_FLASH_LIGHT = 128,        /* registers for sums up to which everything else fits */
-    TCI_FLASH_BLOCKS = 4,         /* that a processor has at once, at most */
-    TCI_FLASH_OWN = 1024,         /* other bytes of shared memory of a block */
-    TCI_FLASH_OTHERS = 64,        /* registers of a thread for all else */
-    TCI_FLASH_WIDTH = 4           /* elements of a row that only first products read: a multiple */
+    TCI_ATTENTION_HELD = 176,     /* a thread's registers for accumulators, scores, exponentials */
+    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to store accumulators */
+    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the accumulators */
+    TCI_ATTENTION_POWERS = 16,    /* that an SM makes in a cycle */
+    TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
 };
 
-/* Numbers of a chain on tensor cores. */
-typedef struct tci_attention_pipeline {
-    int32_t step;       /* rows of a step are a multiple of this */
-    int32_t barriers;   /* bytes for them, and for words between warps */
-    int32_t held;       /* registers of a thread for sums, scores and exponentials */
-    int32_t fill, meet; /* cycles to a tile's first scores and to leave its sums; of a step, for
-                         * barriers and to scale the sums */
-    bool spare;         /* next rows are loaded early only if a third step fits too */
-    bool leaves_apart;  /* consumers may leave their sums one after the other */
-    int32_t n_tiles;
-    int64_t tiles[TCI_FORM_CANDIDATES][3];
-} tci_attention_pipeline;
-
-/* Of gradients the fewer rows a step has, the more a product waits for its operands. */
-static const tci_attention_pipeline tci_attention_pipelines[2] = {
-    {16,
-     256,
-     200,
-     4000,
-     200,
-     true,
-     true,
-     8,
-     {{2, 128}, {2, 64}, {2, 48}, {2, 32}, {1, 128}, {1, 64}, {1, 48}, {1, 32}}},
-    {64,
-     512,
-     176,
-     3000,
-     300,
-     false,
-     false,
-     6, /* online */
-     {{2, 128}, {2, 64}, {2, 128, 1}, {2, 64, 1}, {1, 128}, {1, 64}}}};
-
-static const int64_t tci_flash_tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
-
-static const tci_attention_pipeline *tci_attention_pipeline_of(const tci_attention *x)
+TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
 {
-    return &tci_attention_pipelines[x->is_online];
+    return (int64_t)x->scores.rows * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
-/* ---- shared memory ---- */
-
-TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i)
+TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x)
 {
-    return (int64_t)x->in[0].columns * tci_attention_slabs(x->in[i].k) * TCI_MATRIX_DEPTH_STEP * 2;
-}
-
-TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x)
-{
-    int slabs = tci_attention_slabs(x->in[0].k);
-    slabs += x->n_in > 1 ? tci_attention_slabs(x->in[1].k) : 0;
-    return (int64_t)x->in[0].rows * slabs * TCI_MATRIX_DEPTH_STEP * 2;
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP *
+           2;
 }
 
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
 {
-    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
-}
-
-/* By threads the sums reuse the memory of the operands. */
-TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x)
-{
-    int64_t most = 0;
-    for (int i = 0; i < x->n_out; i++) {
-        const tci_matrix *o = &x->out[i];
-        int64_t bytes = x->threads ? (int64_t)o->rows * o->staged_pitch * 4
-                                   : tci_matrix_staged_bytes(o);
-        most = TCI_MAX(most, bytes);
-    }
-    return most;
-}
-
-/* Of a step in the ring. */
-static int64_t tci_attention_ring_bytes(const tci_attention *x)
-{
-    return tci_attention_step_bytes(x, 0) + tci_attention_step_bytes(x, 1) +
-           tci_attention_values_bytes(x);
-}
-
-TCI_FN int tci_attention_pitch(int64_t size)
-{
-    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
-}
-
-TCI_FN int64_t tci_attention_width(const tci_attention *x, int i)
-{
-    int64_t k = x->in[i].k;
-    return x->is_online && i == 0 ? (k + TCI_FLASH_WIDTH - 1) / TCI_FLASH_WIDTH * TCI_FLASH_WIDTH
-                                  : tci_attention_columns_of(k);
-}
-
-static int64_t tci_attention_threads_bytes(const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0];
-    int64_t floats = (int64_t)s->rows * tci_attention_pitch(s->columns);
-    for (int i = 0; i < 2; i++) {
-        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
-        floats += rows * tci_attention_pitch(tci_attention_width(x, i));
-    }
-    int64_t words = x->is_online ? TCI_FLASH_GROUPS : 0; /* between half warps */
-    return TCI_MAX(4 * floats, tci_attention_staged_bytes(x)) + 4 * words;
+    return (int64_t)x->scores.columns * tci_attention_slabs(x->result.n) * TCI_MATRIX_DEPTH_STEP *
+           2;
 }
 
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
 {
-    return x->threads ? tci_attention_threads_bytes(x)
-                      : TCI_ATTENTION_ALIGNED + x->slots * tci_attention_rows_bytes(x) +
-                            x->rings * tci_attention_ring_bytes(x) + tci_attention_staged_bytes(x) +
-                            tci_attention_pipeline_of(x)->barriers;
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    return TCI_ATTENTION_ALIGNED + x->slots * tci_attention_queries_bytes(x) + x->rings * step +
+           tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
 }
 
-/* ---- the tile ---- */
-
-TCI_FN int tci_attention_tiles(const tci_kernel *k, bool by_threads,
-                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
 {
-    tci_attention x;
-    if (!tci_attention_find(k, &x)) {
-        return 0;
-    }
-    const tci_attention_pipeline *p = tci_attention_pipeline_of(&x);
-    int count = by_threads ? TCI_COUNT(tci_flash_tiles) : p->n_tiles;
-    for (int i = 0; i < count; i++) {
-        const int64_t *tile = by_threads ? tci_flash_tiles[i] : p->tiles[i];
-        memcpy(n[i], tile, sizeof(*tile) * (by_threads ? 2 : 3));
-    }
-    return count;
-}
-
-/* True if the template supports these numbers, which may come from a file. */
-static bool tci_attention_is_tile(const tci_attention *x, bool by_threads, const int64_t *tile)
-{
-    int step = tci_attention_pipeline_of(x)->step;
-    if (by_threads) {
-        return (tile[0] == 32 || tile[0] == 64) &&
-               (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
-    }
-    return x->on_unit && (tile[0] == 1 || tile[0] == 2) && tile[1] >= step && tile[1] <= 128 &&
-           tile[1] % step == 0 && (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2 && x->is_online));
-}
-
-static void tci_attention_shape(tci_matrix *x, bool by_threads, const int64_t *tile)
-{
-    if (!by_threads) {
-        x->consumers = x->buffers = (int32_t)tile[0];
-        x->sub_rows = 1;
-    }
-    x->rows = (int32_t)tile[0] * (by_threads ? 1 : TCI_MATRIX_SUB);
-    x->columns = (int32_t)tile[1];
+    x->rows = rows;
     x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
     x->tiles_n = 1;
     x->tiles = x->tiles_m;
@@ -2163,198 +2138,87 @@ static void tci_attention_shape(tci_matrix *x, bool by_threads, const int64_t *t
     }
 }
 
-/* By threads sums are left as f32, whatever rounds them. */
-static void tci_attention_leave(const tci_kernel *k, tci_matrix *x)
+/* Tile shape that both products share. */
+static void tci_attention_shape(tci_matrix *x, int consumers)
 {
-    const tci_kinst *in = &k->insts[x->value];
-    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
-    x->staged = TC_F32;
+    x->consumers = x->buffers = consumers;
+    x->sub_rows = 1;
+    tci_attention_tiles(x, TCI_MATRIX_SUB * consumers);
 }
 
-/* The last stage that reduces. */
-static int tci_attention_last_stage(const tci_kernel *k)
+TCI_FN void tci_attention_columns(tci_matrix *x)
 {
-    int stage = 0;
-    for (int r = 0; r < k->n_reds; r++) {
-        stage = TCI_MAX(stage, k->reds[r].stage);
+    int step = 2 * TCI_ATTENTION_ROUND;
+    x->columns = (int32_t)((x->n + step - 1) / step * step);
+    x->own_columns = (int32_t)x->n;
+    x->chunks = 1;
+    x->lanes = TCI_MATRIX_WARP;
+    while (x->lanes < x->columns) {
+        x->lanes *= 2;
     }
-    return stage;
-}
-
-/* The columns of results; a row of each is spread over as many threads. */
-static void tci_attention_columns(const tci_kernel *k, tci_attention *x)
-{
-    int lanes = TCI_MATRIX_WARP;
-    for (int i = 0; i < x->n_out; i++) {
-        tci_matrix *o = &x->out[i];
-        o->columns = (int32_t)tci_attention_columns_of(o->n);
-        o->own_columns = (int32_t)o->n;
-        o->chunks = 1;
-        while (lanes < o->columns) {
-            lanes *= 2;
-        }
-    }
-    for (int i = 0; i < x->n_out; i++) {
-        tci_matrix *o = &x->out[i];
-        o->lanes = lanes;
-        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
-        o->staged_pitch = lanes + 8; /* rows begin in different banks */
-        /* the epilogues of gradients are casts and factors: as many rows as there can be */
-        tci_matrix_set_groups(k, x->is_online ? tci_attention_last_stage(k) + 1 : k->n_stages, o);
-    }
-}
-
-static int tci_attention_sum_columns(const tci_attention *x)
-{
-    int columns = 0;
-    for (int i = 0; i < x->n_out; i++) {
-        columns += x->out[i].columns;
-    }
-    return columns;
-}
-
-/* Registers of a thread. */
-static int64_t tci_attention_held(const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0];
-    int sums = tci_attention_sum_columns(x);
-    return x->threads ? (int64_t)s->rows / TCI_FLASH_GROUPS * (x->n_in * s->columns + sums) /
-                            TCI_FLASH_LANES
-                      : s->columns / 2 * x->n_in + s->columns / 4 * x->n_out + sums / 2;
-}
-
-/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
-static int64_t tci_attention_room(const tci_machine *machine, tci_attention *x, int buffers)
-{
-    for (int i = 0; i < x->n_out; i++) {
-        x->out[i].buffers = buffers;
-    }
-    return machine->facts.shared_most - tci_attention_shared_bytes(x);
-}
-
-/* Sets the pipeline stages on tensor cores; false: the tile does not fit. */
-static bool tci_attention_pipes(const tci_machine *machine, bool turns, tci_attention *x)
-{
-    const tci_attention_pipeline *p = tci_attention_pipeline_of(x);
-    x->rings = TCI_ATTENTION_RINGS;
-    x->slots = 1;
-    x->turns = turns;
-    int64_t step = tci_attention_ring_bytes(x), rows = tci_attention_rows_bytes(x);
-    int64_t room = tci_attention_room(machine, x, x->in[0].consumers);
-    room = room < 0 && p->leaves_apart ? tci_attention_room(machine, x, 1) : room;
-    if (room < 0 || tci_attention_held(x) > p->held) {
-        return false;
-    }
-    if (room >= rows + (p->spare ? step : 0)) {
-        room -= rows;
-        x->slots = TCI_ATTENTION_SLOTS;
-    }
-    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
-    return true;
-}
-
-/* Sets the blocks by threads that a processor holds at once; false: the tile does not fit. */
-static bool tci_attention_packs(const tci_machine *machine, tci_attention *x)
-{
-    int64_t bytes = tci_attention_shared_bytes(x), held = tci_attention_held(x);
-    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
-    x->blocks = (int32_t)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
-                                 TCI_FLASH_BLOCKS);
-    return bytes <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+    x->row_threads = TCI_MIN(x->lanes / 4, TCI_MATRIX_WARP);
+    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
 }
 
 /* The kernel with that tile; false: it does not fit. */
-static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, bool by_threads,
-                               const int64_t *tile, tci_attention *x)
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attention *x)
 {
-    if (!tci_attention_find(k, x) || !tci_attention_is_tile(x, by_threads, tile)) {
+    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
+                 (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
+    if (!known || !tci_attention_find(k, x) || !x->on_unit) {
         return false;
     }
-    x->threads = by_threads ? TCI_FLASH_THREADS : 0;
-    for (int i = 0; i < 2; i++) {
-        tci_attention_shape(&x->in[i], by_threads, tile);
-        tci_attention_shape(&x->out[i], by_threads, tile);
+    tci_attention_shape(&x->scores, (int)tile[0]);
+    tci_attention_shape(&x->result, (int)tile[0]);
+    tci_attention_columns(&x->result);
+    x->scores.columns = (int32_t)tile[1];
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    x->rings = TCI_ATTENTION_RINGS;
+    x->slots = 1;
+    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
+    int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
+    int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
+    if (room < 0 || held > TCI_ATTENTION_HELD) {
+        return false;
     }
-    for (int i = 0; i < x->n_out && by_threads; i++) {
-        tci_attention_leave(k, &x->out[i]);
+    if (room >= tci_attention_queries_bytes(x)) {
+        room -= tci_attention_queries_bytes(x);
+        x->slots = TCI_ATTENTION_SLOTS;
     }
-    tci_attention_columns(k, x);
-    return by_threads ? tci_attention_packs(machine, x)
-                      : tci_attention_pipes(machine, tile[2] != 0, x);
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
+    x->turns = tile[2];
+    return true;
 }
 
-/* ---- the cost ---- */
-
-/* Of two consumers one multiplies while the other computes exponentials; turns keep them so, but
- * cost more than they give if all products are short. */
-static double tci_attention_unit_cycles(const tci_attention *x, const tci_machine *machine)
+/* Cycles of a step. Of two consumers one multiplies while the other computes exponentials; turns
+ * keep them so, but cost more than they give if all products are short. */
+static double tci_attention_step(const tci_attention *x, double multiply, double powers)
 {
-    const tci_attention_pipeline *p = tci_attention_pipeline_of(x);
-    const tci_matrix *s = &x->in[0];
-    double cells = (double)s->rows * s->columns, depth = 0;
-    for (int i = 0; i < 2; i++) {
-        depth += i < x->n_in ? (double)x->in[i].k : 0;
-        depth += i >= x->n_out ? 0 : x->is_online ? (double)x->out[i].n : x->out[i].columns;
-    }
-    double multiply = 2 * cells * depth / machine->facts.matrix_flops;
-    double pairs = x->n_in * cells / TCI_ATTENTION_PAIRS;
-    bool is_short = s->k + x->in[1].k <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
+    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
     double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
-    double both = s->consumers == 1 ? multiply + pairs
-                                    : TCI_MAX(multiply, pairs) + bare * (multiply + pairs);
-    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
-    double fill = p->fill + (tci_attention_leaves_in_turns(x) ? TCI_ATTENTION_TURN : 0);
-    return rounds * (fill + tci_attention_steps(x) * (p->meet + both));
+    double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
+    return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
 }
 
-/* Cost of a product by threads with its loads, relative to 1 without them: 16 bytes for each row,
- * which half a warp shares, and twice as long for each step. Many sums leave too few registers. */
-static double tci_attention_product(const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0];
-    int64_t held = tci_attention_held(x);
-    double rows = (double)s->rows / TCI_FLASH_GROUPS, steps = (double)s->columns / TCI_FLASH_LANES;
-    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
-    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
-}
-
-/* A processor has several blocks at once, and then what is left over. */
-static double tci_attention_threads_cycles(const tci_attention *x, const tci_machine *machine)
-{
-    const tci_matrix *s = &x->in[0];
-    int64_t depth = s->k + (x->n_in > 1 ? x->in[1].k : 0) + tci_attention_sum_columns(x);
-    double cycles = (double)s->rows * s->columns * (double)depth / TCI_FLASH_PRODUCTS *
-                    tci_attention_product(x); /* of a step, if nothing waits */
-    int64_t each = tci_dim_known(tci_dim_ceil_div(s->tiles, machine->facts.processors));
-    int64_t at_once[2] = {x->blocks, each % x->blocks};
-    int64_t times[2] = {each / x->blocks, each % x->blocks > 0};
-    double all = 0;
-    for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
-        double n = (double)at_once[i];
-        all += (double)times[i] *
-               (TCI_FLASH_FILL + tci_attention_steps(x) * (TCI_FLASH_MEET + n * cycles / busy));
-    }
-    return all;
-}
-
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, bool by_threads,
-                               const int64_t *tile)
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
 {
     tci_attention x;
-    if (!tci_attention_with(k, machine, by_threads, tile, &x)) {
+    if (!tci_attention_with(k, machine, tile, &x)) {
         return -1;
     }
-    return (by_threads ? tci_attention_threads_cycles(&x, machine)
-                       : tci_attention_unit_cycles(&x, machine)) /
-           machine->facts.ghz;
+    double steps = tci_attention_steps(&x.cut, &x.scores);
+    double cells = (double)x.scores.rows * x.scores.columns;
+    double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
+    double powers = cells / TCI_ATTENTION_POWERS;
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
+    double step = tci_attention_step(&x, multiply, powers);
+    return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
 }
 
 /* ---- the slots of a point ---- */
 
-/* Values `makes` of a point, made of the ones that are `given`, as a block of its own, which knows
- * the axes that it asks for. */
-static tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,
                                     int n_makes)
 {
@@ -2387,19 +2251,6 @@ static tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
     return l;
 }
 
-/* The rows of the second of the last products, as a function of its own. */
-static tci_loop *tci_attention_rows_hole(tci_build *of, const tci_matrix *x, int stage)
-{
-    tci_loop *l = tci_loop_make(of->s, of->k);
-    tci_build *b = tci_build_make(of->s, of->k, l);
-    l->lanes = x->lanes;
-    l->threads = x->row_threads;
-    l->matrix = x;
-    tci_matrix_hole(b, x, stage);
-    l->narrow = tci_loop_is_narrow(of->s, l);
-    return l;
-}
-
 /* ---- the values of a row ---- */
 
 /* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
@@ -2415,12 +2266,13 @@ static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, 
     keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
 }
 
-static void tci_attention_tell_rows(tci_build *b, const tci_attention *a, int stage)
+static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
 {
-    const tci_matrix *x = &a->out[0];
+    const tci_matrix *x = &a->result;
     const tci_kernel *k = b->k;
-    tci_attention_keep_row(b, x, a->values[0], 0, stage);
-    tci_attention_keep_row(b, x, a->values[1], 1, stage);
+    int stage = k->reds[k->n_reds - 1].stage;
+    tci_attention_keep_row(b, x, a->most, 0, stage);
+    tci_attention_keep_row(b, x, a->sum, 1, stage);
     tci_lin at = tci_matrix_given(b, x->m_axis);
     for (int i = 0; i < x->n_batch; i++) {
         tci_build_set(b, x->batch_axis[i],
@@ -2442,70 +2294,587 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a, int st
 
 /* ---- the whole ---- */
 
-TCI_FN bool tci_attention_has_slot(const tci_attention *x, int slot)
+TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
 {
-    switch (slot) {
-    case TCI_ATTENTION_SLOT_VALUES: return !x->is_online;
-    case TCI_ATTENTION_SLOT_OFF: return !x->is_online && x->cut.is_cut;
-    case TCI_ATTENTION_SLOT_SEEN: return x->cut.is_cut;
-    case TCI_ATTENTION_SLOT_CHANGE: return x->n_in > 1;
-    case TCI_ATTENTION_SLOT_ROWS: return x->n_out > 1;
-    default: return true;
+    b->l->lanes = x->result.lanes;
+    b->l->threads = x->result.row_threads;
+    b->l->matrix = &x->result;
+    b->l->attention = x;
+    const tci_matrix *s = &x->scores;
+    const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
+    uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
+    for (int i = 0; i < 1 + x->cut.is_cut; i++) {
+        b->l->scores[b->l->n_scores++] = tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
+    }
+    if (x->tells) {
+        tci_attention_tell_rows(b, x);
+    }
+    if (!x->is_rows) {
+        tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
     }
 }
 
-static tci_loop *tci_attention_slot(tci_build *b, const tci_attention *x, int slot, int stage)
-{
-    const tci_matrix *m = &x->in[0];
-    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? m->n_axis : m->m_axis);
-    for (int i = 0; i < m->n_batch; i++) {
-        batch |= (uint64_t)1 << m->batch_axis[i];
-    }
-    uint64_t all = batch | (uint64_t)1 << m->m_axis | (uint64_t)1 << m->n_axis;
-    int32_t given[TCI_ATTENTION_VALUES] = {x->weight, x->products[1]};
-    for (int i = 2; i < x->n_values; i++) {
-        given[i] = x->values[i];
-    }
-    switch (slot) {
-    case TCI_ATTENTION_SLOT_VALUES:
-        return tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
-    case TCI_ATTENTION_SLOT_OFF: return tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
-    case TCI_ATTENTION_SLOT_SCORE:
-        return tci_attention_hole(b, m, all, x->products, 1, &x->score, 1);
-    case TCI_ATTENTION_SLOT_SEEN:
-        return tci_attention_hole(b, m, all, x->products, 1, &x->cut.seen, 1);
-    case TCI_ATTENTION_SLOT_CHANGE:
-        return tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
-    default: return tci_attention_rows_hole(b, &x->out[1], stage);
-    }
-}
-
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, bool by_threads,
-                               const int64_t *tile, tci_launch *launch)
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
 {
     tci_attention *x = TCI_NEW(b->s, tci_attention);
-    tci_loop *l = b->l;
-    bool fits = tci_attention_with(b->k, machine, by_threads, tile, x);
+    bool fits = tci_attention_with(b->k, machine, tile, x);
     TCI_ASSERT(b->s, fits);
-    int stage = tci_attention_last_stage(b->k);
+    tci_attention_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
+    launch->task_ns = tci_attention_ns(b->k, machine, tile);
+}
+/* ---- src/loop/wgmma_attention_backward.c ---- */
+/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores
+ * (WGMMA): tiles, pipeline stages, cost.
+ *
+ * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
+ * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
+/* ---- src/loop/wgmma_attention_backward.h ---- */
+/* loop/wgmma_attention_backward.h - declares the gradients of fused attention on WGMMA: parameters
+ * of the kernel template (tiles, consumer warps, pipeline stages).
+ *
+ * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
+ * four more warps loads the two operands of the block's row tile, and then for each step its two
+ * operand tiles, into a ring buffer. A consumer multiplies them into registers, two products, and
+ * computes from these the weights and the gradients of scores; rounded, these are directly the
+ * first operands of the products with the steps. If only weights are needed, there is one product,
+ * and only the steps have the other operand. Per-query values (m, l, ...) are evaluated once: of
+ * rows by the consumers, of steps by another of the four warps, which stores them next to the step.
+ * After the last step the accumulators are left in shared memory, one product after the other, as
+ * in loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; two
+ * consumers take turns if there is no shared memory for the accumulators of both.
+ *
+ * Blocks (tci_loop.scores): per-query values; if keys are masked out, their score; the score of any
+ * key; if keys are masked out, of a visible one; unless only weights are needed, the gradient of a
+ * score; with two last products, the rows of the second. The rows of the first are the epilogue
+ * slot. */
+#ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
+#define TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
+
+
+enum { TCI_BACKWARD_TILES = 8 };
+
+/* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
+ * what is left of the accumulators, and of all with barriers and the rounding up of its start. The
+ * second factors are after the first. */
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
+/* True if consumers store their accumulators in turns. */
+static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
+{
+    return x->out[0].buffers < x->out[0].consumers;
+}
+/* Parts that the SIMT form shares: columns of the last products, and how their rows are spread over
+ * threads; the blocks, and the epilogue slot. */
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
+/* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+
+#endif
+
+
+/* ---- src/loop/wgmma_attention_backward.c, continued ---- */
+enum {
+    TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
+    TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
+    TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
+    TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
+    TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
+    TCI_BACKWARD_HELD = 200,     /* registers of a thread for accumulators and pairs */
+    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to store accumulators; */
+    TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
+    TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
+    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that an SM makes in a cycle */
+};
+
+/* ---- the tile ---- */
+
+/* Bytes of so many factors of a row or step: slabs of 64 elements. */
+static int64_t tci_attn_grad_bytes(const tci_attn_grad *x, int factors)
+{
+    int slabs = 0;
+    for (int i = 0; i < factors; i++) {
+        slabs += tci_attention_slabs(x->in[i].k);
+    }
+    return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x)
+{
+    return x->in[0].rows * tci_attn_grad_bytes(x, x->n_in);
+}
+
+TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x)
+{
+    return x->in[0].columns * tci_attn_grad_bytes(x, 2);
+}
+
+TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x)
+{
+    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
+}
+
+TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x)
+{
+    int64_t one = tci_matrix_staged_bytes(&x->out[0]);
+    return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
+}
+
+TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x)
+{
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    return TCI_BACKWARD_ALIGNED + x->slots * tci_attn_grad_rows_bytes(x) + x->rings * step +
+           tci_attn_grad_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
+}
+
+static void tci_attn_grad_shape(tci_matrix *x, const int64_t *tile)
+{
+    x->consumers = x->buffers = (int32_t)tile[0];
+    x->sub_rows = 1;
+    x->columns = (int32_t)tile[1];
+    tci_attention_tiles(x, TCI_MATRIX_SUB * x->consumers);
+}
+
+/* A row of either product is spread over as many threads. */
+TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x)
+{
+    int lanes = TCI_MATRIX_WARP;
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->columns = (int32_t)tci_attn_grad_columns_of(o->n);
+        o->own_columns = (int32_t)o->n;
+        o->chunks = 1;
+        while (lanes < o->columns) {
+            lanes *= 2;
+        }
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->lanes = lanes;
+        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
+        o->staged_pitch = lanes + 8; /* rows begin in different banks */
+        tci_matrix_set_groups(k, k->n_stages, o);
+    }
+}
+
+static int tci_attn_grad_held(const tci_attn_grad *x)
+{
+    int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
+    for (int i = 0; i < x->n_out; i++) {
+        held += x->out[i].columns / 2;
+    }
+    return held;
+}
+
+/* Bytes of shared memory that are left, where so many consumers leave their accumulators at
+ * once. */
+static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
+{
+    for (int i = 0; i < x->n_out; i++) {
+        x->out[i].buffers = buffers;
+    }
+    return machine->facts.shared_most - tci_attn_grad_shared_bytes(x);
+}
+
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_attn_grad_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attn_grad *x)
+{
+    bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
+                 tile[1] % 16 == 0;
+    if (!known || !tci_attn_grad_find(k, x) || !x->on_unit) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        tci_attn_grad_shape(&x->in[i], tile);
+        tci_attn_grad_shape(&x->out[i], tile);
+    }
+    tci_attn_grad_columns(k, x);
+    x->rings = TCI_BACKWARD_RINGS;
+    x->slots = 1;
+    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
+    int64_t room = tci_attn_grad_room(machine, x, x->in[0].consumers);
+    room = room < 0 ? tci_attn_grad_room(machine, x, 1) : room;
+    if (room < 0 || tci_attn_grad_held(x) > TCI_BACKWARD_HELD) {
+        return false;
+    }
+    if (room >= tci_attn_grad_rows_bytes(x) + step) {
+        room -= tci_attn_grad_rows_bytes(x);
+        x->slots = TCI_BACKWARD_SLOTS;
+    }
+    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
+    return true;
+}
+
+/* The fewer rows a step has, the more a product waits for its factors. */
+TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
+    for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
+        n[i][0] = i < TCI_BACKWARD_TILES / 2 ? 2 : 1;
+        n[i][1] = steps[i % (TCI_BACKWARD_TILES / 2)];
+    }
+    return TCI_BACKWARD_TILES;
+}
+
+TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_attn_grad x;
+    if (!tci_attn_grad_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = tci_attention_steps(&x.cut, s);
+    double cells = (double)s->rows * s->columns;
+    double columns = 0;
+    for (int i = 0; i < 2; i++) {
+        columns += i < x.n_in ? (double)x.in[i].k : 0;
+        columns += i < x.n_out ? x.out[i].columns : 0;
+    }
+    double multiply = 2 * cells * columns / machine->facts.matrix_flops;
+    double pairs = x.n_in * cells / TCI_BACKWARD_PAIRS;
+    double both = s->consumers == 1 ? multiply + pairs
+                                    : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
+    double fill = TCI_BACKWARD_FILL + (tci_attn_grad_turns(&x) ? TCI_BACKWARD_TURN : 0);
+    return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
+}
+
+/* ---- the slots ---- */
+
+/* The rows of one of the last products, as a function of its own. */
+static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+{
+    tci_loop *l = tci_loop_make(of->s, of->k);
+    tci_build *b = tci_build_make(of->s, of->k, l);
+    l->lanes = x->lanes;
+    l->threads = x->row_threads;
+    l->matrix = x;
+    tci_matrix_hole(b, x, stage);
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
+TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
     l->lanes = x->out[0].lanes;
     l->threads = x->out[0].row_threads;
     l->matrix = &x->out[0];
-    l->attention = x;
-    for (int slot = 0; slot < TCI_ATTENTION_N_SLOTS; slot++) {
-        if (tci_attention_has_slot(x, slot)) {
-            l->scores[l->n_scores++] = tci_attention_slot(b, x, slot, stage);
-        }
+    l->backward = x;
+    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
+    for (int i = 0; i < x->in[0].n_batch; i++) {
+        batch |= (uint64_t)1 << x->in[0].batch_axis[i];
     }
-    if (x->tells) {
-        tci_attention_tell_rows(b, x, stage);
+    uint64_t all = batch | (uint64_t)1 << x->in[0].m_axis | (uint64_t)1 << x->in[0].n_axis;
+    int32_t given[TCI_BACKWARD_VALUES + 2] = {x->weight, x->changes};
+    for (int i = 2; i < x->n_values; i++) {
+        given[i] = x->values[i];
     }
-    if (!x->only_rows) {
-        tci_matrix_hole(b, &x->out[0], stage);
+    const tci_matrix *m = &x->in[0];
+    const int32_t *product = &x->scores;
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, batch | query, NULL, 0, x->values,
+                                                  x->n_values);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
     }
+    l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->score, 1);
+    if (x->cut.is_cut) {
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
+    }
+    if (x->n_in > 1) {
+        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+    }
+    int stage = 0; /* the last one that reduces */
+    for (int r = 0; r < k->n_reds; r++) {
+        stage = TCI_MAX(stage, k->reds[r].stage);
+    }
+    if (x->n_out > 1) {
+        l->scores[l->n_scores++] = tci_attn_grad_rows_hole(b, &x->out[1], stage);
+    }
+    tci_matrix_hole(b, &x->out[0], stage);
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
+    bool fits = tci_attn_grad_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attn_grad_holes(b, x);
+    launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
+    launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
+}
+/* ---- src/loop/simt_attention.c ---- */
+/* loop/simt_attention.c - schedules fused attention without tensor cores (SIMT), forward and
+ * backward.
+ *
+ * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
+ * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
+/* ---- src/loop/simt_attention.h ---- */
+/* loop/simt_attention.h - declares fused attention without tensor cores (SIMT), forward and
+ * backward: parameters of the kernel templates.
+ *
+ * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
+ * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
+ * block of TCI_FLASH_THREADS threads has a tile of rows, and iterates over blocks of the other side
+ * (keys or queries), staged in shared memory as f32. Half a warp has every eighth row, each of its
+ * lanes every 16th element of the block; each sum is accumulated sequentially. Scores pass between
+ * lanes through shared memory of their own, so no rows x steps array is stored. */
+#ifndef TCI_LOOP_SIMT_ATTENTION_H
+#define TCI_LOOP_SIMT_ATTENTION_H
+
+
+enum {
+    TCI_FLASH_THREADS = 128,
+    TCI_FLASH_LANES = 16, /* that share a row, */
+    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
+    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
+};
+
+/* Elements between rows of a factor in shared memory, of so many elements. */
+static inline int tci_simt_attn_pitch(int64_t size)
+{
+    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
+}
+
+/* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* Bytes of shared memory. */
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x);
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x);
+/* The time of a kernel with such a tile; -1: it does not fit. */
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
+                               const int64_t *tile);
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile);
+/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch);
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/simt_attention.c, continued ---- */
+enum {
+    TCI_FLASH_HELD = 192,     /* registers of a thread for accumulators and pairs */
+    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its accumulators */
+    TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128, /* that an SM makes in a cycle */
+    TCI_FLASH_LIGHT = 128,    /* registers for accumulators up to which everything else fits */
+    TCI_FLASH_BLOCKS = 4,     /* that an SM has at once, at most */
+    TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
+    TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
+};
+
+/* ---- the tile ---- */
+
+TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        n[i][0] = tiles[i][0];
+        n[i][1] = tiles[i][1];
+    }
+    return TCI_COUNT(tiles);
+}
+
+static bool tci_simt_attn_is_tile(const int64_t *tile)
+{
+    return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
+}
+
+/* Bytes of the staged partial results, which reuse the memory of their operands. */
+static int64_t tci_simt_attn_left(const tci_matrix *x)
+{
+    return (int64_t)x->rows * x->staged_pitch * 4;
+}
+
+static void tci_simt_attn_shape(tci_matrix *x, const int64_t *tile)
+{
+    tci_attention_tiles(x, (int)tile[0]);
+    x->columns = (int32_t)tile[1];
+}
+
+/* Sums are left as f32, whatever rounds them. */
+static void tci_simt_attn_leave(const tci_kernel *k, tci_matrix *x)
+{
+    const tci_kinst *in = &k->insts[x->value];
+    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
+    x->staged = TC_F32;
+}
+
+TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int64_t floats = (int64_t)(s->rows + s->columns) * tci_simt_attn_pitch(s->k) +
+                     (int64_t)s->columns * tci_simt_attn_pitch(r->columns) +
+                     (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
+    return TCI_MAX(4 * floats, tci_simt_attn_left(r)) + 4 * TCI_FLASH_GROUPS;
+}
+
+TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x)
+{
     const tci_matrix *s = &x->in[0];
-    launch->n_tasks = by_threads ? s->tiles : TCI_MIN(s->tiles, machine->matrix_units);
-    launch->task_ns = tci_attention_ns(b->k, machine, by_threads, tile);
+    int64_t floats = (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
+    for (int i = 0; i < 2; i++) {
+        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
+        floats += rows * tci_simt_attn_pitch(tci_attn_grad_columns_of(x->in[i].k));
+    }
+    int64_t left = tci_simt_attn_left(&x->out[0]);
+    left = x->n_out > 1 ? TCI_MAX(left, tci_simt_attn_left(&x->out[1])) : left;
+    return TCI_MAX(4 * floats, left);
+}
+
+/* Blocks that an SM holds at once. */
+static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
+{
+    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
+    return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
+                        TCI_FLASH_BLOCKS);
+}
+
+/* Registers of a thread: products of pairs, and accumulators of so many columns. */
+static int64_t tci_simt_attn_held(const int64_t *tile, int64_t pairs, int64_t columns)
+{
+    return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
+}
+
+static bool tci_simt_attn_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
+                               tci_attention *x)
+{
+    if (!tci_simt_attn_is_tile(tile) || !tci_attention_find(k, x)) {
+        return false;
+    }
+    x->threads = TCI_FLASH_THREADS;
+    tci_simt_attn_shape(&x->scores, tile);
+    tci_simt_attn_shape(&x->result, tile);
+    tci_attention_columns(&x->result);
+    tci_simt_attn_leave(k, &x->result);
+    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    int64_t held = tci_simt_attn_held(tile, 1, x->result.columns);
+    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_bytes(x), held);
+    return tci_simt_attn_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile, tci_attn_grad *x)
+{
+    if (!tci_simt_attn_is_tile(tile) || !tci_attn_grad_find(k, x)) {
+        return false;
+    }
+    int64_t columns = 0;
+    x->threads = TCI_FLASH_THREADS;
+    for (int i = 0; i < 2; i++) {
+        tci_simt_attn_shape(&x->in[i], tile);
+        tci_simt_attn_shape(&x->out[i], tile);
+    }
+    for (int i = 0; i < x->n_out; i++) {
+        tci_simt_attn_leave(k, &x->out[i]);
+    }
+    tci_attn_grad_columns(k, x);
+    for (int i = 0; i < x->n_out; i++) {
+        columns += x->out[i].columns;
+    }
+    int64_t held = tci_simt_attn_held(tile, x->n_in, columns);
+    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_back_bytes(x), held);
+    return tci_simt_attn_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
+}
+
+/* ---- the cost ---- */
+
+/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
+ * warp shares, and twice as long for each step. Many accumulators leave too few registers. */
+static double tci_simt_attn_product(const int64_t *tile, int64_t held)
+{
+    double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
+    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
+    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
+}
+
+/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. An SM
+ * has several blocks at once, and then what is left over. */
+static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
+                                   double cycles, int blocks)
+{
+    int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
+    int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
+    double all = 0;
+    for (int i = 0; i < 2; i++) {
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of an SM with so many */
+        double n = (double)at_once[i];
+        all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
+    }
+    return all;
+}
+
+TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+{
+    tci_attention x;
+    if (!tci_simt_attn_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.scores;
+    double steps = tci_attention_steps(&x.cut, s);
+    double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
+                    TCI_FLASH_PRODUCTS *
+                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, 1, x.result.columns));
+    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
+                                    const int64_t *tile)
+{
+    tci_attn_grad x;
+    if (!tci_simt_attn_back_with(k, machine, tile, &x)) {
+        return -1;
+    }
+    const tci_matrix *s = &x.in[0];
+    double steps = tci_attention_steps(&x.cut, s);
+    int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
+    int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
+    double cycles = (double)s->rows * s->columns * (double)(summed + columns) / TCI_FLASH_PRODUCTS *
+                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, x.n_in, columns));
+    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
+}
+
+/* ---- the whole ---- */
+
+TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                               tci_launch *launch)
+{
+    tci_attention *x = TCI_NEW(b->s, tci_attention);
+    bool fits = tci_simt_attn_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attention_holes(b, x);
+    launch->n_tasks = x->scores.tiles;
+    launch->task_ns = tci_simt_attn_ns(b->k, machine, tile);
+}
+
+TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
+                                    tci_launch *launch)
+{
+    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
+    bool fits = tci_simt_attn_back_with(b->k, machine, tile, x);
+    TCI_ASSERT(b->s, fits);
+    tci_attn_grad_holes(b, x);
+    launch->n_tasks = x->in[0].tiles;
+    launch->task_ns = tci_simt_attn_back_ns(b->k, machine, tile);
 }
 /* ---- src/loop/simt_row_block.c ---- */
 /* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
@@ -2744,7 +3113,7 @@ typedef struct tci_row_told {
     const tci_kred *red;
     int local, tag, words;
     int64_t parts, group;
-    tci_lin at, part, in_group, number; /* the part, its place in its group, which group */
+    tci_lin at, part, in_group, number; /* the part, its position in its group, which group */
 } tci_row_told;
 
 /* The outer axes [first, end) as one. */
@@ -2966,7 +3335,7 @@ TCI_FN void tci_row_emit(tci_build *b)
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
-/* A pointwise kernel walked in square tiles of `row_axis` x `vec_axis`. */
+/* A pointwise kernel traversed in square tiles of `row_axis` x `vec_axis`. */
 typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
     int32_t *loads;
@@ -2986,9 +3355,9 @@ TCI_FN void tci_smem_transpose_emit(tci_build *b, const tci_smem_transpose *q, t
 enum {
     TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
     TCI_SMEM_TRANSPOSE_BYTES = 40960,                                  /* of all arrays together */
-    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines traversed at once */
     TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
-    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first traversal */
 };
 
 static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
@@ -3031,7 +3400,7 @@ TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_a
     return q->n_loads > 0;
 }
 
-/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+/* The position of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
 typedef struct tci_smem_transpose_walk {
     const tci_smem_transpose *q;
@@ -3085,7 +3454,7 @@ static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_w
     tci_build_set(b, w->slow_axis, NULL);
 }
 
-/* Both walks. */
+/* Both traversals. */
 static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row,
                                      tci_lin vec, bool edge)
 {
@@ -3197,7 +3566,7 @@ typedef struct tci_simt_gemm {
     tci_simt_gemm_side rows, columns;
     int64_t depth; /* of the contracted axes, counted as one */
     int threads;   /* of a block */
-    int resident;  /* blocks that a processor should hold at once */
+    int resident;  /* blocks that an SM should hold at once */
 } tci_simt_gemm;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */
@@ -3237,7 +3606,7 @@ typedef struct tci_simt_gemm_points {
 } tci_simt_gemm_points;
 /* The sum of the point number row of the rows and column of the columns. */
 typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
-/* The stages behind the first for all points of the thread, points[0] of the rows. */
+/* The stages after the first for all points of the thread, points[0] of the rows. */
 TCI_FN void tci_simt_gemm_finish(tci_build *b, const tci_simt_gemm_points *points,
                                  tci_product_sum_fn sum, void *arg);
 /* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */
@@ -3271,9 +3640,9 @@ enum {
     TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_X = 8, /* positions of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
-    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that an SM should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
     TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
     TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
@@ -3364,7 +3733,7 @@ static void tci_simt_gemm_shape(tci_simt_gemm *p, const tci_simt_gemm_tile *tile
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+/* Cycles of the busiest SM for one step along the depth: the slower of issuing instructions
  * and of reading panels, and more where few warps hide each other's waits. */
 static double tci_simt_gemm_cycles(const tci_kernel *k, const tci_machine *machine,
                                    const tci_simt_gemm *p)
@@ -3480,7 +3849,7 @@ TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
 }
 
-/* The thread's place along the columns, and along the rows. */
+/* The thread's position along the columns, and along the rows. */
 static tci_lin tci_simt_gemm_x(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
@@ -3720,7 +4089,7 @@ static tci_lin tci_simt_gemm_at(const tci_simt_gemm_points *points, int i)
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
- * pair is behind the first on the last axis, where that has pairs alone. */
+ * pair is after the first on the last axis, where that has pairs alone. */
 static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_points *points)
 {
     const tci_simt_gemm_side *side = points->side;
@@ -3767,7 +4136,7 @@ static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points,
     return cut;
 }
 
-/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+/* Whether statement `one` stores an element, and `next` the one after it: both are one access. */
 static bool tci_simt_gemm_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
 {
     bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&
@@ -3929,7 +4298,7 @@ TCI_FN void tci_per_point_emit(tci_build *b, const tci_per_point *p, tci_lin row
 /* ---- src/loop/thread_per_point.c, continued ---- */
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
-    TCI_PER_POINT_BUSY = 512 /* threads that keep a processor busy */
+    TCI_PER_POINT_BUSY = 512 /* threads that keep an SM busy */
 };
 
 /* ---- whether and how ---- */
@@ -4126,7 +4495,7 @@ enum {
     TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
     TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
     TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep an SM busy, */
     TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 
@@ -4297,7 +4666,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 
 /* ---- a thread ---- */
 
-/* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
+/* Binds all outer axes but that of the rows, of which it returns the position of the first one. */
 static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;
@@ -4356,8 +4725,9 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
  *   window     short reductions or rows, a vector of outputs per thread
  *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
- *   attention  fused attention and its gradients on tensor cores (loop/flash_attention.c)
- *   flash      the same on SIMT threads
+ *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
+ *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
+ *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
  *   squares    transposes through shared memory (loop/smem_transpose.c)
  *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
  *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
@@ -4372,7 +4742,7 @@ enum {
     TCI_ROW_BLOCK = 256, /* threads of a block of several rows */
     TCI_ROW_FEW = 4,     /* threads that read whole sectors of a row, of halves too */
     TCI_ROW_SPARE = 4,   /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2     /* such blocks for each processor, at least */
+    TCI_ROW_BUSY = 2     /* such blocks for each SM, at least */
 };
 
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch
@@ -4717,65 +5087,132 @@ static void tci_matrix_form_note(const tci_query *a, const int64_t *n, const tci
 static bool tci_attention_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attention_ns(a->k, &a->machine, false, n) >= 0;
-}
-
-static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_is_flash(a) && tci_attention_ns(a->k, &a->machine, true, n) >= 0;
+           tci_attention_ns(a->k, &a->machine, n) >= 0;
 }
 
 static int tci_attention_form_candidates(const tci_query *a,
                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    return tci_query_on_unit(a) ? tci_attention_tiles(a->k, false, n) : 0;
-}
-
-static int tci_flash_form_candidates(const tci_query *a,
-                                     int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    return tci_query_is_flash(a) ? tci_attention_tiles(a->k, true, n) : 0;
+    (void)a;
+    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
+        n[i][0] = i < 4 ? 2 : 1;
+        n[i][1] = i % 2 ? 64 : 128;
+        n[i][2] = i / 2 == 1;
+    }
+    return TCI_ATTENTION_TILES;
 }
 
 static double tci_attention_form_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_attention_ns(a->k, &a->machine, false, n);
-}
-
-static double tci_flash_form_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_attention_ns(a->k, &a->machine, true, n);
+    return tci_attention_ns(a->k, &a->machine, n);
 }
 
 static void tci_attention_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                     tci_launch *launch)
 {
-    tci_attention_emit(b, &a->machine, false, n, launch);
-}
-
-static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                tci_launch *launch)
-{
-    tci_attention_emit(b, &a->machine, true, n, launch);
+    tci_attention_emit(b, &a->machine, n, launch);
 }
 
 static void tci_attention_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                     tci_str *out)
 {
     const tci_attention *x = b->l->attention;
-    const char *rows = x->by_step ? "keys" : "queries", *steps = x->by_step ? "queries" : "keys";
     (void)a, (void)n;
-    tci_str_add(out, x->threads ? "" : "matrix unit, ");
-    tci_str_add(out, !x->is_online ? "gradients of attention" : "attention by steps");
-    if (x->threads) {
-        tci_str_printf(out, " %s %d threads", x->is_online ? "of" : "by", x->threads);
-    }
-    tci_str_printf(out, ", %d %s and %d %s", x->in[0].rows, rows, x->in[0].columns, steps);
-    if (!x->threads) {
-        tci_str_printf(out, ", %d stages", x->rings);
-    }
-    tci_str_add(out, x->turns ? ", in turns" : "");
-    tci_str_add(out, x->cut.is_cut ? ", longest first" : "");
+    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
+                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_attn_grad_form_fits(const tci_query *a, const int64_t *n)
+{
+    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
+           tci_attn_grad_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_attn_grad_form_candidates(const tci_query *a,
+                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    (void)a;
+    return tci_attn_grad_tiles(n);
+}
+
+static double tci_attn_grad_form_cost(const tci_query *a, const int64_t *n)
+{
+    return tci_attn_grad_ns(a->k, &a->machine, n);
+}
+
+static void tci_attn_grad_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
+{
+    tci_attn_grad_emit(b, &a->machine, n, launch);
+}
+
+static void tci_attn_grad_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
+{
+    const tci_attn_grad *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->rings,
+                   x->cut.is_cut ? ", longest first" : "");
+}
+
+static bool tci_simt_attn_form_fits(const tci_query *a, const int64_t *n)
+{
+    return tci_query_is_flash(a) && tci_simt_attn_ns(a->k, &a->machine, n) >= 0;
+}
+
+static bool tci_simt_attn_back_fits(const tci_query *a, const int64_t *n)
+{
+    return tci_query_is_flash(a) && tci_simt_attn_back_ns(a->k, &a->machine, n) >= 0;
+}
+
+static int tci_simt_attn_candidates(const tci_query *a,
+                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_query_is_flash(a) ? tci_simt_attn_tiles(n) : 0;
+}
+
+static double tci_simt_attn_cost(const tci_query *a, const int64_t *n)
+{
+    return tci_simt_attn_ns(a->k, &a->machine, n);
+}
+
+static double tci_simt_attn_back_cost(const tci_query *a, const int64_t *n)
+{
+    return tci_simt_attn_back_ns(a->k, &a->machine, n);
+}
+
+static void tci_simt_attn_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                    tci_launch *launch)
+{
+    tci_simt_attn_emit(b, &a->machine, n, launch);
+}
+
+static void tci_simt_attn_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                         tci_launch *launch)
+{
+    tci_simt_attn_back_emit(b, &a->machine, n, launch);
+}
+
+static void tci_simt_attn_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                               tci_str *out)
+{
+    const tci_attention *x = b->l->attention;
+    (void)a, (void)n;
+    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
+                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
+}
+
+static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
+                                    tci_str *out)
+{
+    const tci_attn_grad *x = b->l->backward;
+    (void)a, (void)n;
+    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
+                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
+                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
 }
 
 /* ---- square tiles ---- */
@@ -4952,19 +5389,33 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                     tci_matrix_form_emit,
                                     tci_matrix_form_note};
     static const tci_form attention = {"attention",
-                                       {"consumers", "steps", "turns"},
+                                       {"consumers", "keys", "turns"},
                                        tci_attention_form_fits,
                                        tci_attention_form_candidates,
                                        tci_attention_form_cost,
                                        tci_attention_form_emit,
                                        tci_attention_form_note};
+    static const tci_form backward = {"backward",
+                                      {"consumers", "steps"},
+                                      tci_attn_grad_form_fits,
+                                      tci_attn_grad_form_candidates,
+                                      tci_attn_grad_form_cost,
+                                      tci_attn_grad_form_emit,
+                                      tci_attn_grad_form_note};
     static const tci_form flash = {"flash",
-                                   {"rows", "steps"},
-                                   tci_flash_form_fits,
-                                   tci_flash_form_candidates,
-                                   tci_flash_form_cost,
-                                   tci_flash_form_emit,
-                                   tci_attention_form_note};
+                                   {"rows", "keys"},
+                                   tci_simt_attn_form_fits,
+                                   tci_simt_attn_candidates,
+                                   tci_simt_attn_cost,
+                                   tci_simt_attn_form_emit,
+                                   tci_simt_attn_note};
+    static const tci_form flash_back = {"flash_back",
+                                        {"rows", "steps"},
+                                        tci_simt_attn_back_fits,
+                                        tci_simt_attn_candidates,
+                                        tci_simt_attn_back_cost,
+                                        tci_simt_attn_back_form_emit,
+                                        tci_simt_attn_back_note};
     static const tci_form squares = {"squares",        {0},
                                      tci_squares_fits, NULL,
                                      tci_squares_cost, tci_squares_emit,
@@ -4973,8 +5424,9 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                  tci_row_fits, tci_row_candidates,
                                  tci_row_cost, tci_row_emit_units,
                                  tci_row_note};
-    static const tci_form *const forms[] = {&product, &window,  &spread, &matrix, &attention,
-                                            &flash,   &squares, &row,    NULL};
+    static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
+                                            &attention, &backward, &flash,  &flash_back,
+                                            &squares,   &row,      NULL};
     return forms;
 }
 /* ---- src/loop/mma_gemm.c ---- */
@@ -5033,12 +5485,12 @@ enum {
     TCI_MMA_SIDE = 16,      /* rows of a factor */
     TCI_MMA_STEP = 32,      /* bytes of the depth that a product takes, */
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
-    TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_MMA_SUMS = 1 << 17, /* bytes of an SM's accumulators, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
     TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
-    TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
+    TCI_MMA_RESIDENT = 256, /* threads that an SM should hold at once, at least */
     TCI_MMA_LINE = 128,     /* bytes of shared memory in a cycle */
     TCI_MMA_ROWS = 8        /* rows of a panel that threads take in turns */
 };
@@ -5172,7 +5624,7 @@ static double tci_mma_moved(const tci_mma *w, const tci_simt_gemm_side *side, in
     return pieces / w->p.threads * TCI_MMA_MOVE;
 }
 
-/* Cycles of the busiest processor for a slab: the slowest of its unit, shared memory and issuing,
+/* Cycles of the busiest SM for a slab: the slowest of its unit, shared memory and issuing,
  * and more where few warps hide each other's waits. */
 static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
 {
@@ -5418,7 +5870,7 @@ static tc_dtype tci_mma_factor(tc_dtype t)
     return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
 }
 
-/* The warp's factors of a side, from a place of the panel along the depth. */
+/* The warp's factors of a side, from a position of the panel along the depth. */
 static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
     tci_build *b = s->b;
@@ -5488,9 +5940,9 @@ static void tci_mma_slabs(tci_mma_state *s)
 
 /* ---- the result ---- */
 
-/* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
- * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
- * in pairs the halves are what is even and what is odd. */
+/* Of a thread's part of 16 x 16 accumulators: two rows, and two columns that are neighbours in each
+ * half of them, after row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a
+ * side is in pairs the halves are what is even and what is odd. */
 static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
                                            const tci_mma_panel *panel, int f)
 {
@@ -5645,7 +6097,7 @@ typedef struct tci_order {
     int64_t keys;             /* indices are below it; what fills up the last chunk has it */
     int64_t n, chunk, chunks; /* words */
     tc_dtype word;
-    int low; /* bits of a word below its index: those of places */
+    int low; /* bits of a word below its index: those of positions */
 } tci_order;
 
 /* ---- nodes ---- */
@@ -5697,7 +6149,7 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
     return n;
 }
 
-/* Words at these places, each of which is there once. */
+/* Words at these positions, each of which is there once. */
 static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *places)
 {
     tci_node *in[3] = {words, places, words};
@@ -5710,7 +6162,7 @@ static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *pl
 
 /* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
  * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
- * none overflows. A chunk is not one stretch, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words so many
  * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
  * a word of its own in a register and meets what all lanes read. */
 static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
@@ -6104,7 +6556,7 @@ static double tci_conv_layout_cost(const tci_offer *o)
 
 /* ---- the copies ---- */
 
-/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+/* The contraction of `in`, the axis of its result with label `last` after all others; *back: the
  * order of axes that is the old one. */
 static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in,
                                           int64_t *back)
@@ -6583,7 +7035,7 @@ static bool tci_factored_is_spread(const tci_factored *f, const tci_node *x)
     return spread;
 }
 
-/* Spread x in the place of the sum. */
+/* Spread x in place of the sum. */
 static tci_node *tci_factored_outside(const tci_factored *f, tci_node *x)
 {
     for (int i = 0; i < f->n->n_attr; i++) {
@@ -6717,7 +7169,7 @@ typedef struct tci_small_conv {
     int64_t channels, wide, places;             /* wide: channels with zeros; places: of a run */
 } tci_small_conv;
 
-/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+/* Windows over the last two axes of an image [images, channels, height, width], positions of a run
  * side by side. */
 static bool tci_small_conv_are_windows(const tci_node *x)
 {
@@ -6808,7 +7260,7 @@ static tci_node *tci_small_conv_copy(const tci_small_conv *r, tci_node *x, const
     return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
 }
 
-/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+/* Windows of the image's copy: image, y, x, and of an element its row, position and channel. */
 static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 {
     const tci_node *w = r->window;
@@ -7048,7 +7500,7 @@ static int64_t tci_dwgrad_most(const tci_dwgrad *p)
                    TCI_DWGRAD_CHAIN);
 }
 
-/* From the innermost summed axis on, so many places. */
+/* From the innermost summed axis on, so many positions. */
 static void tci_dwgrad_cut(tci_dwgrad *p)
 {
     int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;
@@ -7190,7 +7642,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -7218,7 +7670,7 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The contraction of halves, for which a matrix unit has a route. */
+/* The contraction of f16 or bf16 values, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;
@@ -7446,7 +7898,7 @@ TCI_BLOCK_FN const tci_route *tci_route_kmajor(void)
 enum {
     TCI_SPLIT_K_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
     TCI_SPLIT_K_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
-    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all SMs in a cycle */
 };
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85
@@ -7584,7 +8036,7 @@ typedef struct tci_im2col {
     const tci_contraction *c;
     int which;         /* the operand that is windows */
     tci_axes taps;     /* the group of its channels and elements: K, or its own */
-    tci_node *half[2]; /* the operands as halves */
+    tci_node *half[2]; /* the operands as f16 or bf16 */
     double cycles;     /* of the route */
 } tci_im2col;
 
@@ -7593,7 +8045,7 @@ static tci_axes tci_im2col_own(int which)
     return which ? TCI_AXES_N : TCI_AXES_M;
 }
 
-/* Operand x in halves; NULL: it is something else. */
+/* Operand x in f16 or bf16; NULL: it is something else. */
 static tci_node *tci_im2col_half(const tci_algo *a, tci_node *x)
 {
     if (tci_dtype_is_half((tc_dtype)x->dtype)) {
@@ -7692,7 +8144,7 @@ static double tci_im2col_cycles(const tci_im2col *m)
            copy / TCI_SPLIT_K_CYCLE_BYTES;
 }
 
-/* Columns of the result that a tile may have: places of one image where they come last. */
+/* Columns of the result that a tile may have: positions of one image where they come last. */
 static double tci_im2col_columns(const tci_im2col *m)
 {
     double columns = 1;
@@ -7753,7 +8205,7 @@ static double tci_im2col_cost(const tci_offer *o)
 
 /* ---- the matrices ---- */
 
-/* Writes the axes of a group, as places in c->axes, in the order of the matrices: of taps as the
+/* Writes the axes of a group, as positions in c->axes, in the order of the matrices: of taps as the
  * windows have them, but with that one last which is contiguous in the image. How many. */
 static int tci_im2col_group(const tci_im2col *m, tci_axes group, int *list)
 {
@@ -7928,7 +8380,7 @@ enum {
 };
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
- * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] places,
+ * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] positions,
  * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
@@ -7940,7 +8392,7 @@ typedef struct tci_cuda_map {
     int64_t box[5];    /* elements that are loaded, */
     int64_t step[5];   /* of every so many */
     int64_t axes;
-    int64_t low[3], high[3]; /* where a place is first and last, from the first and last element */
+    int64_t low[3], high[3]; /* first and last position, from the first and last element */
 } tci_cuda_map;
 
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
@@ -7967,7 +8419,7 @@ TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
- * blocks of so many warps, several at once on a processor. */
+ * blocks of so many warps, several at once on a CPU. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
 /* The values that its slots read of them. */
@@ -8048,7 +8500,8 @@ static void tci_cuda_wgmma_boxes(const tci_matrix *x, int which, tci_cuda_map *m
     }
 }
 
-/* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
+/* Along an axis of images: what the elements of a window add at least to a position's
+ * coordinate. */
 static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d)
 {
     int64_t least = 0;
@@ -8058,7 +8511,7 @@ static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d
     return least;
 }
 
-/* A's images, where rows are places of them. */
+/* A's images, where rows are positions of them. */
 static void tci_cuda_wgmma_images(const tci_matrix *x, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[0];
@@ -8228,7 +8681,7 @@ static const char tci_cuda_matrix_products_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* Loads of places of images: coordinates of the first one, and offsets. */
+/* Loads of positions of images: coordinates of the first one, and offsets. */
 static const char tci_cuda_matrix_places[] =
     "#ifndef TC_NO_PTX\n"
     "#define TC_LOAD_PLACES(rank, list, offsets, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
@@ -8380,7 +8833,7 @@ TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
                                 : "bf16";
 }
 
-/* In the product's name in PTX: sums, A and B. */
+/* In the product's name in PTX: accumulators, A and B. */
 static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
     const char *type = tci_cuda_wgmma_type(x);
@@ -8505,7 +8958,7 @@ static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_
     tci_str_add(out, ");\n        }\n    }\n");
 }
 
-/* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
+/* Loads what A's rows, positions of images, have for one stage: where the first of them begins, and
  * for each axis the window's element of this step. */
 static void tci_cuda_wgmma_load_places(tci_str *out, const char *name, const tci_matrix *x)
 {
@@ -8673,8 +9126,8 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
 }
 
 /* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
- * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
- * distinguish, so they wait until all have stored their last sums. */
+ * help until no accumulators are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last accumulators. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
@@ -8764,78 +9217,81 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
                    symbol, symbol);
 }
 /* ---- src/cuda/wgmma_attention.c ---- */
-/* cuda/wgmma_attention.c - holds the CUDA source of fused attention and its gradients on WGMMA: the
- * device functions and main loops that the classes of cuda/flash_attention.c instantiate, in the
- * layers of cuda/wgmma_gemm.c, whose small functions they share.
+/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop,
+ * layered as in cuda/wgmma_gemm.c, whose PTX wrappers it reuses.
  *
- * Shared memory, from a multiple of 1024: the operands of a tile's rows, and if there is room those
- * of the next tile, a ring of steps, values of their queries, the final sums, barriers: for each
- * slot one for full and one for empty, the rows' first, and those of tci_cuda_attention_barriers.
- * Operands are in slabs of 64 elements, a row for each row or step: the layout of the first
- * products and, transposed, of the steps in the last ones (tc_attention_take), whose leading offset
- * is a slab.
+ * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
+ * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the
+ * queries', then the rings of keys and of values, each slot with a full and an empty mbarrier.
+ * Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
+ * parts of 64 keys, each of slabs of 64 columns, a row for each key.
  *
- * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i /
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key 8 * (i /
  * 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are already the
- * registers of the last products' first operand. Sums o0 are those of score gradients and the steps
- * of the first product, o1 those of weights and the steps of the second one.
+ * registers of the second product's first operand.
  *
- * Online chains and gradients share the names of the class, the barriers, the addresses of steps,
- * the first products and the last ones. Three functions are there twice:
- *   - the loops over steps, tc_online_tile and tc_backward_tile, which overlap differently. Online,
- *     the sums of a step are awaited after the exponentials of the next one, which do not depend on
- *     them; so the second operand has a ring slot of its own, released a step later, and is laid
- *     out in parts of 64 steps. If consumers take turns, each group of four warps issues the
- *     products of a step when the other group has issued its own, so that one computes
- *     exponentials while the other's products run. Of a gradient both first products are issued;
- *     weights are computed from the first while the second runs, the product that takes them is
- *     issued, score gradients are computed while that one runs, and theirs is issued. Only the
- *     scores of the next step wait for these. To hold these sums back as online takes the registers
- *     of a second set of pairs.
- *   - the loads, which follow the slots of these loops, and the loops over scores. One text for
- *     both gives other machine code (NVRTC 13.0, sm_90a: order of address arithmetic, registers),
- *     whose speed is not known; as they are, kernels have the machine code that they had apart.
+ * If keys are masked out (causal or banded mask) for a tile's queries, the fully masked steps are
+ * skipped when the score of masked keys is so far below the maximum of each row that its
+ * exponential is 0: each warp stores its distance after the first step, and the producer and all
+ * consumers read all of these after the last step before the masked ones. Only steps that the mask
+ * boundary crosses test each score. Tiles are assigned longest first: to the blocks in order, then
+ * in reverse, for balance.
  *
- * If keys are cut off for a tile's rows, the steps beyond the cut are skipped. Online, the score of
- * cut-off keys must be so far below the maximum of each row that its exponential is 0: each warp
- * stores its distance after the first step, and the producer and all consumers read all of these
- * after the last step before the cut. Of a gradient it must be -inf, so that their weights are 0 in
- * any row. Only steps that the cut crosses test each score.
+ * Each group of four warps issues the products of a step when the other group has issued its own,
+ * so that one computes exponentials while the other's products run.
  *
- * Invariants: a branch, whose arms both wait, keeps the compiler from waiting for sums earlier
- * (tc_attention_behind), and no register of a running product is touched: tc_registers_here, after
- * each wait, keeps the compiler from reading them before it. Each warp stores and reads rows of its
- * own, so a warp barrier is enough there. Steps past the last one are zeros in shared memory; their
- * weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
-/* ---- src/cuda/flash_attention.h ---- */
-/* cuda/flash_attention.h - declares the writer of CUDA source for fused attention and its gradients
- * (loop/flash_attention.h): the class of a kernel and its frame, and the device functions that the
- * frame calls, on tensor cores (cuda/wgmma_attention.c) or on threads (cuda/simt_attention.c). */
-#ifndef TCI_CUDA_FLASH_ATTENTION_H
-#define TCI_CUDA_FLASH_ATTENTION_H
+ * Invariants: the accumulators of a step are awaited after the exponentials of the next one: a
+ * branch, whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and
+ * no register of a running product is touched: tc_registers_here, after each wait, keeps the
+ * compiler from reading them before it. Each warp stores and reads rows of its own, so a warp
+ * barrier is enough there. */
+/* ---- src/cuda/wgmma_attention.h ---- */
+/* cuda/wgmma_attention.h - declares the CUDA code generator of fused attention on WGMMA: the main
+ * loop. */
+#ifndef TCI_CUDA_WGMMA_ATTENTION_H
+#define TCI_CUDA_WGMMA_ATTENTION_H
 
 
-/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, then
- * on tensor cores of online chains and of gradients, and on threads of both. */
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_gemm.h. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
-TCI_FN void tci_cuda_online_prelude(tci_str *out);
-TCI_FN void tci_cuda_backward_prelude(tci_str *out);
-TCI_FN void tci_cuda_simt_attention_prelude(tci_str *out);
-/* The product of pairs in registers and steps in shared memory: once in a file. */
+/* The product of weights in registers and values in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
-
-/* The kernel up to its operands; before slot i, and after it; and the end. */
+/* Functions of a kernel's class (cuda/wgmma_attention_backward.c). NAME_end: the last of n, where
+ * tiles of `tile` go beyond, as what is read for a row or step that does not exist is that of the
+ * last one. */
+TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
+/* order: the number of the tile that is in place t, longest first, by so many heads that what all
+ * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises);
+/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
+ * the last one that a query of the tile sees, one at least. */
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
+                                    const tci_matrix *s);
+/* seen; end: steps_seen, or all; and the order of tiles. */
+TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
+/* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
+ * `rows` on, of the accumulators that are left in shared memory. */
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
+/* The kernel up to its operands; from there to block i for scores, and after it, up to the next or
+ * to the epilogue slot for rows; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
-TCI_FN void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attention_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attention_tail(tci_str *out, const char *symbol, const tci_loop *l);
+TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i);
+TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attention_tail(tci_str *out);
 
 #endif
 
 /* ---- src/cuda/wgmma_attention.c, continued ---- */
-/* ---- what all chains share ---- */
+#include <string.h>
+
+enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
+
+/* ---- the prelude ---- */
 
 /* tc_fma_bf16: of two halves at once, the lower ones 0; c: -0 in both, or another such value. */
 static const char tci_cuda_attention_ptx[] =
@@ -8860,9 +9316,6 @@ static const char tci_cuda_attention_ptx[] =
     "TC_I float tc_load_one(unsigned from) {\n    float r;\n"
     "    asm volatile(\"ld.shared::cta.f32 %0, [%1];\" : \"=f\"(r) : \"r\"(from) : "
     "\"memory\");\n    return r;\n}\n"
-    "TC_I void tc_load_two(unsigned from, float &a, float &b) {\n"
-    "    asm volatile(\"ld.shared::cta.v2.f32 {%0, %1}, [%2];\" : \"=f\"(a), \"=f\"(b) : "
-    "\"r\"(from) : \"memory\");\n}\n"
     "template <int n> TC_I void tc_registers_here(float (&s)[n]) {\n"
     "#pragma unroll\n"
     "    for (int i = 0; i < n; i += 8) {\n"
@@ -8873,20 +9326,16 @@ static const char tci_cuda_attention_ptx[] =
     "    tc_registers_here(s);\n"
     "    if (first) {\n        tc_products_wait<0>();\n    } else {\n"
     "        tc_products_wait<0>();\n    }\n}\n"
-    "#endif\n"
-    "TC_I float tc_low_bf16(unsigned two) { return __int_as_float((int)(two << 16)); }\n"
-    "TC_I float tc_high_bf16(unsigned two) { return __int_as_float((int)(two & 0xffff0000u)); }\n"
-    "TC_I float tc_low_f16(unsigned two) { return tc_widen_f32_f16((unsigned short)two); }\n"
-    "TC_I float tc_high_f16(unsigned two) { return tc_low_f16(two >> 16); }\n";
+    "#endif\n";
 
-/* After the barriers of slots: of an online chain one that all consumers' warps have left their
- * distance; one for the turn of each consumer; and the distances, those of a tile while others read
- * those of the tile before. */
-static const char tci_cuda_attention_barriers[] =
+/* Behind the barriers of slots: one that all consumers' warps have left their distance, one for the
+ * turn of each consumer, and the distances, those of a tile while others read those of the tile
+ * before. */
+static const char tci_cuda_attention_loading[] =
     "template <class S> TC_I unsigned tc_attention_told(unsigned at) {\n"
     "    return at + S::barriers + 16 * S::stages;\n}\n"
     "template <class S> TC_I unsigned tc_attention_turn(unsigned at, int group) {\n"
-    "    return at + S::turns_at + 8 * group;\n}\n"
+    "    return tc_attention_told<S>(at) + 8 + 8 * group;\n}\n"
     "template <class S> TC_I unsigned tc_attention_word(unsigned at, unsigned turn, int warp) {\n"
     "    return tc_attention_turn<S>(at, S::consumers) + 8 * (turn * 4 * S::consumers + warp);\n}\n"
     "TC_I int tc_attention_next(int round) {\n"
@@ -8896,58 +9345,213 @@ static const char tci_cuda_attention_barriers[] =
     "    tc_barrier_wait(tc_attention_told<S>(at), turn);\n"
     "    for (int i = 0; i < 4 * S::consumers; i++) {\n"
     "        if (!(tc_load_one(tc_attention_word<S>(at, turn, i)) > 128.0f)) {\n"
-    "            end = S::n;\n        }\n    }\n"
+    "            end = S::keys;\n        }\n    }\n"
     "    turn ^= 1;\n    return end;\n}\n"
-    "template <class S> TC_I unsigned tc_attention_step_0(unsigned at, int ring) {\n"
-    "    return at + S::steps_at + ring * S::step_bytes;\n}\n"
-    "template <class S> TC_I unsigned tc_attention_step_1(unsigned at, int ring) {\n"
-    "    return at + S::steps_at + S::step_1 + ring * S::step_bytes_1;\n}\n"
     "template <class S> TC_I void tc_attention_begin(unsigned at) {\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
-    "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
+    "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
-    "        if (S::online) {\n"
-    "            tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n        }\n"
-    "        for (int i = 0; i < S::turn_barriers; i++) {\n"
+    "        tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n"
+    "        for (int i = 0; i < S::consumers; i++) {\n"
     "            tc_barrier_init(tc_attention_turn<S>(at, i), 4);\n        }\n"
-    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n";
+    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
+    "template <class S> TC_I void tc_attention_load(unsigned at, const tc_map *maps) {\n"
+    "    int ring = 0;\n    unsigned parity = 1, turn = 0;\n"
+    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
+    "        tc_place p = S::place(S::order(t));\n"
+    "        const int own = i % S::slots;\n"
+    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
+    "        tc_barrier_expect(tc_full<S>(at, own), S::queries_loaded);\n"
+    "        for (int k = 0; k < S::depth; k += 64) {\n"
+    "            S::load_queries(at + own * S::queries_bytes + k / 64 * S::queries_slab, maps, "
+    "tc_full<S>(at, own), p, k);\n        }\n"
+    "        int end = S::end(p);\n        bool asks = end < S::keys;\n"
+    "        for (int key = 0; key < end; key += S::step) {\n"
+    "            const int slot = S::slots + ring, after = slot + S::rings;\n"
+    "            p.n = key;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, slot), S::keys_loaded);\n"
+    "            for (int k = 0; k < S::depth; k += 64) {\n"
+    "                S::load_keys(at + S::keys_at + ring * S::keys_bytes + "
+    "k / 64 * S::keys_slab, maps + 1, tc_full<S>(at, slot), p, k);\n            }\n"
+    "            p.n = 0;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, after), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, after), S::values_bytes);\n"
+    "            for (int k = 0; k < S::step; k += 64) {\n"
+    "                S::load_values(at + S::values_at + ring * S::values_bytes + "
+    "k / 64 * S::values_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
+    "            if (++ring == S::rings) {\n                ring = 0;\n"
+    "                parity ^= 1;\n            }\n"
+    "            if (asks && key + S::step == end) {\n                asks = false;\n"
+    "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
+    "        }\n    }\n}\n";
 
-/* The contractions of a tile and a step: products of rows and steps, sums of pairs and steps. */
-static const char tci_cuda_attention_products[] =
-    "template <class S, int depth>\n"
-    "TC_I void tc_attention_product(float (&d)[S::step / 2], unsigned long long a, unsigned long "
-    "long b) {\n"
+/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the accumulators
+ * so far relative to the present step. */
+static const char tci_cuda_attention_steps[] =
+    "template <class S> struct tc_attention {\n"
+    "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
+    "    unsigned w[S::step / 4];\n};\n"
+    "template <class S>\n"
+    "TC_I void tc_attention_scores(tc_attention<S> &x, unsigned at, unsigned queries, int ring) {\n"
+    "    const unsigned long long q = tc_box(queries);\n"
+    "    const unsigned long long k = tc_box(at + S::keys_at + ring * S::keys_bytes);\n"
     "    tc_products_begin();\n"
     "#pragma unroll\n"
-    "    for (int i = 0; i < (depth + 15) / 16; i++) {\n"
-    "        S::multiply(d, a + i / 4 * (S::rows_slab / 16) + i % 4 * 2,\n"
-    "                    b + i / 4 * (S::step_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
+    "    for (int i = 0; i < (S::depth + 15) / 16; i++) {\n"
+    "        S::multiply(x.s, q + i / 4 * (S::queries_slab / 16) + i % 4 * 2,\n"
+    "                    k + i / 4 * (S::keys_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
     "    tc_products_commit();\n}\n"
-    "template <class S, int which, int n>\n"
-    "TC_I void tc_attention_take(float (&o)[n], const unsigned *pairs, unsigned steps, bool add) "
-    "{\n"
-    "    const unsigned long long b = tc_box(steps) + ((unsigned long long)(S::taken_slab - 8192) "
-    ">> 4 << 16);\n"
+    "template <class S>\n"
+    "TC_I void tc_attention_sums(tc_attention<S> &x, unsigned at, int ring, int add) {\n"
+    "    const unsigned long long v = tc_box(at + S::values_at + ring * S::values_bytes);\n"
     "    tc_products_begin();\n"
     "#pragma unroll\n"
-    "    for (int k = 0; k < S::step / 16; k++) {\n"
-    "        const unsigned long long of = b + k / 4 * (S::taken_part / 16) + k % 4 * 128;\n"
-    "        if constexpr (which == 0) {\n"
-    "            S::multiply_0(o, pairs + 4 * k, of, add || k > 0);\n"
-    "        } else {\n"
-    "            S::multiply_1(o, pairs + 4 * k, of, add || k > 0);\n        }\n"
+    "    for (int i = 0; i < S::step / 16; i++) {\n"
+    "        S::multiply_held(x.o, x.w + 4 * i, v + i / 4 * (S::values_part / 16) + i % 4 * 128,\n"
+    "                         i > 0 ? 1 : add);\n    }\n"
+    "    tc_products_commit();\n}\n"
+    "template <class S, class F>\n"
+    "TC_I void tc_attention_each(tc_attention<S> &x, tc_place p, int group, int key, F score) {\n"
+    "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
+    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
+    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i++) {\n"
+    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::keys_end(first + i / 4 * 8 + i % 2));\n"
     "    }\n"
-    "    tc_products_commit();\n}\n";
+    "    if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i++) {\n"
+    "            x.s[i] = first + i / 4 * 8 + i % 2 < S::keys ? x.s[i] : -__builtin_inff();\n"
+    "        }\n    }\n}\n"
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_attention_values(tc_attention<S> &x, tc_place p, int group, int key, F score, "
+    "G seen) {\n"
+    "    if (key + S::step <= S::seen(p.m + 64 * group)) {\n"
+    "        tc_attention_each<S>(x, p, group, key, seen);\n    } else {\n"
+    "        tc_attention_each<S>(x, p, group, key, score);\n    }\n}\n"
+    "template <class S> TC_I void tc_attention_powers(tc_attention<S> &x, bool fresh) {\n"
+    "    const float log2e = 1.44269504f;\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float mosts[2] = {x.s[2 * r], x.s[2 * r + 1]}, sums[2] = {0, 0};\n"
+    "#pragma unroll\n"
+    "        for (int i = 4; i < S::step / 2; i += 4) {\n"
+    "            mosts[0] = fmaxf(mosts[0], x.s[i + 2 * r]);\n"
+    "            mosts[1] = fmaxf(mosts[1], x.s[i + 2 * r + 1]);\n        }\n"
+    "        float most = fmaxf(mosts[0], mosts[1]);\n"
+    "        most = fmaxf(most, tc_swap(most, 1));\n"
+    "        most = fmaxf(most, tc_swap(most, 2));\n"
+    "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
+    "        x.most[r] = fmaxf(old, most);\n"
+    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r] * log2e;\n"
+    "        x.scale[r] = tc_power_of_2(__fmaf_rn(old, log2e, -off));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i += 4) {\n"
+    "#pragma unroll\n"
+    "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
+    "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
+    "                sums[j % 2] += x.s[j];\n            }\n        }\n"
+    "        const float sum = sums[0] + sums[1];\n"
+    "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
+    "template <class S> TC_I void tc_attention_round(tc_attention<S> &x) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 4; i++) {\n"
+    "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
+
+/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
+ * masked elements are 0 however low the maxima are. */
+static const char tci_cuda_attention_telling[] =
+    "template <class S>\n"
+    "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"
+    "    float far = fminf(x.most[0] - cut, x.most[1] - cut);\n"
+    "    far = fminf(far, tc_swap(far, 4));\n    far = fminf(far, tc_swap(far, 8));\n"
+    "    far = fminf(far, tc_swap(far, 16));\n"
+    "    far = cut == -__builtin_inff() ? __builtin_inff() : far;\n"
+    "    if (tc_warp_lane<S>() == 0) {\n"
+    "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
+    "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
+
+/* A tile, the block's number i: ring, parity, turn and own, the parity of the group's own turn, go
+ * on from the tile before. */
+static const char tci_cuda_attention_tile[] =
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_attention_tile(unsigned at, int group, int &ring, unsigned &parity, "
+    "unsigned &turn,\n                            unsigned &own, int i, tc_place p, "
+    "F score, G seen) {\n"
+    "    tc_attention<S> x;\n    const int slot = i % S::slots;\n"
+    "    const unsigned queries = at + slot * S::queries_bytes + group * 8192;\n"
+    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "    tc_attention_scores<S>(x, at, queries, ring);\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "    tc_attention_values<S>(x, p, group, 0, score, seen);\n"
+    "    tc_attention_powers<S>(x, true);\n"
+    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
+    "    if (asks) {\n"
+    "        tc_attention_tell<S>(x, at, turn, score(0.0f, S::rows_end(p.m), end));\n    }\n"
+    "    tc_attention_round<S>(x);\n"
+    "    for (int key = S::step;; key += S::step) {\n"
+    "        if (asks && key == end) {\n            asks = false;\n"
+    "            end = tc_attention_rest<S>(at, end, turn);\n        }\n"
+    "        if (key >= end) {\n            break;\n        }\n"
+    "        const int before = ring;\n        const unsigned old = parity;\n"
+    "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
+    "        }\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "        if (S::turns) {\n            tc_barrier_wait(tc_attention_turn<S>(at, group), own);\n"
+    "            own ^= 1;\n        }\n"
+    "        tc_attention_scores<S>(x, at, queries, ring);\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + before), old);\n"
+    "        tc_attention_sums<S>(x, at, before, key > S::step);\n"
+    "        if (S::turns) {\n"
+    "            tc_warp_arrive<S>(tc_attention_turn<S>(at, (group + 1) % S::consumers));\n"
+    "        }\n"
+    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "        tc_attention_values<S>(x, p, group, key, score, seen);\n"
+    "        tc_attention_powers<S>(x, false);\n"
+    "        tc_attention_behind(x.s, key == S::step);\n        tc_registers_here(x.o);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + before));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::columns / 2; i++) {\n"
+    "            x.o[i] *= x.scale[i / 2 % 2];\n        }\n"
+    "        tc_attention_round<S>(x);\n    }\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + ring), parity);\n"
+    "    tc_attention_sums<S>(x, at, ring, end > S::step);\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.o);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + ring));\n"
+    "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
+    "    float by[2];\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
+    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
+    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
+    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
+    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
+    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::columns / 2; i++) {\n"
+    "        x.o[i] *= by[i / 2 % 2];\n    }\n"
+    "    tc_matrix_leave<S>(x.o, at + S::staged_at + 64 * group * S::staged_pitch * "
+    "S::staged_bytes);\n    __syncwarp();\n}\n";
 
 TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_attention_ptx);
-    tci_str_add(out, tci_cuda_attention_barriers);
-    tci_str_add(out, tci_cuda_attention_products);
+    tci_str_add(out, tci_cuda_attention_loading);
+    tci_str_add(out, tci_cuda_attention_steps);
+    tci_str_add(out, tci_cuda_attention_telling);
+    tci_str_add(out, tci_cuda_attention_tile);
 }
 
-/* The product of pairs in registers and steps in shared memory. */
+/* ---- products ---- */
+
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
     return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_wgmma_type(x), x->columns);
@@ -8975,191 +9579,319 @@ TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci
                      "\"r\"(add));\n}\n#endif\n");
 }
 
-/* ---- online chains ---- */
+/* ---- the kernel ---- */
 
-/* One thread's loads: the second operand of a step has a barrier of its own, as it is taken a step
- * later. */
-static const char tci_cuda_online_loading[] =
-    "template <class S> TC_I void tc_online_load(unsigned at, const tc_map *maps) {\n"
-    "    int ring = 0;\n    unsigned parity = 1, turn = 0;\n"
-    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
-    "        tc_place p = S::place(S::order(t));\n"
-    "        const int own = i % S::slots;\n"
-    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
-    "        tc_barrier_expect(tc_full<S>(at, own), S::rows_loaded);\n"
-    "        for (int k = 0; k < S::depth_0; k += 64) {\n"
-    "            S::load_rows_0(at + own * S::rows_bytes + k / 64 * S::rows_slab, maps, "
-    "tc_full<S>(at, own), p, k);\n        }\n"
-    "        int end = S::end(p, true);\n        bool asks = end < S::n;\n"
-    "        for (int key = 0; key < end; key += S::step) {\n"
-    "            const int slot = S::slots + ring, after = slot + S::rings;\n"
-    "            p.n = key;\n"
-    "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
-    "            tc_barrier_expect(tc_full<S>(at, slot), S::step_loaded);\n"
-    "            for (int k = 0; k < S::depth_0; k += 64) {\n"
-    "                S::load_steps_0(at + S::steps_at + ring * S::step_bytes + "
-    "k / 64 * S::step_slab, maps + 1, tc_full<S>(at, slot), p, k);\n            }\n"
-    "            p.n = 0;\n"
-    "            tc_barrier_wait(tc_empty<S>(at, after), parity);\n"
-    "            tc_barrier_expect(tc_full<S>(at, after), S::step_bytes_1);\n"
-    "            for (int k = 0; k < S::step; k += 64) {\n"
-    "                S::load_steps_1(at + (S::steps_at + S::step_1) + ring * S::step_bytes_1 + "
-    "k / 64 * S::taken_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
-    "            if (++ring == S::rings) {\n                ring = 0;\n"
-    "                parity ^= 1;\n            }\n"
-    "            if (asks && key + S::step == end) {\n                asks = false;\n"
-    "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
-    "        }\n    }\n}\n";
-
-/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the sums so far
- * relative to the present step. */
-static const char tci_cuda_online_powers[] =
-    "template <class S> struct tc_online {\n"
-    "    float o1[S::columns_1 / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
-    "    unsigned w[S::step / 4];\n};\n"
-    "template <class S, class F>\n"
-    "TC_I void tc_online_each(tc_online<S> &x, tc_place p, int group, int key, F score) {\n"
-    "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
-    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
-    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::step / 2; i++) {\n"
-    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::steps_end(first + i / 4 * 8 + i % 2));\n"
-    "    }\n"
-    "    if (S::n % S::step != 0 && key + S::step > S::n) {\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::step / 2; i++) {\n"
-    "            x.s[i] = first + i / 4 * 8 + i % 2 < S::n ? x.s[i] : -__builtin_inff();\n"
-    "        }\n    }\n}\n"
-    "template <class S, class F, class G>\n"
-    "TC_I void tc_online_values(tc_online<S> &x, tc_place p, int group, int key, F score, "
-    "G seen) {\n"
-    "    if (S::whole(p.m + 64 * group, key)) {\n"
-    "        tc_online_each<S>(x, p, group, key, seen);\n    } else {\n"
-    "        tc_online_each<S>(x, p, group, key, score);\n    }\n}\n"
-    "template <class S> TC_I void tc_online_powers(tc_online<S> &x, bool fresh) {\n"
-    "    const float log2e = 1.44269504f;\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < 2; r++) {\n"
-    "        float mosts[2] = {x.s[2 * r], x.s[2 * r + 1]}, sums[2] = {0, 0};\n"
-    "#pragma unroll\n"
-    "        for (int i = 4; i < S::step / 2; i += 4) {\n"
-    "            mosts[0] = fmaxf(mosts[0], x.s[i + 2 * r]);\n"
-    "            mosts[1] = fmaxf(mosts[1], x.s[i + 2 * r + 1]);\n        }\n"
-    "        float most = fmaxf(mosts[0], mosts[1]);\n"
-    "        most = fmaxf(most, tc_swap(most, 1));\n"
-    "        most = fmaxf(most, tc_swap(most, 2));\n"
-    "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
-    "        x.most[r] = fmaxf(old, most);\n"
-    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r] * log2e;\n"
-    "        x.scale[r] = tc_power_of_2(__fmaf_rn(old, log2e, -off));\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::step / 2; i += 4) {\n"
-    "#pragma unroll\n"
-    "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
-    "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
-    "                sums[j % 2] += x.s[j];\n            }\n        }\n"
-    "        const float sum = sums[0] + sums[1];\n"
-    "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
-    "template <class S> TC_I void tc_online_round(tc_online<S> &x) {\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::step / 4; i++) {\n"
-    "        x.w[i] = S::halves(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
-
-/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
- * masked elements are 0 however low the maxima are. */
-static const char tci_cuda_online_telling[] =
-    "template <class S>\n"
-    "TC_I void tc_online_tell(tc_online<S> &x, unsigned at, unsigned turn, float cut) {\n"
-    "    float far = fminf(x.most[0] - cut, x.most[1] - cut);\n"
-    "    far = fminf(far, tc_swap(far, 4));\n    far = fminf(far, tc_swap(far, 8));\n"
-    "    far = fminf(far, tc_swap(far, 16));\n"
-    "    far = cut == -__builtin_inff() ? __builtin_inff() : far;\n"
-    "    if (tc_warp_lane<S>() == 0) {\n"
-    "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
-    "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
-
-/* A tile, the block's number i: ring, parity, turn and own, the parity of the group's own turn, go
- * on from the tile before. */
-static const char tci_cuda_online_tile[] =
-    "template <class S, class F, class G>\n"
-    "TC_I void tc_online_tile(unsigned at, int group, int &ring, unsigned &parity, unsigned "
-    "&turn,\n                         unsigned &own, int i, tc_place p, F score, G seen) {\n"
-    "    tc_online<S> x;\n"
-    "    const int slot = i % S::slots;\n"
-    "    const unsigned rows = at + slot * S::rows_bytes + group * 8192;\n"
-    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
-    "    tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "    tc_attention_product<S, S::depth_0>(x.s, tc_box(rows),\n"
-    "                                         tc_box(tc_attention_step_0<S>(at, ring)));\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
-    "    tc_online_values<S>(x, p, group, 0, score, seen);\n"
-    "    tc_online_powers<S>(x, true);\n"
-    "    int end = S::end(p, true);\n    bool asks = end < S::n;\n"
-    "    if (asks) {\n"
-    "        tc_online_tell<S>(x, at, turn, score(0.0f, S::rows_end(p.m), end));\n    }\n"
-    "    tc_online_round<S>(x);\n"
-    "    for (int n = S::step;; n += S::step) {\n"
-    "        if (asks && n == end) {\n            asks = false;\n"
-    "            end = tc_attention_rest<S>(at, end, turn);\n        }\n"
-    "        if (n >= end) {\n            break;\n        }\n"
-    "        const int before = ring;\n        const unsigned old = parity;\n"
-    "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
-    "        }\n"
-    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "        if (S::turns) {\n            tc_barrier_wait(tc_attention_turn<S>(at, group), own);\n"
-    "            own ^= 1;\n        }\n"
-    "        tc_attention_product<S, S::depth_0>(x.s, tc_box(rows),\n"
-    "                                         tc_box(tc_attention_step_0<S>(at, ring)));\n"
-    "        tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + before), old);\n"
-    "        tc_attention_take<S, 1>(x.o1, x.w, tc_attention_step_1<S>(at, before), n > S::step);\n"
-    "        if (S::turns) {\n"
-    "            tc_warp_arrive<S>(tc_attention_turn<S>(at, (group + 1) % S::consumers));\n"
-    "        }\n"
-    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
-    "        tc_online_values<S>(x, p, group, n, score, seen);\n"
-    "        tc_online_powers<S>(x, false);\n"
-    "        tc_attention_behind(x.s, n == S::step);\n        tc_registers_here(x.o1);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + before));\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::columns_1 / 2; i++) {\n"
-    "            x.o1[i] *= x.scale[i / 2 % 2];\n        }\n"
-    "        tc_online_round<S>(x);\n    }\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
-    "    tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + ring), parity);\n"
-    "    tc_attention_take<S, 1>(x.o1, x.w, tc_attention_step_1<S>(at, ring), end > S::step);\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.o1);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + ring));\n"
-    "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
-    "    float by[2];\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < 2; r++) {\n"
-    "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
-    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
-    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
-    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
-    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
-    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::columns_1 / 2; i++) {\n"
-    "        x.o1[i] *= by[i / 2 % 2];\n    }\n"
-    "    tc_matrix_leave<S>(x.o1, at + S::staged_at + 64 * group * S::staged_pitch * "
-    "S::staged_bytes);\n    __syncwarp();\n}\n";
-
-TCI_FN void tci_cuda_online_prelude(tci_str *out)
+static int tci_cuda_attention_warps(const tci_attention *x)
 {
-    tci_str_add(out, tci_cuda_online_loading);
-    tci_str_add(out, tci_cuda_online_powers);
-    tci_str_add(out, tci_cuda_online_telling);
-    tci_str_add(out, tci_cuda_online_tile);
+    return 4 * x->scores.consumers + 4;
 }
 
-/* ---- gradients ---- */
+static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
+{
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = tci_attention_shared_bytes(x);
+    k.block_x = x->result.row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
+    k.n_maps = 3;
+    k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
+    k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
+    tci_matrix values = x->result;
+    values.n = tci_attention_value_columns(x);
+    k.maps[2] = tci_cuda_wgmma_map(&values, 1);
+    return k;
+}
 
-/* One thread's loads. */
+TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
+{
+    tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
+    if (n % tile == 0) {
+        tci_str_add(out, "i;\n    }\n");
+    } else {
+        tci_str_printf(out, "i < %lld ? i : %lld;\n    }\n", (long long)n, (long long)n - 1);
+    }
+}
+
+TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises)
+{
+    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
+    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
+    char last[24];
+    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
+    tci_str_printf(out,
+                   "    TC_I int order(int t) {\n"
+                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
+                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
+                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
+                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
+                   rises ? "" : last);
+}
+
+TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
+{
+    long long last = (long long)s->m - 1;
+    tci_str_printf(out,
+                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
+                   "    TC_I int steps_seen(tc_place p, int n) {\n"
+                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                   "        return steps * step < n ? steps * step : n;\n    }\n",
+                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
+                   last);
+}
+
+TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores;
+    if (!x->cut.is_cut) {
+        tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
+                         "    TC_I int end(tc_place p) { return keys; }\n"
+                         "    TC_I int order(int t) { return t; }\n");
+        return;
+    }
+    tci_cuda_attention_seen(out, &x->cut, s);
+    tci_str_add(out, "    TC_I int end(tc_place p) { return steps_seen(p, keys); }\n");
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
+}
+
+static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
+    long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
+    long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
+    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
+    const char *type = tci_cuda_wgmma_type(s);
+    tci_str_printf(
+        out,
+        "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
+        "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
+        "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
+        "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
+        "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
+        "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
+        "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
+        "barriers = %lld\n    };\n",
+        symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
+        s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
+        r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
+        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
+        s->columns * line, tci_cuda_wgmma_loaded(s, 1) * line * slabs, values_at,
+        (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
+        staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
+        staged_at + (long long)tci_matrix_staged_bytes(r));
+    tci_str_printf(out,
+                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
+                   "}\n"
+                   "    TC_I unsigned weights(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n"
+                   "    TC_I void multiply_held(float (&d)[%d], const unsigned *a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
+                   r->staged == TC_F16 ? "f16" : "bf16", type, s->columns / 2, type, s->columns,
+                   r->columns / 2, type, r->columns);
+    tci_cuda_attention_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "keys", s->n, s->columns);
+    tci_cuda_wgmma_loads(out, "load_queries", s, 0);
+    tci_cuda_wgmma_loads(out, "load_keys", s, 1);
+    tci_cuda_wgmma_loads(out, "load_values", r, 1);
+    tci_cuda_wgmma_place(out, r);
+    tci_str_add(out, "};\n");
+}
+
+/* 168 registers a thread of twelve warps, and what the loading warps do not need goes to the
+ * others; of eight warps each has all that it can. */
+TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
+{
+    const tci_attention *x = l->attention;
+    tci_cuda_skeleton k = tci_cuda_attention_describe(x);
+    int loader = 4 * x->scores.consumers;
+    bool moves = x->scores.consumers > 1;
+    tci_cuda_skeleton_words(out, symbol, &k);
+    tci_cuda_attention_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x), 1);
+    tci_str_printf(out,
+                   "    TC_SHARED;\n"
+                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                   "    tc_attention_begin<%s_shape>(at);\n"
+                   "    const int warp = tc_warp<%s_shape>();\n"
+                   "    if (warp >= %d) {\n%s"
+                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
+                   "            tc_attention_load<%s_shape>(at, args.maps);\n        }\n"
+                   "        return;\n    }\n%s",
+                   symbol, symbol, loader, moves ? "        tc_registers_fewer<24>();\n" : "",
+                   loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
+    tci_cuda_skeleton_args(out);
+}
+
+TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
+{
+    for (int i = 0; i < s->n_batch; i++) {
+        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
+    }
+}
+
+TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
+{
+    tci_str_printf(out,
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   symbol, symbol, symbol);
+    tci_cuda_attention_batch(out, s);
+}
+
+TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
+{
+    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    const char *row = o->buffers < o->consumers ? "row % 64" : "row";
+    tci_str_printf(out,
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
+                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + %s * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol, row,
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+}
+
+TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_matrix *s = &l->attention->scores;
+    if (i == 0) {
+        tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n");
+        tci_cuda_attention_tiles(out, symbol, s);
+    }
+    tci_cuda_attention_value(out, s, i);
+}
+
+TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
+{
+    tci_str_printf(out,
+                   "    const auto score_%d = [&](float value, int row, int key) {\n"
+                   "    void *given = &value;\n"
+                   "    const tc_i64 at_%d = row, at_%d = key;\n",
+                   i, s->m_axis, s->n_axis);
+}
+
+TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_matrix *r = &l->attention->result;
+    tci_str_add(out, "    return value;\n    };\n");
+    if (i + 1 < l->n_scores) {
+        return;
+    }
+    tci_str_printf(out,
+                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, "
+                   "p, score_0, score_%d);\n"
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
+                   symbol, i);
+    tci_cuda_attention_rows(out, symbol, r);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
+}
+
+TCI_FN void tci_cuda_attention_tail(tci_str *out)
+{
+    tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
+}
+/* ---- src/cuda/wgmma_attention_backward.c ---- */
+/* cuda/wgmma_attention_backward.c - writes the CUDA source of the attention gradients on WGMMA: the
+ * main loop, layered as in cuda/wgmma_gemm.c, with the PTX wrappers of cuda/wgmma_attention.c.
+ *
+ * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
+ * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,
+ * mbarriers: a full and an empty one per slot (the row tiles' first), and one per consumer that
+ * orders the stores if consumers store their accumulators in turn. All operands are in slabs of 64
+ * elements, a row for each row or step: the layout of the first products and, transposed, of the
+ * steps in the last ones, whose leading offset is a slab.
+ *
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
+ * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
+ * products' first operand.
+ *
+ * A step: both first products are issued; weights are computed from the first while the second
+ * runs, the product that takes them is issued, score gradients are computed while that one runs,
+ * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
+ * tensor cores busy: while one computes scores the other multiplies. Accumulators o0 are the
+ * products of score gradients and the steps of the first product, o1 those of weights and the steps
+ * of the second one. `changes` and `weighs` say which of them exist; without `changes` the second
+ * product is omitted and has no rows.
+ *
+ * If keys are masked out with the score -inf, so that their weights are 0 in any row, the steps
+ * that no row of a tile sees are skipped. Tiles are assigned longest first.
+ *
+ * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
+ * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
+/* ---- src/cuda/wgmma_attention_backward.h ---- */
+/* cuda/wgmma_attention_backward.h - declares the CUDA code generator of the attention gradients on
+ * WGMMA: prelude, main loop, epilogue. */
+#ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
+#define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
+
+
+/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
+enum {
+    TCI_CUDA_BACKWARD_VALUES,
+    TCI_CUDA_BACKWARD_OFF,
+    TCI_CUDA_BACKWARD_SCORE,
+    TCI_CUDA_BACKWARD_SEEN,
+    TCI_CUDA_BACKWARD_CHANGE,
+    TCI_CUDA_BACKWARD_ROWS
+};
+
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
+/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
+
+/* Parts that the form by threads shares: which accumulators there are, in the class; which block i
+ * is, and its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are
+ * seen, and the order of tiles. */
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
+
+#endif
+
+/* ---- src/cuda/wgmma_attention_backward.c, continued ---- */
+#include <string.h>
+
+/* ---- the prelude ---- */
+
+static const char tci_cuda_backward_ptx[] =
+    "#ifndef TC_NO_PTX\n"
+    "TC_I void tc_load_two(unsigned from, float &a, float &b) {\n"
+    "    asm volatile(\"ld.shared::cta.v2.f32 {%0, %1}, [%2];\" : \"=f\"(a), \"=f\"(b) : "
+    "\"r\"(from) : \"memory\");\n}\n"
+    "#endif\n"
+    "TC_I float tc_low_bf16(unsigned two) { return __int_as_float((int)(two << 16)); }\n"
+    "TC_I float tc_high_bf16(unsigned two) { return __int_as_float((int)(two & 0xffff0000u)); }\n"
+    "TC_I float tc_low_f16(unsigned two) { return tc_widen_f32_f16((unsigned short)two); }\n"
+    "TC_I float tc_high_f16(unsigned two) { return tc_low_f16(two >> 16); }\n";
+
 static const char tci_cuda_backward_loading[] =
+    "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
+    "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
+    "template <class S> TC_I unsigned tc_backward_turn(unsigned at, int group) {\n"
+    "    return at + S::barriers + 16 * S::stages + 8 * group;\n}\n"
+    "template <class S> TC_I void tc_backward_begin(unsigned at) {\n"
+    "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        for (int i = 0; i < 2 * S::turns; i++) {\n"
+    "            tc_barrier_init(tc_backward_turn<S>(at, i), 4);\n        }\n"
+    "        tc_barrier_init_done();\n    }\n"
+    "    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_backward_load(unsigned at, const tc_map *maps, bool cuts) {\n"
     "    int ring = 0;\n    unsigned parity = 1;\n"
     "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
@@ -9185,8 +9917,7 @@ static const char tci_cuda_backward_loading[] =
     "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 1, full, p, k);\n"
     "            }\n"
     "            for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + "
-    "2, full, p, "
+    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 2, full, p, "
     "k);\n            }\n"
     "            if (++ring == S::rings) {\n                ring = 0;\n"
     "                parity ^= 1;\n            }\n"
@@ -9194,10 +9925,7 @@ static const char tci_cuda_backward_loading[] =
     "    }\n"
     "}\n";
 
-/* Values of a query alone: where those of a step are, and who evaluates them. */
 static const char tci_cuda_backward_values[] =
-    "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
-    "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
     "template <class S, class V>\n"
     "TC_I void tc_backward_own(float (&own)[S::values], V values, tc_place p, int query) {\n"
     "    const bool is = query < S::queries;\n    values(own, p, is ? query : S::queries - 1);\n"
@@ -9229,6 +9957,29 @@ static const char tci_cuda_backward_pairs[] =
     "template <class S> struct tc_backward {\n"
     "    float s[S::step / 2], g[S::step / 2], o0[S::columns_0 / 2], o1[S::columns_1 / 2];\n"
     "    unsigned w[S::step / 4], c[S::step / 4];\n    float own[2][S::values];\n};\n"
+    "template <class S, int depth>\n"
+    "TC_I void tc_backward_product(float (&d)[S::step / 2], unsigned rows, unsigned steps) {\n"
+    "    const unsigned long long a = tc_box(rows), b = tc_box(steps);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < (depth + 15) / 16; i++) {\n"
+    "        S::multiply(d, a + i / 4 * (S::rows_slab / 16) + i % 4 * 2,\n"
+    "                    b + i / 4 * (S::step_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
+    "    tc_products_commit();\n}\n"
+    "TC_I unsigned long long tc_backward_turned(unsigned steps, int slab) {\n"
+    "    return tc_box(steps) + ((unsigned long long)(slab - 8192) >> 4 << 16);\n}\n"
+    "template <class S, int which>\n"
+    "TC_I void tc_backward_take(tc_backward<S> &x, unsigned steps, bool add) {\n"
+    "    const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
+    "    tc_products_begin();\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < S::step / 16; k++) {\n"
+    "        if constexpr (which == 0) {\n"
+    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, add || k > 0);\n"
+    "        } else {\n"
+    "            S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, add || k > 0);\n        }\n"
+    "    }\n"
+    "    tc_products_commit();\n}\n"
     "template <class S, class F>\n"
     "TC_I void tc_backward_scores(tc_backward<S> &x, int row, int n, F score) {\n"
     "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
@@ -9295,14 +10046,13 @@ static const char tci_cuda_backward_tile[] =
     "        tc_backward_own<S>(x.own[1], values, p, row + 8);\n    }\n"
     "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
     "    for (int n = first; n < end; n += S::step) {\n"
-    "        const unsigned steps = tc_attention_step_0<S>(at, ring);\n"
+    "        const unsigned steps = at + S::steps_at + ring * S::step_bytes;\n"
     "        const unsigned told = tc_backward_told<S>(at, ring) + 8 * (lane & 3);\n"
     "        const int step = n + 2 * (lane & 3);\n"
     "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "        tc_attention_product<S, S::depth_0>(x.s, tc_box(rows), tc_box(steps));\n"
+    "        tc_backward_product<S, S::depth_0>(x.s, rows, steps);\n"
     "        if constexpr (S::changes) {\n"
-    "            tc_attention_product<S, S::depth_1>(x.g, tc_box(rows + S::rows_1),\n"
-    "                                                 tc_box(steps + S::step_1));\n"
+    "            tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
     "        }\n"
     "        tc_products_wait<S::changes>();\n        tc_registers_here(x.s);\n"
     "        if (n > first) {\n"
@@ -9315,12 +10065,10 @@ static const char tci_cuda_backward_tile[] =
     "            tc_attention_behind(x.s, n == first);\n            tc_registers_here(x.g);\n"
     "        }\n"
     "        if constexpr (S::weighs) {\n"
-    "            tc_attention_take<S, 1>(x.o1, x.w, steps + S::step_1, n > first);\n"
-    "        }\n"
+    "            tc_backward_take<S, 1>(x, steps + S::step_1, n > first);\n        }\n"
     "        if constexpr (S::changes) {\n"
     "            tc_backward_changes<S>(x, told, row, step, change);\n"
-    "            tc_attention_take<S, 0>(x.o0, x.c, steps, n > first);\n"
-    "        }\n"
+    "            tc_backward_take<S, 0>(x, steps, n > first);\n        }\n"
     "        before = ring;\n        if (++ring == S::rings) {\n"
     "            ring = 0;\n            parity ^= 1;\n        }\n"
     "    }\n"
@@ -9330,412 +10078,104 @@ static const char tci_cuda_backward_tile[] =
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
-TCI_FN void tci_cuda_backward_prelude(tci_str *out)
+TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out)
 {
+    tci_str_add(out, tci_cuda_backward_ptx);
     tci_str_add(out, tci_cuda_backward_loading);
     tci_str_add(out, tci_cuda_backward_values);
     tci_str_add(out, tci_cuda_backward_pairs);
     tci_str_add(out, tci_cuda_backward_tile);
 }
-/* ---- src/cuda/simt_attention.c ---- */
-/* cuda/simt_attention.c - holds the CUDA source of fused attention and its gradients on SIMT
- * threads: the device functions and main loops that the classes of cuda/flash_attention.c
- * instantiate.
- *
- * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
- * values, the tile x block attention weights, and a word for each half warp; for its gradients both
- * operands of the rows, both of a block, and the tile x block scores. Each row is padded by four
- * elements, so that 16 bytes of neighbouring rows are in different banks. The final accumulators
- * reuse this memory.
- *
- * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a
- * block, and for each 16 W columns of a result W contiguous ones. So a product of four elements
- * along a row takes one load for a row, which the half warp shares, and one for an element; and
- * weights that lanes store in shared memory are read by lanes of the same warp.
- *
- * Keys of the next block are loaded while weights are computed and summed, its values while its
- * scores are computed. If a causal mask hides keys from a tile's queries, the fully masked blocks
- * are skipped as in cuda/wgmma_attention.c: each half warp reports whether the masked scores are
- * far enough below the maximum of its rows.
- *
- * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
- * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
- * are never stored. */
 
-/* ---- the prelude ---- */
+/* ---- the kernel ---- */
 
-/* Asynchronous copies of 16 bytes, in groups; older GPUs wait for each. */
-static const char tci_cuda_flash_copies[] =
-    "#ifndef TC_NO_PTX\n#if __CUDA_ARCH__ >= 800\n"
-    "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
-    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: "
-    "\"r\"(tc_shared_at(to)), \"l\"(from), \"r\"(is ? 16 : 0) : \"memory\");\n}\n"
-    "TC_I void tc_copies_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n"
-    "template <int n> TC_I void tc_copies_wait() {\n"
-    "    asm volatile(\"cp.async.wait_group %0;\" :: \"n\"(n) : \"memory\");\n}\n"
-    "#else\n"
-    "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
-    "    *(tc_pack<float, 4> *)to = is ? *(const tc_pack<float, 4> *)from : "
-    "tc_pack<float, 4>{{0, 0, 0, 0}};\n}\n"
-    "TC_I void tc_copies_commit() {}\n"
-    "template <int n> TC_I void tc_copies_wait() {}\n"
-    "#endif\n#endif\n";
-
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
- * multiple of four; turned: rows are contiguous. */
-static const char tci_cuda_flash_loading[] =
-    "template <class S> TC_I int tc_flash_thread() {\n"
-    "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"
-    "TC_I float tc_flash_max(float x) {\n"
-    "    for (int i = 1; i < 16; i *= 2) {\n        x = fmaxf(x, tc_swap(x, i));\n    }\n"
-    "    return x;\n}\n"
-    "TC_I float tc_flash_sum(float x) {\n"
-    "    for (int i = 1; i < 16; i *= 2) {\n        x += tc_swap(x, i);\n    }\n"
-    "    return x;\n}\n"
-    "template <class S, bool whole, int size>\n"
-    "TC_I void tc_flash_four(float *to, const float *from, tc_i64 summed, int k, bool is) {\n"
-    "    if (whole) {\n"
-    "        tc_copy_four(to, from + (k < size ? k : 0), is && k < size);\n        return;\n    }\n"
-    "    tc_pack<float, 4> four;\n"
-    "#pragma unroll\n"
-    "    for (int j = 0; j < 4; j++) {\n"
-    "        four.e[j] = is && k + j < size ? from[(k + j) * summed] : 0;\n    }\n"
-    "    *(tc_pack<float, 4> *)to = four;\n}\n"
-    "template <class S, bool whole, int size>\n"
-    "TC_I void tc_flash_four(float *to, const unsigned short *from, tc_i64 summed, int k, bool is) "
-    "{\n"
-    "    tc_pack<float, 4> four;\n    tc_pack<unsigned short, 4> halves = {{0, 0, 0, 0}};\n"
-    "    if (whole && is && k < size) {\n"
-    "        halves = *(const tc_pack<unsigned short, 4> *)(from + k);\n    }\n"
-    "#pragma unroll\n"
-    "    for (int j = 0; j < 4; j++) {\n"
-    "        if (!whole && is && k + j < size) {\n"
-    "            halves.e[j] = from[(k + j) * summed];\n        }\n"
-    "        four.e[j] = S::wide(halves.e[j]);\n    }\n"
-    "    *(tc_pack<float, 4> *)to = four;\n}\n"
-    "template <class S, int rows, int size, int width, bool whole, bool turned, class E>\n"
-    "TC_I void tc_flash_load(float *to, const E *from, tc_i64 own, tc_i64 summed, int n) {\n"
-    "    const int fours = width / 4;\n"
-    "#pragma unroll 8\n"
-    "    for (int i = tc_flash_thread<S>(); i < rows * fours; i += S::threads) {\n"
-    "        const int row = turned ? i % rows : i / fours, k = 4 * (turned ? i / rows : i % "
-    "fours);\n"
-    "        tc_flash_four<S, whole, size>(to + row * (width + 4) + k, from + (row < n ? row : 0) "
-    "* own,\n                                      summed, k, row < n);\n    }\n}\n";
-
-/* Pairs s += rows steps, over `width` elements of both; and sums o += pairs steps. */
-static const char tci_cuda_flash_products[] =
-    "template <class S, int width>\n"
-    "TC_I void tc_flash_pairs(float (&s)[S::points][S::each], const float *rows, const float "
-    "*steps) {\n"
-    "    rows += tc_flash_thread<S>() / 16 * (width + 4);\n"
-    "    steps += tc_flash_thread<S>() % 16 * (width + 4);\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * S::each; i++) {\n"
-    "        s[i / S::each][i % S::each] = 0;\n    }\n"
-    "#pragma unroll 2\n"
-    "    for (int k = 0; k < width; k += 4) {\n        tc_pack<float, 4> b[S::each];\n"
-    "#pragma unroll\n"
-    "        for (int j = 0; j < S::each; j++) {\n"
-    "            b[j] = *(const tc_pack<float, 4> *)(steps + 16 * j * (width + 4) + k);\n"
-    "        }\n"
-    "#pragma unroll\n"
-    "        for (int r = 0; r < S::points; r++) {\n"
-    "            const tc_pack<float, 4> a = *(const tc_pack<float, 4> *)(rows + 8 * r * (width + "
-    "4) + k);\n"
-    "#pragma unroll\n"
-    "            for (int i = 0; i < 4 * S::each; i++) {\n"
-    "                const int j = i % S::each, e = i / S::each;\n"
-    "                s[r][j] = __fmaf_rn(a.e[e], b[j].e[e], s[r][j]);\n            }\n"
-    "        }\n    }\n}\n"
-    "template <class S, int columns>\n"
-    "TC_I void tc_flash_sums(float (&o)[S::points][columns / 16], const float *pairs, const float "
-    "*steps) {\n"
-    "    const int wide = columns % 64 == 0 ? 4 : columns % 32 == 0 ? 2 : 1;\n"
-    "    pairs += tc_flash_thread<S>() / 16 * (S::step + 4);\n"
-    "    steps += tc_flash_thread<S>() % 16 * wide;\n"
-    "#pragma unroll 1\n"
-    "    for (int n = 0; n < S::step; n += 4) {\n        tc_pack<float, 4> a[S::points];\n"
-    "#pragma unroll\n"
-    "        for (int r = 0; r < S::points; r++) {\n"
-    "            a[r] = *(const tc_pack<float, 4> *)(pairs + 8 * r * (S::step + 4) + n);\n"
-    "        }\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < 4 * (columns / 16 / wide); i++) {\n"
-    "            const int e = i % 4, g = i / 4;\n"
-    "            const tc_pack<float, wide> b = *(const tc_pack<float, wide> *)(steps + (n + e) * "
-    "(columns + 4) + g * 16 * wide);\n"
-    "#pragma unroll\n"
-    "            for (int j = 0; j < S::points * wide; j++) {\n"
-    "                float &to = o[j / wide][g * wide + j % wide];\n"
-    "                to = __fmaf_rn(a[j / wide].e[e], b.e[j % wide], to);\n            }\n"
-    "        }\n    }\n}\n"
-    "template <class S, int columns>\n"
-    "TC_I void tc_flash_leave(const float (&o)[S::points][columns / 16], float *to, int pitch) {\n"
-    "    const int wide = columns % 64 == 0 ? 4 : columns % 32 == 0 ? 2 : 1;\n"
-    "    to += tc_flash_thread<S>() / 16 * pitch + tc_flash_thread<S>() % 16 * wide;\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * (columns / 16); i++) {\n"
-    "        const int r = i / (columns / 16), c = i % (columns / 16);\n"
-    "        to[8 * r * pitch + c / wide * 16 * wide + c % wide] = o[r][c];\n    }\n}\n"
-    "template <class S>\n"
-    "TC_I void tc_flash_tell(const float (&s)[S::points][S::each], float *pairs) {\n"
-    "    pairs += tc_flash_thread<S>() / 16 * (S::step + 4) + tc_flash_thread<S>() % 16;\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * S::each; i++) {\n"
-    "        pairs[8 * (i / S::each) * (S::step + 4) + 16 * (i % S::each)] =\n"
-    "            S::round(s[i / S::each][i % S::each]);\n    }\n    __syncwarp();\n}\n"
-    "template <class S, class F>\n"
-    "TC_I void tc_flash_scores(float (&s)[S::points][S::each], int row, int n, F score) {\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * S::each; i++) {\n"
-    "        float &to = s[i / S::each][i % S::each];\n"
-    "        to = score(to, S::rows_end(row + 8 * (i / S::each)), S::steps_end(n + 16 * (i % "
-    "S::each)));\n    }\n}\n";
-
-static const char tci_cuda_flash_powers[] =
-    "template <class S> struct tc_flash {\n"
-    "    float o1[S::points][S::columns_1 / 16], s[S::points][S::each], most[S::points], "
-    "sum[S::points];\n};\n"
-    "template <class S> TC_I void tc_flash_powers(tc_flash<S> &x) {\n"
-    "    const float log2e = 1.44269504f;\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < S::points; r++) {\n        float most = x.s[r][0], sum = 0;\n"
-    "#pragma unroll\n"
-    "        for (int j = 1; j < S::each; j++) {\n"
-    "            most = fmaxf(most, x.s[r][j]);\n        }\n"
-    "        const float old = x.most[r];\n"
-    "        x.most[r] = fmaxf(old, tc_flash_max(most));\n"
-    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r];\n"
-    "        const float scale = tc_power_of_2((old - off) * log2e);\n"
-    "#pragma unroll\n"
-    "        for (int j = 0; j < S::each; j++) {\n"
-    "            x.s[r][j] = tc_power_of_2((x.s[r][j] - off) * log2e);\n"
-    "            sum += x.s[r][j];\n        }\n"
-    "        x.sum[r] = __fmaf_rn(x.sum[r], scale, sum);\n"
-    "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= scale;\n"
-    "        }\n    }\n}\n"
-    "template <class S> TC_I bool tc_flash_is_far(tc_flash<S> &x, float *words, float cut) {\n"
-    "    float far = __builtin_inff();\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < S::points; r++) {\n"
-    "        far = fminf(far, cut == -__builtin_inff() ? far : x.most[r] - cut);\n    }\n"
-    "    if (tc_flash_thread<S>() % 16 == 0) {\n"
-    "        words[tc_flash_thread<S>() / 16] = far;\n    }\n    __syncthreads();\n"
-    "    bool all = true;\n"
-    "    for (int i = 0; i < 8; i++) {\n        all = all && words[i] > 128.0f;\n    }\n"
-    "    return all;\n}\n";
-
-static const char tci_cuda_flash_tile[] =
-    "template <class S, class F, class G>\n"
-    "TC_I void tc_flash_tile(tc_flash<S> &x, float *at, void *const *bufs, tc_place p, F score, G "
-    "seen) {\n"
-    "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
-    "    int end = S::end(p, true);\n    bool asks = end < S::n;\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < S::points; r++) {\n"
-    "        x.most[r] = -__builtin_inff();\n        x.sum[r] = 0;\n"
-    "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] = 0;\n        "
-    "}\n"
-    "    }\n"
-    "    S::load_rows_0(at, bufs, p, p.m);\n"
-    "    S::load_steps_0(at + S::steps_at, bufs, p, 0);\n    tc_copies_commit();\n"
-    "    S::load_steps_1(at + S::steps_1, bufs, p, 0);\n    tc_copies_commit();\n"
-    "    for (int key = 0;;) {\n"
-    "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_pairs<S, S::width_0>(x.s, at, at + S::steps_at);\n"
-    "        __syncthreads();\n"
-    "        if (key + S::step < end) {\n"
-    "            S::load_steps_0(at + S::steps_at, bufs, p, key + S::step);\n        }\n"
-    "        tc_copies_commit();\n"
-    "        if (S::whole(p.m, key)) {\n"
-    "            tc_flash_scores<S>(x.s, row, key + lane, seen);\n        } else {\n"
-    "            tc_flash_scores<S>(x.s, row, key + lane, score);\n        }\n"
-    "        if (S::n % S::step != 0 && key + S::step > S::n) {\n"
-    "#pragma unroll\n"
-    "            for (int i = 0; i < S::points * S::each; i++) {\n"
-    "                if (key + lane + 16 * (i % S::each) >= S::n) {\n"
-    "                    x.s[i / S::each][i % S::each] = -__builtin_inff();\n                }\n"
-    "            }\n        }\n"
-    "        tc_flash_powers<S>(x);\n"
-    "        tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
-    "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
-    "        __syncthreads();\n        key += S::step;\n"
-    "        if (key >= end) {\n"
-    "            if (!asks || tc_flash_is_far<S>(x, at + S::words_at, score(0.0f, "
-    "S::rows_end(p.m), end))) {\n                break;\n            }\n"
-    "            asks = false;\n            end = S::n;\n"
-    "            S::load_steps_0(at + S::steps_at, bufs, p, key);\n            "
-    "tc_copies_commit();\n"
-    "        }\n"
-    "        S::load_steps_1(at + S::steps_1, bufs, p, key);\n        tc_copies_commit();\n"
-    "    }\n    __syncthreads();\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < S::points; r++) {\n"
-    "        const float sum = tc_flash_sum(x.sum[r]), by = 1.0f / sum;\n"
-    "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= by;\n        "
-    "}\n"
-    "        if (S::tells && lane == 0) {\n"
-    "            float *to = at + (row - p.m + 8 * r) * S::staged_pitch + S::lanes;\n"
-    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n}\n";
-
-/* ---- the prelude of gradients ---- */
-
-static const char tci_cuda_flash_back[] =
-    "template <class S> struct tc_flash_back {\n"
-    "    float s[S::points][S::each], g[S::points][S::each];\n"
-    "    float o0[S::points][S::columns_0 / 16], o1[S::points][S::columns_1 / 16];\n"
-    "    float own[S::values][S::by_step ? S::each : S::points];\n};\n"
-    "template <class S, class V>\n"
-    "TC_I void tc_flash_own(tc_flash_back<S> &x, V values, tc_place p, int i, int query) {\n"
-    "    float own[S::values];\n    const bool is = query < S::queries;\n"
-    "    values(own, p, is ? query : S::queries - 1);\n"
-    "    own[0] = is ? own[0] : __builtin_inff();\n    own[1] = is ? tc_log_2(own[1]) : 0.0f;\n"
-    "#pragma unroll\n"
-    "    for (int k = 0; k < S::values; k++) {\n        x.own[k][i] = own[k];\n    }\n}\n"
-    "template <class S> TC_I void tc_flash_weights(tc_flash_back<S> &x, int n) {\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * S::each; i++) {\n"
-    "        const int r = i / S::each, j = i % S::each, q = S::by_step ? j : r;\n"
-    "        const bool is = S::by_step || n + 16 * j < S::n;\n"
-    "        const float s = is ? x.s[r][j] : -__builtin_inff();\n"
-    "        x.s[r][j] = tc_power_of_2(__fmaf_rn(s - x.own[0][q], 1.44269504f, -x.own[1][q]));\n"
-    "    }\n}\n"
-    "template <class S, class G>\n"
-    "TC_I void tc_flash_changes(tc_flash_back<S> &x, int row, int n, G change) {\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::points * S::each; i++) {\n"
-    "        const int r = i / S::each, j = i % S::each;\n"
-    "        const float w = S::rounds ? S::round(x.s[r][j]) : x.s[r][j];\n"
-    "        x.g[r][j] = change(w, x.g[r][j], x.own, S::by_step ? j : r, S::rows_end(row + 8 * "
-    "r),\n                           S::steps_end(n + 16 * j));\n    }\n}\n"
-    "template <class S, class V, class F, class H, class G>\n"
-    "TC_I void tc_flash_back_tile(tc_flash_back<S> &x, float *at, void *const *bufs, tc_place p, "
-    "bool cuts,\n                             V values, F score, H seen, G change) {\n"
-    "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
-    "    const int end = S::end(p, cuts);\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < S::points; r++) {\n"
-    "        for (int c = 0; c < S::columns_0 / 16; c++) {\n            x.o0[r][c] = 0;\n"
-    "        }\n"
-    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] = 0;\n"
-    "        }\n"
-    "        if (!S::by_step) {\n            tc_flash_own(x, values, p, r, row + 8 * r);\n"
-    "        }\n"
-    "    }\n"
-    "    S::load_rows_0(at, bufs, p, p.m);\n"
-    "    if constexpr (S::changes) {\n"
-    "        S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n    }\n"
-    "    for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
-    "        S::load_steps_0(at + S::steps_at, bufs, p, n);\n"
-    "        S::load_steps_1(at + S::steps_1, bufs, p, n);\n        tc_copies_commit();\n"
-    "        if (S::by_step) {\n"
-    "#pragma unroll\n"
-    "            for (int j = 0; j < S::each; j++) {\n"
-    "                tc_flash_own(x, values, p, j, n + lane + 16 * j);\n            }\n        }\n"
-    "        tc_copies_wait<0>();\n        __syncthreads();\n"
-    "        tc_flash_pairs<S, S::width_0>(x.s, at, at + S::steps_at);\n"
-    "        if (S::whole(p.m, n)) {\n"
-    "            tc_flash_scores<S>(x.s, row, n + lane, seen);\n        } else {\n"
-    "            tc_flash_scores<S>(x.s, row, n + lane, score);\n        }\n"
-    "        tc_flash_weights<S>(x, n + lane);\n"
-    "        if constexpr (S::weighs) {\n"
-    "            tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
-    "            tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
-    "            __syncwarp();\n        }\n"
-    "        if constexpr (S::changes) {\n"
-    "            tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
-    "            tc_flash_changes<S>(x, row, n + lane, change);\n"
-    "            tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
-    "            tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
-    "        }\n"
-    "        __syncthreads();\n    }\n}\n";
-
-TCI_FN void tci_cuda_simt_attention_prelude(tci_str *out)
+static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
 {
-    tci_str_add(out, tci_cuda_flash_copies);
-    tci_str_add(out, tci_cuda_flash_loading);
-    tci_str_add(out, tci_cuda_flash_products);
-    tci_str_add(out, tci_cuda_flash_powers);
-    tci_str_add(out, tci_cuda_flash_tile);
-    tci_str_add(out, tci_cuda_flash_back);
+    return 4 * x->in[0].consumers + 4;
 }
-/* ---- src/cuda/flash_attention.c ---- */
-/* cuda/flash_attention.c - writes the CUDA source of fused attention and its gradients: for each
- * kernel a class of its numbers, products, cut and loads, and the frame around its slots.
- *
- * In: a loop with a chain (tci_loop.attention) and its slots. Out: text that instantiates the
- * device functions of cuda/wgmma_attention.c, or of cuda/simt_attention.c by threads, with the
- * class. All classes have the same names, so the forward pass and the gradients differ in numbers:
- * operand 0 of rows and steps is the one of the scores, operand 1 the one of the gradients of
- * weights, or, without rows, what the weights are multiplied with; `changes` and `weighs` say which
- * sums there are: o0 of score gradients and the steps of operand 0, o1 of weights and those of
- * operand 1.
- *
- * Tiles are assigned longest first where keys are cut off: to the blocks in order, then in reverse,
- * for balance. */
 
-#include <string.h>
-
-enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
-
-/* ---- the class: what both have ---- */
-
-/* NAME_end: the last of n, where tiles of `tile` go beyond, as what is read for a row or step that
- * does not exist is that of the last one. */
-static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
+/* Of steps all are loaded that a box has, zeros after the last one: a product takes them. */
+static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
 {
-    tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
-    if (n % tile == 0) {
-        tci_str_add(out, "i;\n    }\n");
-    } else {
-        tci_str_printf(out, "i < %lld ? i : %lld;\n    }\n", (long long)n, (long long)n - 1);
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = tci_attn_grad_shared_bytes(x);
+    k.block_x = x->out[0].row_threads;
+    k.block_y = TCI_MATRIX_WARP * tci_cuda_attn_grad_warps(x) / x->out[0].row_threads;
+    k.n_maps = 2 + x->n_in;
+    for (int i = 0; i < 2; i++) {
+        if (i < x->n_in) {
+            k.maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
+        }
+        k.maps[1 + i] = tci_cuda_wgmma_map(&x->in[i], 1);
+        k.maps[1 + i].box[1] = x->in[i].columns;
+    }
+    return k;
+}
+
+TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x)
+{
+    int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
+    bool weighs = false;
+    for (int i = 0; i < x->n_out; i++) {
+        columns[tci_attn_grad_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_attn_grad_taken(x, i) == 1;
+    }
+    tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
+                   x->n_in > 1, weighs, columns[0], columns[1]);
+}
+
+static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attn_grad *x)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
+    long long steps_at = (long long)(x->slots * tci_attn_grad_rows_bytes(x));
+    long long values_at = steps_at + x->rings * tci_attn_grad_step_bytes(x);
+    long long staged_at = values_at + x->rings * tci_attn_grad_values_bytes(x);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
+                   "n = %lld, step = %d,\n"
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
+                   "        tiles = %lld, consumers = %d, turns = %d, slots = %d, rings = %d, "
+                   "stages = %d, row_threads = %d,\n"
+                   "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
+                   "        steps_at = %lld, step_bytes = %d, step_1 = %d, step_slab = %d,\n"
+                   "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
+                   symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
+                   x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, s->consumers, tci_attn_grad_turns(x), x->slots, x->rings,
+                   x->slots + x->rings, x->out[0].row_threads, (int)tci_attn_grad_rows_bytes(x),
+                   s->rows * line * slabs, s->rows * line,
+                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attn_grad_rows_bytes(x) / s->rows),
+                   steps_at, (int)tci_attn_grad_step_bytes(x), s->columns * line * slabs,
+                   s->columns * line, values_at, staged_at,
+                   staged_at + (long long)tci_attn_grad_staged_bytes(x));
+}
+
+static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
+{
+    const char *type = tci_cuda_wgmma_type(&x->in[0]);
+    tci_str_printf(out,
+                   "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n"
+                   "    TC_I float low(unsigned two) { return tc_low_%s(two); }\n"
+                   "    TC_I float high(unsigned two) { return tc_high_%s(two); }\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n",
+                   type, type, type, x->in[0].columns / 2, type, x->in[0].columns);
+    for (int i = 0; i < x->n_out; i++) {
+        tci_str_printf(out,
+                       "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
+                       "unsigned long long b, int add) {\n"
+                       "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
+                       tci_attn_grad_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
     }
 }
 
-/* order: the number of the tile that is in place t, longest first, by so many heads that what all
- * tiles of one read stays near. Where queries are steps the first tiles of a head are the longest.
- */
-static void tci_cuda_attention_order(tci_str *out, const tci_attention *x)
+TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
-    int64_t bytes = 2 * s->n * (s->k + x->in[1].k);
-    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
-    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
-    char last[24];
-    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
-    tci_str_printf(out,
-                   "    TC_I int order(int t) {\n"
-                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
-                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
-                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
-                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
-                   x->by_step ? "" : last);
-}
-
-/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
- * the last one that a query of the tile sees, one at least. */
-static void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
-{
-    long long last = (long long)s->m - 1;
-    tci_str_printf(out,
-                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
-                   "    TC_I int steps_seen(tc_place p, int n) {\n"
-                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < n ? steps * step : n;\n    }\n",
-                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
-                   last);
-}
-
-/* first, end: the steps of a tile, one at least; whole: whether all pairs of 64 rows and a step are
- * seen; and the order of tiles. */
-static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
-{
     if (!x->cut.is_cut) {
         tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
                          "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
@@ -9743,7 +10183,7 @@ static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
                          "    TC_I int order(int t) { return t; }\n");
         return;
     }
-    tci_cuda_attention_seen(out, &x->cut, &x->in[0]);
+    tci_cuda_attention_seen(out, &x->cut, s);
     if (x->by_step) {
         tci_str_printf(out,
                        "    TC_I int first(tc_place p, bool cuts) {\n"
@@ -9761,368 +10201,69 @@ static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
                          "    TC_I bool whole(int row, int at) { return at + step <= seen(row); "
                          "}\n");
     }
-    tci_cuda_attention_order(out, x);
+    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
 }
 
-/* Numbers that do not depend on who multiplies, in a class whose enum is open. */
-static void tci_cuda_attention_numbers(tci_str *out, const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0], *o = &x->out[0];
-    int columns[2] = {TCI_ATTENTION_ROUND, TCI_ATTENTION_ROUND};
-    bool weighs = false;
-    for (int i = 0; i < x->n_out; i++) {
-        columns[tci_attention_taken(x, i)] = x->out[i].columns;
-        weighs |= tci_attention_taken(x, i) == 1;
-    }
-    tci_str_printf(out,
-                   "        changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d,\n"
-                   "        n = %lld, step = %d, tiles = %lld, queries = %lld, values = %d,\n"
-                   "        online = %d, by_step = %d, rounds = %d, tells = %d,\n"
-                   "        row_threads = %d, columns = %d, lanes = %d, staged_pitch = %d,\n",
-                   x->n_in > 1, weighs, columns[0], columns[1], (long long)s->n, s->columns,
-                   (long long)s->tiles, (long long)(x->by_step ? s->n : s->m), x->n_values,
-                   x->is_online, x->by_step, x->rounds, x->tells, o->row_threads, o->columns,
-                   o->lanes, (int)o->staged_pitch);
-}
-
-/* ---- the class on tensor cores ---- */
-
-static int tci_cuda_attention_warps(const tci_attention *x)
-{
-    return 4 * x->in[0].consumers + 4;
-}
-
-/* The side that is loaded as operand 1 of the steps: online in parts of 64 steps, as the last
- * product reads it. */
-static tci_matrix tci_cuda_attention_second(const tci_attention *x)
-{
-    tci_matrix second = x->is_online ? x->out[0] : x->in[1];
-    second.n = x->is_online ? tci_attention_value_columns(x) : second.n;
-    return second;
-}
-
-/* Of the steps of gradients all are loaded that a box has, zeros after the last one: a product
- * takes them. */
-static void tci_cuda_attention_maps(const tci_attention *x, tci_cuda_skeleton *k)
-{
-    tci_matrix second = tci_cuda_attention_second(x);
-    k->n_maps = 2 + x->n_in;
-    for (int i = 0; i < 2; i++) {
-        if (i < x->n_in) {
-            k->maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
-        }
-        k->maps[1 + i] = tci_cuda_wgmma_map(i ? &second : &x->in[0], 1);
-        if (!x->is_online) {
-            k->maps[1 + i].box[1] = x->in[i].columns;
-        }
-    }
-}
-
-/* Barriers of turns, if any are: to issue products, online, or to leave sums. */
-static int tci_cuda_attention_turns(const tci_attention *x)
-{
-    return x->is_online ? x->in[0].consumers : 2 * tci_attention_leaves_in_turns(x);
-}
-
-static void tci_cuda_attention_unit_numbers(tci_str *out, const tci_attention *x)
+static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
     const tci_matrix *s = &x->in[0];
-    int line = 2 * TCI_MATRIX_DEPTH_STEP, part = TCI_MATRIX_SUB * line;
-    int step[2] = {(int)tci_attention_step_bytes(x, 0), (int)tci_attention_step_bytes(x, 1)};
-    int both = x->is_online ? 0 : step[1]; /* in one slot of the ring */
-    int rows = (int)tci_attention_rows_bytes(x), loaded = tci_cuda_wgmma_loaded(s, 0);
-    long long steps_at = (long long)x->slots * rows;
-    long long step_1 = (x->is_online ? x->rings : 1) * (long long)step[0];
-    long long values_at = steps_at + x->rings * (long long)(step[0] + step[1]);
-    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
-    long long barriers = staged_at + tci_attention_staged_bytes(x);
-    int stages = x->slots + x->rings * (x->is_online ? 2 : 1);
-    tci_str_printf(
-        out,
-        "        depth_0 = %lld, depth_1 = %lld,\n"
-        "        consumers = %d, turns = %d, turn_barriers = %d, slots = %d, rings = %d, "
-        "stages = %d,\n"
-        "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
-        "        steps_at = %lld, step_bytes = %d, step_slab = %d, step_loaded = %d,\n"
-        "        step_1 = %lld, step_bytes_1 = %d, taken_slab = %d, taken_part = %d,\n"
-        "        values_at = %lld, staged_at = %lld, staged_bytes = %d, barriers = %lld, "
-        "turns_at = %lld\n    };\n",
-        (long long)s->k, (long long)x->in[1].k, s->consumers,
-        x->is_online ? x->turns : tci_attention_leaves_in_turns(x), tci_cuda_attention_turns(x),
-        x->slots, x->rings, stages, rows, s->rows * line * tci_attention_slabs(s->k),
-        s->rows * line, loaded * (rows / s->rows), steps_at, step[0] + both, s->columns * line,
-        x->is_online ? tci_cuda_wgmma_loaded(s, 1) * (step[0] / s->columns) : step[0] + both,
-        step_1, step[1] + (both ? step[0] : 0), x->is_online ? part : s->columns * line,
-        x->is_online ? part * tci_attention_slabs(x->in[1].k) : part, values_at, staged_at,
-        tci_dtype_get((tc_dtype)x->out[0].staged)->bytes, barriers,
-        barriers + 16 * stages + (x->is_online ? 8 : 0));
-}
-
-static void tci_cuda_attention_unit_products(tci_str *out, const tci_attention *x)
-{
-    const char *type = tci_cuda_wgmma_type(&x->in[0]);
-    tci_str_printf(out,
-                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
-                   "}\n"
-                   "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
-                   "high); }\n"
-                   "    TC_I float low(unsigned two) { return tc_low_%s(two); }\n"
-                   "    TC_I float high(unsigned two) { return tc_high_%s(two); }\n"
-                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
-                   "unsigned long long b, int add) {\n"
-                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n",
-                   x->out[0].staged == TC_F16 ? "f16" : "bf16", type, type, type,
-                   x->in[0].columns / 2, type, x->in[0].columns);
-    for (int i = 0; i < x->n_out; i++) {
-        tci_str_printf(out,
-                       "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
-                       "unsigned long long b, int add) {\n"
-                       "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_attention_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
-    }
-}
-
-/* The class of the sums of last product i, for what leaves them. */
-static void tci_cuda_attention_left(tci_str *out, const char *symbol, const tci_attention *x, int i)
-{
-    const tci_matrix *o = &x->out[i];
-    tci_str_printf(out,
-                   "struct %s_left_%d {\n    enum { columns = %d, row_threads = %d, "
-                   "staged_pitch = %d, staged_bytes = %d };\n"
-                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
-                   "high); }\n};\n",
-                   symbol, tci_attention_taken(x, i), o->columns, o->row_threads,
-                   (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
-                   o->staged == TC_F16 ? "f16" : "bf16");
-}
-
-static void tci_cuda_attention_unit_loads(tci_str *out, const tci_attention *x)
-{
-    tci_matrix second = tci_cuda_attention_second(x);
-    second.n = x->is_online ? x->in[1].k : second.n;
-    tci_cuda_wgmma_loads(out, "load_rows_0", &x->in[0], 0);
+    tci_cuda_attn_grad_numbers(out, symbol, x);
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_attn_grad_products(out, x);
+    tci_cuda_attn_grad_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    tci_cuda_wgmma_loads(out, "load_rows_0", s, 0);
     if (x->n_in > 1) {
         tci_cuda_wgmma_loads(out, "load_rows_1", &x->in[1], 0);
     }
-    tci_cuda_wgmma_loads(out, "load_steps_0", &x->in[0], 1);
-    tci_cuda_wgmma_loads(out, "load_steps_1", &second, 1);
-}
-
-/* ---- the class by threads ---- */
-
-static void tci_cuda_attention_thread_numbers(tci_str *out, const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0];
-    int width[2] = {(int)tci_attention_width(x, 0), (int)tci_attention_width(x, 1)};
-    int rows_1 = s->rows * tci_attention_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_attention_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_attention_pitch(width[0]);
-    int pairs_at = steps_1 + s->columns * tci_attention_pitch(width[1]);
-    tci_str_printf(out,
-                   "        threads = %d, points = %d, each = %d, width_0 = %d, width_1 = %d,\n"
-                   "        rows_1 = %d, steps_at = %d, steps_1 = %d, pairs_at = %d, "
-                   "words_at = %d\n    };\n",
-                   x->threads, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, width[0],
-                   width[1], rows_1, steps_at, steps_1, pairs_at,
-                   pairs_at + s->rows * tci_attention_pitch(s->columns));
-}
-
-static void tci_cuda_attention_dtype(tci_str *out, const tci_matrix *x)
-{
-    bool is_f16 = x->dtype == TC_F16;
-    if (x->dtype == TC_F32) {
-        tci_str_add(out, "    TC_I float round(float x) { return x; }\n"
-                         "    TC_I float wide(unsigned short x) { return x; }\n");
-    } else {
-        tci_str_printf(out,
-                       "    TC_I float wide(unsigned short x) {\n        return %s;\n    }\n"
-                       "    TC_I float round(float x) {\n        return %s;\n    }\n",
-                       is_f16 ? "tc_widen_f32_f16(x)" : "__int_as_float((int)((unsigned)x << 16))",
-                       is_f16 ? "tc_widen_f32_f16(tc_narrow_f32_f16(x))" : "tc_round_bf16(x)");
-    }
-}
-
-/* True if groups of four of its elements start at a multiple of four. */
-static bool tci_cuda_attention_is_whole(const tci_matrix *x, const tci_matrix_side *side)
-{
-    bool whole = side->summed == 1 && x->k % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
-    for (int i = 0; i < x->n_batch; i++) {
-        whole = whole && side->batch_pitch[i] % 4 == 0;
-    }
-    return whole;
-}
-
-/* The function that loads rows (which == 0) or steps of operand i from row `first` on; they are
- * `own` apart, their elements `summed`. Of row statistics no more of operand 1 is there than keys
- * have. */
-static void tci_cuda_attention_thread_load(tci_str *out, const char *symbol, const tci_attention *x,
-                                           int which, int i)
-{
-    tci_matrix in = x->in[i];
-    const tci_matrix_side *side = &in.side[which];
-    in.k = i == 1 && x->only_rows ? tci_attention_value_columns(x) : in.k;
-    tci_str_printf(out,
-                   "    TC_I void load_%s_%d(float *to, void *const *bufs, tc_place p, int first) "
-                   "{\n"
-                   "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
-                   "+ %lld",
-                   which ? "steps" : "rows", i, symbol, which ? in.columns : in.rows,
-                   (long long)in.k, (int)tci_attention_width(x, i),
-                   tci_cuda_attention_is_whole(&in, side), side->own == 1 && side->summed != 1,
-                   in.dtype == TC_F32 ? "float" : "unsigned short", side->operand,
-                   (long long)side->offset);
-    for (int b = 0; b < in.n_batch; b++) {
-        if (side->batch_pitch[b]) {
-            tci_str_printf(out, " + p.b%d * %lldll", b, (long long)side->batch_pitch[b]);
-        }
-    }
-    tci_str_printf(out, " + first * %lldll,\n            %lld, %lld, %lld - first);\n    }\n",
-                   (long long)side->own, (long long)side->own, (long long)side->summed,
-                   (long long)(which ? in.n : in.m));
-}
-
-static void tci_cuda_attention_thread_loads(tci_str *out, const char *symbol,
-                                            const tci_attention *x)
-{
-    for (int i = 0; i < 2; i++) {
-        if (i < x->n_in) {
-            tci_cuda_attention_thread_load(out, symbol, x, 0, i);
-        }
-        tci_cuda_attention_thread_load(out, symbol, x, 1, i);
-    }
-}
-
-/* ---- the kernel ---- */
-
-static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    const tci_matrix *s = &x->in[0];
-    tci_str_printf(out, "struct %s_shape {\n    enum {\n", symbol);
-    tci_cuda_attention_numbers(out, x);
-    if (x->threads) {
-        tci_cuda_attention_thread_numbers(out, x);
-        tci_cuda_attention_dtype(out, s);
-        tci_cuda_attention_thread_loads(out, symbol, x);
-    } else {
-        tci_cuda_attention_unit_numbers(out, x);
-        tci_cuda_attention_unit_products(out, x);
-        tci_cuda_attention_unit_loads(out, x);
-    }
-    tci_cuda_attention_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    tci_cuda_wgmma_loads(out, "load_steps_0", s, 1);
+    tci_cuda_wgmma_loads(out, "load_steps_1", &x->in[1], 1);
     tci_cuda_wgmma_place(out, &x->out[0]);
     tci_str_add(out, "};\n");
-    for (int i = 0; i < x->n_out && !x->threads && !x->is_online; i++) {
-        tci_cuda_attention_left(out, symbol, x, i);
-    }
-}
-
-/* The parts that the warps play. 168 registers a thread of twelve warps, and what the loading warps
- * do not need goes to the others; of eight warps each has all that it can. */
-static void tci_cuda_attention_split(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    int loader = 4 * x->in[0].consumers;
-    bool moves = x->in[0].consumers > 1;
-    tci_str_printf(out, "    if (warp >= %d) {\n", loader);
-    if (moves) {
-        tci_str_printf(out, "        tc_registers_fewer<%d>();\n", x->is_online ? 24 : 40);
-    }
-    tci_str_printf(out,
-                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
-                   "            tc_%s_load<%s_shape>(at, args.maps%s);\n        }\n",
-                   loader, symbol, x->is_online ? "online" : "backward", symbol,
-                   x->is_online ? "" : ", cuts");
-    if (x->by_step) {
+    for (int i = 0; i < x->n_out; i++) {
+        const tci_matrix *o = &x->out[i];
         tci_str_printf(out,
-                       "        if (warp == %d) {\n"
-                       "            tc_backward_tell<%s_shape>(at, values, cuts);\n        }\n",
-                       loader + 1, symbol);
+                       "struct %s_left_%d {\n    enum { columns = %d, row_threads = %d, "
+                       "staged_pitch = %d, staged_bytes = %d };\n"
+                       "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
+                       "high); }\n};\n",
+                       symbol, tci_attn_grad_taken(x, i), o->columns, o->row_threads,
+                       (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
+                       o->staged == TC_F16 ? "f16" : "bf16");
     }
-    tci_str_add(out, "        return;\n    }\n");
-    if (moves) {
-        tci_str_printf(out, "    tc_registers_more<%d>();\n", x->is_online ? 240 : 232);
-    }
-    tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0;\n");
-    tci_str_add(out, x->is_online ? "    unsigned turn = 0, own = warp < 4;\n" : "");
 }
 
-TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
+TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words)
 {
-    const tci_attention *x = l->attention;
-    int threads = x->threads ? x->threads : TCI_MATRIX_WARP * tci_cuda_attention_warps(x);
-    tci_cuda_skeleton k;
-    memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_attention_shared_bytes(x);
-    k.block_x = x->out[0].row_threads;
-    k.block_y = threads / x->out[0].row_threads;
-    if (!x->threads) {
-        tci_cuda_attention_maps(x, &k);
-    }
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_skeleton k = tci_cuda_attn_grad_describe(x);
     tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_attention_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, threads / TCI_MATRIX_WARP,
-                           x->threads ? x->blocks : 1);
-    if (x->threads) {
-        tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
-    } else {
-        tci_str_printf(out,
-                       "    TC_SHARED;\n"
-                       "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
-                       "    tc_attention_begin<%s_shape>(at);\n"
-                       "    const int warp = tc_warp<%s_shape>();\n",
-                       symbol, symbol);
-    }
-    if (x->is_online && !x->threads) {
-        tci_cuda_attention_split(out, symbol, x);
-    }
+    tci_cuda_attn_grad_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_attn_grad_warps(x), 1);
+    tci_str_printf(out,
+                   "    TC_SHARED;\n"
+                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                   "    tc_backward_begin<%s_shape>(at);\n"
+                   "    const int warp = tc_warp<%s_shape>();\n",
+                   symbol, symbol);
     tci_cuda_skeleton_args(out);
 }
 
-/* The batch of p as axes. */
-static void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
-{
-    for (int i = 0; i < s->n_batch; i++) {
-        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
-    }
-}
+/* ---- its blocks ---- */
 
-/* The loop over tiles, up to what the slots of pairs need. All warps know whether steps are left
- * out: online it turns out later. */
-static void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_attention *x)
+TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i)
 {
-    if (!x->is_online) {
-        tci_str_printf(out, "    const bool cuts = %s;\n",
-                       x->cut.is_cut ? "off == -__builtin_inff()" : "false");
-    }
-    if (!x->is_online && !x->threads) { /* loaders evaluate the values of queries */
-        tci_cuda_attention_split(out, symbol, x);
-    }
-    tci_str_printf(out,
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
-    tci_cuda_attention_batch(out, &x->in[0]);
-}
-
-/* ---- its slots ---- */
-
-/* The slot that is block i. */
-static int tci_cuda_attention_slot(const tci_attention *x, int i)
-{
-    int slot = 0;
-    for (int n = tci_attention_has_slot(x, 0); n <= i; n += tci_attention_has_slot(x, slot)) {
-        slot++;
-    }
-    return slot;
+    bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
+    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
 }
 
 /* Of a pair of a row and a step. */
-static void tci_cuda_attention_open_pair(tci_str *out, const tci_attention *x, int slot)
+static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, int block)
 {
     const tci_matrix *s = &x->in[0];
-    if (slot == TCI_ATTENTION_SLOT_CHANGE) {
+    if (block == TCI_CUDA_BACKWARD_CHANGE) {
         tci_str_add(out, "    const auto change = [&](float weight, float value, const auto &own, "
                          "int q, int row, int step) {\n"
                          "    float all[] = {weight, value");
@@ -10134,157 +10275,127 @@ static void tci_cuda_attention_open_pair(tci_str *out, const tci_attention *x, i
         tci_str_printf(out,
                        "    const auto score_%d = [&](float value, int row, int step) {\n"
                        "    void *given = &value;\n",
-                       slot - TCI_ATTENTION_SLOT_SCORE);
+                       block - TCI_CUDA_BACKWARD_SCORE);
     }
     tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
 }
 
-TCI_FN void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    const tci_attention *x = l->attention;
+    const tci_attn_grad *x = l->backward;
     const tci_matrix *s = &x->in[0], *o = &x->out[1];
-    int slot = tci_cuda_attention_slot(x, i);
-    switch (slot) {
-    case TCI_ATTENTION_SLOT_VALUES:
+    int block = tci_cuda_attn_grad_block(x, i);
+    (void)symbol;
+    if (block == TCI_CUDA_BACKWARD_VALUES) {
         tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
                          "    void *given = own;\n");
         tci_cuda_attention_batch(out, s);
         tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
                        x->by_step ? s->n_axis : s->m_axis);
-        return;
-    case TCI_ATTENTION_SLOT_OFF:
+    } else if (block == TCI_CUDA_BACKWARD_OFF) {
         tci_str_add(out, "    float off;\n    {\n    void *given = &off;\n");
-        return;
-    case TCI_ATTENTION_SLOT_ROWS:
+    } else if (block == TCI_CUDA_BACKWARD_ROWS) {
         tci_str_printf(out,
                        "    const auto rows_1 = [&](int row, void *given) {\n"
                        "    const tc_i64 at_%d = row, at_%d = 0;\n",
                        o->m_axis, o->n_axis);
-        return;
-    case TCI_ATTENTION_SLOT_SCORE: tci_cuda_attention_tiles(out, symbol, x); break;
-    default: break;
+    } else {
+        tci_cuda_attn_grad_open_pair(out, x, block);
     }
-    tci_cuda_attention_open_pair(out, x, slot);
 }
 
-/* A warp's rows of the sums that are left, up to what takes them. */
-static void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_attention *x, int i)
+/* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
+ * warps know whether steps are left out. */
+static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
-    const tci_matrix *o = &x->out[i];
-    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
-    if (x->threads) {
-        int rows = o->rows / (x->threads / TCI_MATRIX_WARP);
+    int loader = 4 * x->in[0].consumers;
+    bool moves = x->in[0].consumers > 1;
+    tci_str_printf(out,
+                   "    const bool cuts = %s;\n"
+                   "    if (warp >= %d) {\n%s"
+                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
+                   "            tc_backward_load<%s_shape>(at, args.maps, cuts);\n        }\n",
+                   x->cut.is_cut ? "off == -__builtin_inff()" : "false", loader,
+                   moves ? "        tc_registers_fewer<40>();\n" : "", loader, symbol, symbol);
+    if (x->by_step) {
         tci_str_printf(out,
-                       "    for (int row = threadIdx.y / %d * %d + threadIdx.y %% %d * %d, end = "
-                       "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
-                       "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                       "    void *given = at + row * %d;\n",
-                       groups, rows, groups, o->group_rows, groups, rows, rows,
-                       groups * o->group_rows, (long long)o->m, (int)o->staged_pitch);
-        return;
+                       "        if (warp == %d) {\n"
+                       "            tc_backward_tell<%s_shape>(at, values, cuts);\n        }\n",
+                       loader + 1, symbol);
     }
     tci_str_printf(out,
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + %s * %d;\n",
-                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
-                   tci_attention_leaves_in_turns(x) ? "row % 64" : "row",
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
+                   "        return;\n    }\n%s"
+                   "    int ring = 0;\n    unsigned parity = 0;\n",
+                   moves ? "    tc_registers_more<232>();\n" : "");
+    tci_cuda_attention_tiles(out, symbol, &x->in[0]);
 }
 
-/* Stores the sums of last product i. */
-static void tci_cuda_attention_leave(tci_str *out, const char *symbol, const tci_attention *x,
-                                     int i)
+/* Stores the accumulators of last product i, and takes a warp's rows of them up to the epilogue
+ * slot. */
+static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
 {
     const tci_matrix *o = &x->out[i];
-    int taken = tci_attention_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
-    if (x->threads) {
-        tci_str_printf(out,
-                       "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
-                       "%s_shape::staged_pitch);\n    __syncthreads();\n",
-                       symbol, symbol, taken, taken, symbol);
-        return;
-    }
+    int taken = tci_attn_grad_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
     tci_str_printf(out,
                    "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
                    "warp / 4 * %d);\n    __syncwarp();\n",
                    symbol, taken, taken, symbol,
-                   tci_attention_leaves_in_turns(x)
-                       ? 0
-                       : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+                   tci_attn_grad_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+    tci_cuda_attention_rows(out, symbol, o);
 }
 
-/* The call of a tile's main loop; on tensor cores that of an online chain leaves its sums too. */
-static void tci_cuda_attention_tile(tci_str *out, const char *symbol, const tci_attention *x)
+static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
 {
-    if (x->is_online && !x->threads) {
+    const tci_matrix *o = &x->out[0];
+    tci_str_printf(out,
+                   "    tc_backward<%s_shape> x;\n"
+                   "    tc_backward_tile<%s_shape>(x, at, warp / 4, ring, parity, i, p, cuts, "
+                   "values, score_0, score_%d, %s);\n"
+                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
+    if (tci_attn_grad_turns(x)) {
         tci_str_printf(out,
-                       "    tc_online_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, p, "
-                       "score_0, score_%d);\n",
-                       symbol, x->cut.is_cut);
-        return;
-    }
-    const char *of = !x->threads ? "backward" : x->is_online ? "flash" : "flash_back";
-    tci_str_printf(out, "    tc_%s<%s_shape> x;\n    tc_%s_tile<%s_shape>(x, at, %s, p, ", of,
-                   symbol, of, symbol, x->threads ? "bufs" : "warp / 4, ring, parity, i");
-    tci_str_printf(out, "%sscore_0, score_%d%s);\n", x->is_online ? "" : "cuts, values, ",
-                   x->cut.is_cut,
-                   x->is_online  ? ""
-                   : x->n_in > 1 ? ", change"
-                                 : ", 0");
-}
-
-/* The main loop of a tile, and the sums up to the epilogue slot. */
-static void tci_cuda_attention_run(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    tci_cuda_attention_tile(out, symbol, x);
-    if (!x->threads) {
-        tci_str_add(out, "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n");
-    }
-    if (!x->threads && tci_attention_leaves_in_turns(x)) {
-        tci_str_printf(out,
-                       "    tc_barrier_wait(tc_attention_turn<%s_shape>(at, warp / 4), "
+                       "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
                        "(i + 1 + warp / 4) %% 2);\n",
                        symbol);
     }
-    for (int i = x->n_out - 1; i >= 0; i--) {
-        if (x->threads || !x->is_online) {
-            tci_cuda_attention_leave(out, symbol, x, i);
-        }
-        tci_cuda_attention_rows(out, symbol, x, i);
-        if (i == 1) {
-            tci_str_printf(out, "    rows_1(p.m + row, given);\n    }\n    %s();\n",
-                           x->threads ? "__syncthreads" : "__syncwarp");
-        }
+    if (x->n_out > 1) {
+        tci_cuda_attn_grad_rows(out, symbol, x, 1);
+        tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
     }
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", x->out[0].m_axis,
-                   x->out[0].n_axis);
+    tci_cuda_attn_grad_rows(out, symbol, x, 0);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
 }
 
-TCI_FN void tci_cuda_attention_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
 {
-    const tci_attention *x = l->attention;
-    switch (tci_cuda_attention_slot(x, i)) {
-    case TCI_ATTENTION_SLOT_SCORE:
-    case TCI_ATTENTION_SLOT_SEEN: tci_str_add(out, "    return value;\n    };\n"); break;
-    case TCI_ATTENTION_SLOT_CHANGE: tci_str_add(out, "    return all[0];\n    };\n"); break;
-    case TCI_ATTENTION_SLOT_OFF: tci_str_add(out, "    }\n"); break;
-    default: tci_str_add(out, "    };\n"); break;
+    int block = tci_cuda_attn_grad_block(x, i);
+    tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
+                     : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
+                     : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
+                         ? "    return value;\n    };\n"
+                         : "    };\n");
+}
+
+TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_attn_grad *x = l->backward;
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
+        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
+        tci_cuda_attn_grad_split(out, symbol, x);
     }
     if (i + 1 == l->n_scores) {
-        tci_cuda_attention_run(out, symbol, x);
+        tci_cuda_attn_grad_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_attention_tail(tci_str *out, const char *symbol, const tci_loop *l)
+TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l)
 {
-    const tci_attention *x = l->attention;
-    tci_str_printf(out, "    }\n    %s();\n", x->threads ? "__syncthreads" : "__syncwarp");
-    if (!x->threads && tci_attention_leaves_in_turns(x)) {
+    tci_str_add(out, "    }\n    __syncwarp();\n");
+    if (tci_attn_grad_turns(l->backward)) {
         tci_str_printf(out,
-                       "    tc_warp_arrive<%s_shape>(tc_attention_turn<%s_shape>(at, "
+                       "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
                        "1 - warp / 4));\n",
                        symbol, symbol);
     }
@@ -10416,6 +10527,603 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
     tci_cuda_custom_calls(out, k, l);
     tci_str_add(out, "}\n");
 }
+/* ---- src/cuda/simt_attention.c ---- */
+/* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
+ * cores: shared-memory layout and main loops.
+ *
+ * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
+ * values, the tile x block attention weights, and a word for each half warp; for its gradients both
+ * operands of the rows, both of a block, and the tile x block scores. Each row is padded by four
+ * elements, so that 16 bytes of neighbouring rows are in different banks. The final accumulators
+ * reuse this memory.
+ *
+ * Half a warp has rows group + 8 r of a tile; each of its lanes has elements lane + 16 j of a
+ * block, and for each 16 W columns of a result W contiguous ones. So a product of four elements
+ * along a row takes one load for a row, which the half warp shares, and one for an element; and
+ * weights that lanes store in shared memory are read by lanes of the same warp.
+ *
+ * Keys of the next block are loaded while weights are computed and summed, its values while its
+ * scores are computed. If a causal mask hides keys from a tile's queries, the fully masked blocks
+ * are skipped as in cuda/wgmma_attention.c: each half warp reports whether the masked scores are
+ * far enough below the maximum of its rows.
+ *
+ * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
+ * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
+ * are never stored. */
+/* ---- src/cuda/simt_attention.h ---- */
+/* cuda/simt_attention.h - declares the CUDA code generator of fused attention, forward and
+ * backward, on CUDA cores (no tensor cores). */
+#ifndef TCI_CUDA_SIMT_ATTENTION_H
+#define TCI_CUDA_SIMT_ATTENTION_H
+
+
+/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
+/* True if the loop is one of these kernels. */
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
+/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words);
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out);
+
+#endif
+
+/* ---- src/cuda/simt_attention.c, continued ---- */
+#include <string.h>
+
+/* ---- the prelude ---- */
+
+/* Asynchronous copies of 16 bytes, in groups; older GPUs wait for each. */
+static const char tci_cuda_flash_copies[] =
+    "#ifndef TC_NO_PTX\n#if __CUDA_ARCH__ >= 800\n"
+    "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
+    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: "
+    "\"r\"(tc_shared_at(to)), \"l\"(from), \"r\"(is ? 16 : 0) : \"memory\");\n}\n"
+    "TC_I void tc_copies_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n"
+    "template <int n> TC_I void tc_copies_wait() {\n"
+    "    asm volatile(\"cp.async.wait_group %0;\" :: \"n\"(n) : \"memory\");\n}\n"
+    "#else\n"
+    "TC_I void tc_copy_four(float *to, const float *from, bool is) {\n"
+    "    *(tc_pack<float, 4> *)to = is ? *(const tc_pack<float, 4> *)from : "
+    "tc_pack<float, 4>{{0, 0, 0, 0}};\n}\n"
+    "TC_I void tc_copies_commit() {}\n"
+    "template <int n> TC_I void tc_copies_wait() {}\n"
+    "#endif\n#endif\n";
+
+/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
+ * multiple of four; turned: rows are contiguous. */
+static const char tci_cuda_flash_loading[] =
+    "template <class S> TC_I int tc_flash_thread() {\n"
+    "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"
+    "TC_I float tc_flash_max(float x) {\n"
+    "    for (int i = 1; i < 16; i *= 2) {\n        x = fmaxf(x, tc_swap(x, i));\n    }\n"
+    "    return x;\n}\n"
+    "TC_I float tc_flash_sum(float x) {\n"
+    "    for (int i = 1; i < 16; i *= 2) {\n        x += tc_swap(x, i);\n    }\n"
+    "    return x;\n}\n"
+    "template <class S, bool whole, int size>\n"
+    "TC_I void tc_flash_four(float *to, const float *from, tc_i64 summed, int k, bool is) {\n"
+    "    if (whole) {\n"
+    "        tc_copy_four(to, from + (k < size ? k : 0), is && k < size);\n        return;\n    }\n"
+    "    tc_pack<float, 4> four;\n"
+    "#pragma unroll\n"
+    "    for (int j = 0; j < 4; j++) {\n"
+    "        four.e[j] = is && k + j < size ? from[(k + j) * summed] : 0;\n    }\n"
+    "    *(tc_pack<float, 4> *)to = four;\n}\n"
+    "template <class S, bool whole, int size>\n"
+    "TC_I void tc_flash_four(float *to, const unsigned short *from, tc_i64 summed, int k, bool is) "
+    "{\n"
+    "    tc_pack<float, 4> four;\n    tc_pack<unsigned short, 4> halves = {{0, 0, 0, 0}};\n"
+    "    if (whole && is && k < size) {\n"
+    "        halves = *(const tc_pack<unsigned short, 4> *)(from + k);\n    }\n"
+    "#pragma unroll\n"
+    "    for (int j = 0; j < 4; j++) {\n"
+    "        if (!whole && is && k + j < size) {\n"
+    "            halves.e[j] = from[(k + j) * summed];\n        }\n"
+    "        four.e[j] = S::wide(halves.e[j]);\n    }\n"
+    "    *(tc_pack<float, 4> *)to = four;\n}\n"
+    "template <class S, int rows, int size, int width, bool whole, bool turned, class E>\n"
+    "TC_I void tc_flash_load(float *to, const E *from, tc_i64 own, tc_i64 summed, int n) {\n"
+    "    const int fours = width / 4;\n"
+    "#pragma unroll 8\n"
+    "    for (int i = tc_flash_thread<S>(); i < rows * fours; i += S::threads) {\n"
+    "        const int row = turned ? i % rows : i / fours, k = 4 * (turned ? i / rows : i % "
+    "fours);\n"
+    "        tc_flash_four<S, whole, size>(to + row * (width + 4) + k, from + (row < n ? row : 0) "
+    "* own,\n                                      summed, k, row < n);\n    }\n}\n";
+
+/* Pairs s += rows steps, over `width` elements of both; and accumulators o += pairs steps. */
+static const char tci_cuda_flash_products[] =
+    "template <class S, int width>\n"
+    "TC_I void tc_flash_pairs(float (&s)[S::points][S::each], const float *rows, const float "
+    "*steps) {\n"
+    "    rows += tc_flash_thread<S>() / 16 * (width + 4);\n"
+    "    steps += tc_flash_thread<S>() % 16 * (width + 4);\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * S::each; i++) {\n"
+    "        s[i / S::each][i % S::each] = 0;\n    }\n"
+    "#pragma unroll 2\n"
+    "    for (int k = 0; k < width; k += 4) {\n        tc_pack<float, 4> b[S::each];\n"
+    "#pragma unroll\n"
+    "        for (int j = 0; j < S::each; j++) {\n"
+    "            b[j] = *(const tc_pack<float, 4> *)(steps + 16 * j * (width + 4) + k);\n"
+    "        }\n"
+    "#pragma unroll\n"
+    "        for (int r = 0; r < S::points; r++) {\n"
+    "            const tc_pack<float, 4> a = *(const tc_pack<float, 4> *)(rows + 8 * r * (width + "
+    "4) + k);\n"
+    "#pragma unroll\n"
+    "            for (int i = 0; i < 4 * S::each; i++) {\n"
+    "                const int j = i % S::each, e = i / S::each;\n"
+    "                s[r][j] = __fmaf_rn(a.e[e], b[j].e[e], s[r][j]);\n            }\n"
+    "        }\n    }\n}\n"
+    "template <class S, int columns>\n"
+    "TC_I void tc_flash_sums(float (&o)[S::points][columns / 16], const float *pairs, const float "
+    "*steps) {\n"
+    "    const int wide = columns % 64 == 0 ? 4 : columns % 32 == 0 ? 2 : 1;\n"
+    "    pairs += tc_flash_thread<S>() / 16 * (S::step + 4);\n"
+    "    steps += tc_flash_thread<S>() % 16 * wide;\n"
+    "#pragma unroll 1\n"
+    "    for (int n = 0; n < S::step; n += 4) {\n        tc_pack<float, 4> a[S::points];\n"
+    "#pragma unroll\n"
+    "        for (int r = 0; r < S::points; r++) {\n"
+    "            a[r] = *(const tc_pack<float, 4> *)(pairs + 8 * r * (S::step + 4) + n);\n"
+    "        }\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < 4 * (columns / 16 / wide); i++) {\n"
+    "            const int e = i % 4, g = i / 4;\n"
+    "            const tc_pack<float, wide> b = *(const tc_pack<float, wide> *)(steps + (n + e) * "
+    "(columns + 4) + g * 16 * wide);\n"
+    "#pragma unroll\n"
+    "            for (int j = 0; j < S::points * wide; j++) {\n"
+    "                float &to = o[j / wide][g * wide + j % wide];\n"
+    "                to = __fmaf_rn(a[j / wide].e[e], b.e[j % wide], to);\n            }\n"
+    "        }\n    }\n}\n"
+    "template <class S, int columns>\n"
+    "TC_I void tc_flash_leave(const float (&o)[S::points][columns / 16], float *to, int pitch) {\n"
+    "    const int wide = columns % 64 == 0 ? 4 : columns % 32 == 0 ? 2 : 1;\n"
+    "    to += tc_flash_thread<S>() / 16 * pitch + tc_flash_thread<S>() % 16 * wide;\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * (columns / 16); i++) {\n"
+    "        const int r = i / (columns / 16), c = i % (columns / 16);\n"
+    "        to[8 * r * pitch + c / wide * 16 * wide + c % wide] = o[r][c];\n    }\n}\n"
+    "template <class S>\n"
+    "TC_I void tc_flash_tell(const float (&s)[S::points][S::each], float *pairs) {\n"
+    "    pairs += tc_flash_thread<S>() / 16 * (S::step + 4) + tc_flash_thread<S>() % 16;\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * S::each; i++) {\n"
+    "        pairs[8 * (i / S::each) * (S::step + 4) + 16 * (i % S::each)] =\n"
+    "            S::round(s[i / S::each][i % S::each]);\n    }\n    __syncwarp();\n}\n"
+    "template <class S, class F>\n"
+    "TC_I void tc_flash_scores(float (&s)[S::points][S::each], int row, int n, F score) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * S::each; i++) {\n"
+    "        float &to = s[i / S::each][i % S::each];\n"
+    "        to = score(to, S::rows_end(row + 8 * (i / S::each)), S::steps_end(n + 16 * (i % "
+    "S::each)));\n    }\n}\n";
+
+static const char tci_cuda_flash_powers[] =
+    "template <class S> struct tc_flash {\n"
+    "    float o[S::points][S::columns / 16], s[S::points][S::each], most[S::points], "
+    "sum[S::points];\n};\n"
+    "template <class S> TC_I void tc_flash_powers(tc_flash<S> &x) {\n"
+    "    const float log2e = 1.44269504f;\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < S::points; r++) {\n        float most = x.s[r][0], sum = 0;\n"
+    "#pragma unroll\n"
+    "        for (int j = 1; j < S::each; j++) {\n"
+    "            most = fmaxf(most, x.s[r][j]);\n        }\n"
+    "        const float old = x.most[r];\n"
+    "        x.most[r] = fmaxf(old, tc_flash_max(most));\n"
+    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r];\n"
+    "        const float scale = tc_power_of_2((old - off) * log2e);\n"
+    "#pragma unroll\n"
+    "        for (int j = 0; j < S::each; j++) {\n"
+    "            x.s[r][j] = tc_power_of_2((x.s[r][j] - off) * log2e);\n"
+    "            sum += x.s[r][j];\n        }\n"
+    "        x.sum[r] = __fmaf_rn(x.sum[r], scale, sum);\n"
+    "#pragma unroll\n"
+    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= scale;\n"
+    "        }\n    }\n}\n"
+    "template <class S> TC_I bool tc_flash_is_far(tc_flash<S> &x, float *words, float cut) {\n"
+    "    float far = __builtin_inff();\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < S::points; r++) {\n"
+    "        far = fminf(far, cut == -__builtin_inff() ? far : x.most[r] - cut);\n    }\n"
+    "    if (tc_flash_thread<S>() % 16 == 0) {\n"
+    "        words[tc_flash_thread<S>() / 16] = far;\n    }\n    __syncthreads();\n"
+    "    bool all = true;\n"
+    "    for (int i = 0; i < 8; i++) {\n        all = all && words[i] > 128.0f;\n    }\n"
+    "    return all;\n}\n";
+
+static const char tci_cuda_flash_tile[] =
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_flash_tile(tc_flash<S> &x, float *at, void *const *bufs, tc_place p, F score, G "
+    "seen) {\n"
+    "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
+    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < S::points; r++) {\n"
+    "        x.most[r] = -__builtin_inff();\n        x.sum[r] = 0;\n"
+    "#pragma unroll\n"
+    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] = 0;\n        }\n"
+    "    }\n"
+    "    S::load_queries(at, bufs, p, p.m);\n"
+    "    S::load_keys(at + S::keys_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    S::load_values(at + S::values_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    for (int key = 0;;) {\n"
+    "        tc_copies_wait<1>();\n        __syncthreads();\n"
+    "        tc_flash_pairs<S, S::width>(x.s, at, at + S::keys_at);\n"
+    "        __syncthreads();\n"
+    "        if (key + S::step < end) {\n"
+    "            S::load_keys(at + S::keys_at, bufs, p, key + S::step);\n        }\n"
+    "        tc_copies_commit();\n"
+    "        if (key + S::step <= S::seen(p.m)) {\n"
+    "            tc_flash_scores<S>(x.s, row, key + lane, seen);\n        } else {\n"
+    "            tc_flash_scores<S>(x.s, row, key + lane, score);\n        }\n"
+    "        if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
+    "#pragma unroll\n"
+    "            for (int i = 0; i < S::points * S::each; i++) {\n"
+    "                if (key + lane + 16 * (i % S::each) >= S::keys) {\n"
+    "                    x.s[i / S::each][i % S::each] = -__builtin_inff();\n                }\n"
+    "            }\n        }\n"
+    "        tc_flash_powers<S>(x);\n"
+    "        tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
+    "        tc_copies_wait<1>();\n        __syncthreads();\n"
+    "        tc_flash_sums<S, S::columns>(x.o, at + S::pairs_at, at + S::values_at);\n"
+    "        __syncthreads();\n        key += S::step;\n"
+    "        if (key >= end) {\n"
+    "            if (!asks || tc_flash_is_far<S>(x, at + S::words_at, score(0.0f, "
+    "S::rows_end(p.m), end))) {\n                break;\n            }\n"
+    "            asks = false;\n            end = S::keys;\n"
+    "            S::load_keys(at + S::keys_at, bufs, p, key);\n            tc_copies_commit();\n"
+    "        }\n"
+    "        S::load_values(at + S::values_at, bufs, p, key);\n        tc_copies_commit();\n"
+    "    }\n    __syncthreads();\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < S::points; r++) {\n"
+    "        const float sum = tc_flash_sum(x.sum[r]), by = 1.0f / sum;\n"
+    "#pragma unroll\n"
+    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= by;\n        }\n"
+    "        if (S::tells && lane == 0) {\n"
+    "            float *to = at + (row - p.m + 8 * r) * S::staged_pitch + S::lanes;\n"
+    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n"
+    "    tc_flash_leave<S, S::columns>(x.o, at, S::staged_pitch);\n    __syncthreads();\n}\n";
+
+/* ---- the prelude of gradients ---- */
+
+static const char tci_cuda_flash_back[] =
+    "template <class S> struct tc_flash_back {\n"
+    "    float s[S::points][S::each], g[S::points][S::each];\n"
+    "    float o0[S::points][S::columns_0 / 16], o1[S::points][S::columns_1 / 16];\n"
+    "    float own[S::values][S::by_step ? S::each : S::points];\n};\n"
+    "template <class S, class V>\n"
+    "TC_I void tc_flash_own(tc_flash_back<S> &x, V values, tc_place p, int i, int query) {\n"
+    "    float own[S::values];\n    const bool is = query < S::queries;\n"
+    "    values(own, p, is ? query : S::queries - 1);\n"
+    "    own[0] = is ? own[0] : __builtin_inff();\n    own[1] = is ? tc_log_2(own[1]) : 0.0f;\n"
+    "#pragma unroll\n"
+    "    for (int k = 0; k < S::values; k++) {\n        x.own[k][i] = own[k];\n    }\n}\n"
+    "template <class S> TC_I void tc_flash_weights(tc_flash_back<S> &x, int n) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * S::each; i++) {\n"
+    "        const int r = i / S::each, j = i % S::each, q = S::by_step ? j : r;\n"
+    "        const bool is = S::by_step || n + 16 * j < S::n;\n"
+    "        const float s = is ? x.s[r][j] : -__builtin_inff();\n"
+    "        x.s[r][j] = tc_power_of_2(__fmaf_rn(s - x.own[0][q], 1.44269504f, -x.own[1][q]));\n"
+    "    }\n}\n"
+    "template <class S, class G>\n"
+    "TC_I void tc_flash_changes(tc_flash_back<S> &x, int row, int n, G change) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::points * S::each; i++) {\n"
+    "        const int r = i / S::each, j = i % S::each;\n"
+    "        const float w = S::rounds ? S::round(x.s[r][j]) : x.s[r][j];\n"
+    "        x.g[r][j] = change(w, x.g[r][j], x.own, S::by_step ? j : r, S::rows_end(row + 8 * "
+    "r),\n                           S::steps_end(n + 16 * j));\n    }\n}\n"
+    "template <class S, class V, class F, class H, class G>\n"
+    "TC_I void tc_flash_back_tile(tc_flash_back<S> &x, float *at, void *const *bufs, tc_place p, "
+    "bool cuts,\n                             V values, F score, H seen, G change) {\n"
+    "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
+    "    const int end = S::end(p, cuts);\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < S::points; r++) {\n"
+    "        for (int c = 0; c < S::columns_0 / 16; c++) {\n            x.o0[r][c] = 0;\n"
+    "        }\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] = 0;\n"
+    "        }\n"
+    "        if (!S::by_step) {\n            tc_flash_own(x, values, p, r, row + 8 * r);\n"
+    "        }\n"
+    "    }\n"
+    "    S::load_rows_0(at, bufs, p, p.m);\n"
+    "    if constexpr (S::changes) {\n"
+    "        S::load_rows_1(at + S::rows_1, bufs, p, p.m);\n    }\n"
+    "    for (int n = S::first(p, cuts); n < end; n += S::step) {\n"
+    "        S::load_steps_0(at + S::steps_at, bufs, p, n);\n"
+    "        S::load_steps_1(at + S::steps_1, bufs, p, n);\n        tc_copies_commit();\n"
+    "        if (S::by_step) {\n"
+    "#pragma unroll\n"
+    "            for (int j = 0; j < S::each; j++) {\n"
+    "                tc_flash_own(x, values, p, j, n + lane + 16 * j);\n            }\n        }\n"
+    "        tc_copies_wait<0>();\n        __syncthreads();\n"
+    "        tc_flash_pairs<S, S::width_0>(x.s, at, at + S::steps_at);\n"
+    "        if (S::whole(p.m, n)) {\n"
+    "            tc_flash_scores<S>(x.s, row, n + lane, seen);\n        } else {\n"
+    "            tc_flash_scores<S>(x.s, row, n + lane, score);\n        }\n"
+    "        tc_flash_weights<S>(x, n + lane);\n"
+    "        if constexpr (S::weighs) {\n"
+    "            tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
+    "            tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
+    "            __syncwarp();\n        }\n"
+    "        if constexpr (S::changes) {\n"
+    "            tc_flash_pairs<S, S::width_1>(x.g, at + S::rows_1, at + S::steps_1);\n"
+    "            tc_flash_changes<S>(x, row, n + lane, change);\n"
+    "            tc_flash_tell<S>(x.g, at + S::pairs_at);\n"
+    "            tc_flash_sums<S, S::columns_0>(x.o0, at + S::pairs_at, at + S::steps_at);\n"
+    "        }\n"
+    "        __syncthreads();\n    }\n}\n";
+
+TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
+{
+    tci_str_add(out, tci_cuda_flash_copies);
+    tci_str_add(out, tci_cuda_flash_loading);
+    tci_str_add(out, tci_cuda_flash_products);
+    tci_str_add(out, tci_cuda_flash_powers);
+    tci_str_add(out, tci_cuda_flash_tile);
+    tci_str_add(out, tci_cuda_flash_back);
+}
+
+/* ---- the class of a kernel ---- */
+
+TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
+{
+    return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
+}
+
+static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
+{
+    return x->dtype == TC_F32 ? "float" : "unsigned short";
+}
+
+/* True if groups of four of its elements start at a multiple of four. */
+static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
+                                        int64_t size)
+{
+    bool whole = side->summed == 1 && size % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
+    for (int i = 0; i < x->n_batch; i++) {
+        whole = whole && side->batch_pitch[i] % 4 == 0;
+    }
+    return whole;
+}
+
+/* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
+ * on; they are `own` apart, their elements `summed`. */
+static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
+                                    const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
+                                    int64_t size, int width)
+{
+    tci_str_printf(out,
+                   "    TC_I void %s(float *to, void *const *bufs, tc_place p, int first) {\n"
+                   "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
+                   "+ %lld",
+                   name, symbol, rows, (long long)size, width,
+                   tci_cuda_simt_attn_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
+                   tci_cuda_simt_attn_type(x), side.operand, (long long)side.offset);
+    for (int i = 0; i < x->n_batch; i++) {
+        if (side.batch_pitch[i]) {
+            tci_str_printf(out, " + p.b%d * %lldll", i, (long long)side.batch_pitch[i]);
+        }
+    }
+    tci_str_printf(out, " + first * %lldll,\n            %lld, %lld, %lld - first);\n    }\n",
+                   (long long)side.own, (long long)side.own, (long long)side.summed, (long long)n);
+}
+
+/* A side whose own axis and summed axis have changed places. */
+static tci_matrix_side tci_cuda_simt_attn_turned(tci_matrix_side side)
+{
+    int64_t own = side.own;
+    side.own = side.summed;
+    side.summed = own;
+    return side;
+}
+
+static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
+{
+    bool is_f16 = x->dtype == TC_F16;
+    if (x->dtype == TC_F32) {
+        tci_str_add(out, "    TC_I float round(float x) { return x; }\n"
+                         "    TC_I float wide(unsigned short x) { return x; }\n");
+    } else {
+        tci_str_printf(out,
+                       "    TC_I float wide(unsigned short x) {\n        return %s;\n    }\n"
+                       "    TC_I float round(float x) {\n        return %s;\n    }\n",
+                       is_f16 ? "tc_widen_f32_f16(x)" : "__int_as_float((int)((unsigned)x << 16))",
+                       is_f16 ? "tc_widen_f32_f16(tc_narrow_f32_f16(x))" : "tc_round_bf16(x)");
+    }
+}
+
+static int tci_cuda_simt_attn_width(int64_t size)
+{
+    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
+}
+
+static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    const tci_matrix *s = &x->scores, *r = &x->result;
+    int width = tci_cuda_simt_attn_width(s->k);
+    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
+    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
+    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
+                   "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
+                   "columns = %d, tiles = %lld, tells = %d, lanes = %d, staged_pitch = %d,\n"
+                   "        keys_at = %d, values_at = %d, pairs_at = %d, words_at = %d\n    };\n",
+                   symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
+                   s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
+                   (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
+                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
+    tci_cuda_simt_attn_dtype(out, s);
+    tci_cuda_attention_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
+    tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
+                            s->n, s->columns, tci_attention_value_columns(x), r->columns);
+    tci_cuda_wgmma_place(out, r);
+    tci_str_add(out, "};\n");
+}
+
+static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
+{
+    const tci_matrix *s = &x->in[0], *g = &x->in[1];
+    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
+    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
+    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
+                   "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
+                   "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
+                   "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
+                   "pairs_at = %d\n    };\n",
+                   symbol, x->threads, x->out[0].row_threads, width[0], width[1], (long long)s->n,
+                   s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
+                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
+                   (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
+                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
+    tci_cuda_attn_grad_sums(out, x);
+    tci_cuda_simt_attn_dtype(out, s);
+    tci_cuda_attn_grad_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    for (int i = 0; i < 2; i++) {
+        const tci_matrix *in = &x->in[i];
+        if (i < x->n_in) {
+            tci_cuda_simt_attn_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
+                                    s->m, s->rows, in->k, width[i]);
+        }
+        tci_cuda_simt_attn_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
+                                s->n, s->columns, in->k, width[i]);
+    }
+    tci_cuda_wgmma_place(out, &x->out[0]);
+    tci_str_add(out, "};\n");
+}
+
+/* ---- the kernel ---- */
+
+TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                    int n_words)
+{
+    const tci_attention *a = l->attention;
+    const tci_attn_grad *x = l->backward;
+    int threads = a ? a->threads : x->threads;
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
+    k.block_x = l->matrix->row_threads;
+    k.block_y = threads / l->matrix->row_threads;
+    tci_cuda_skeleton_words(out, symbol, &k);
+    if (a) {
+        tci_cuda_simt_attn_class(out, symbol, a);
+    } else {
+        tci_cuda_simt_attn_back_class(out, symbol, x);
+    }
+    tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
+                           a ? a->blocks : x->blocks);
+    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
+    tci_cuda_skeleton_args(out);
+}
+
+/* A warp's rows of the accumulators that are left, up to what takes them. */
+static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
+{
+    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
+    int rows = o->rows / (threads / TCI_MATRIX_WARP);
+    tci_str_printf(out,
+                   "    for (int row = threadIdx.y / %d * %d + threadIdx.y %% %d * %d, end = "
+                   "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
+                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                   "    void *given = at + row * %d;\n",
+                   groups, rows, groups, o->group_rows, groups, rows, rows, groups * o->group_rows,
+                   (long long)o->m, (int)o->staged_pitch);
+}
+
+static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    const tci_matrix *r = &x->result;
+    tci_str_printf(out,
+                   "    tc_flash<%s_shape> x;\n"
+                   "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
+                   symbol, symbol, x->cut.is_cut);
+    tci_cuda_simt_attn_rows(out, r, x->threads);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
+}
+
+static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
+{
+    const tci_matrix *o = &x->out[0];
+    tci_str_printf(out,
+                   "    tc_flash_back<%s_shape> x;\n"
+                   "    tc_flash_back_tile<%s_shape>(x, at, bufs, p, cuts, values, score_0, "
+                   "score_%d, %s);\n",
+                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
+    for (int i = x->n_out - 1; i >= 0; i--) {
+        int taken = tci_attn_grad_taken(x, i);
+        tci_str_printf(out,
+                       "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
+                       "%s_shape::staged_pitch);\n    __syncthreads();\n",
+                       symbol, symbol, taken, taken, symbol);
+        tci_cuda_simt_attn_rows(out, &x->out[i], x->threads);
+        if (i == 1) {
+            tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
+        }
+    }
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
+}
+
+TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    if (l->backward) {
+        tci_cuda_attn_grad_open(out, symbol, l, i);
+        return;
+    }
+    const tci_matrix *s = &l->attention->scores;
+    if (i == 0) {
+        tci_cuda_attention_tiles(out, symbol, s);
+    }
+    tci_cuda_attention_value(out, s, i);
+}
+
+TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_attn_grad *x = l->backward;
+    bool last = i + 1 == l->n_scores;
+    if (!x) {
+        tci_str_add(out, "    return value;\n    };\n");
+        if (last) {
+            tci_cuda_simt_attn_run(out, symbol, l->attention);
+        }
+        return;
+    }
+    tci_cuda_attn_grad_end(out, x, i);
+    if (tci_cuda_attn_grad_block(x, i) ==
+        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
+        tci_str_printf(out, "    const bool cuts = %s;\n",
+                       x->cut.is_cut ? "off == -__builtin_inff()" : "false");
+        tci_cuda_attention_tiles(out, symbol, &x->in[0]);
+    }
+    if (last) {
+        tci_cuda_simt_attn_back_run(out, symbol, x);
+    }
+}
+
+TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
+{
+    tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
+}
 /* ---- src/cuda/mma_sync.c ---- */
 /* cuda/mma_sync.c - writes the CUDA source of the GEMM on mma.sync, the warp-level tensor-core
  * instruction (sm_75 and later).
@@ -10535,7 +11243,7 @@ static const char tci_cuda_warps_text[] =
     "#endif\n";
 
 /* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
- * each thread is given two neighbouring rows, and another one the two behind them: picked apart
+ * each thread is given two neighbouring rows, and another one the two after them: picked apart
  * they are four rows of each column. Which rows a square has differs between threads, so that its
  * eight are in different banks. */
 static const char tci_cuda_take_text[] =
@@ -10841,7 +11549,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
                                  int imm)
 {
     tci_c_dialect *cd = d->state;
-    if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
+    if (lanes > 1 && tci_prim_is_math(p)) { /* on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
     const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);
@@ -11137,7 +11845,7 @@ static const char tci_cuda_halves_text[] =
  * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
  * multiples of that, keep to themselves.
  *
- * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
+ * tc_put stores what each of `group` threads has after what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
  * first one stores what is before its first block, the last one what is after the last. Halves
@@ -11212,23 +11920,15 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
-/* The definitions of a prelude, once in a file. */
-static void tci_cuda_prelude_need(tci_dialect *d, const char *name, void (*prelude)(tci_str *))
-{
-    tci_c_dialect *cd = d->state;
-    bool is_new;
-    tci_c_dialect_intern(cd, name, &is_new);
-    if (is_new) {
-        prelude(&cd->out);
-    }
-}
-
 /* The definitions that a kernel with that main loop needs. */
 static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
 {
     tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
+    if (is_new) {
+        tci_cuda_wgmma_prelude(&cd->out);
+    }
     const char *name = tci_c_dialect_intern(cd, tci_cuda_wgmma_product_name(d->s, x), &is_new);
     if (is_new) {
         tci_cuda_wgmma_product(&cd->out, name, x);
@@ -11247,17 +11947,49 @@ static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
-    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
-    tci_cuda_prelude_need(d, "tc_attention", tci_cuda_attention_prelude);
-    if (x->threads) {
-        tci_cuda_prelude_need(d, "tc_flash", tci_cuda_simt_attention_prelude);
-        return;
+    tci_c_dialect *cd = d->state;
+    bool is_new;
+    tci_cuda_matrix_need(d, &x->scores);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
     }
+    tci_cuda_held_need(d, &x->result);
+}
+
+static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
+{
+    tci_c_dialect *cd = d->state;
+    bool is_new;
     tci_cuda_matrix_need(d, &x->in[0]);
-    tci_cuda_prelude_need(d, x->is_online ? "tc_online" : "tc_backward",
-                          x->is_online ? tci_cuda_online_prelude : tci_cuda_backward_prelude);
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    tci_c_dialect_intern(cd, "tc_backward", &is_new);
+    if (is_new) {
+        tci_cuda_attn_grad_prelude(&cd->out);
+    }
     for (int i = 0; i < x->n_out; i++) {
         tci_cuda_held_need(d, &x->out[i]);
+    }
+}
+
+static void tci_cuda_flash_need(tci_dialect *d)
+{
+    tci_c_dialect *cd = d->state;
+    bool is_new;
+    tci_c_dialect_intern(cd, "tc_map", &is_new);
+    if (is_new) {
+        tci_cuda_wgmma_prelude(&cd->out);
+    }
+    tci_c_dialect_intern(cd, "tc_attention", &is_new);
+    if (is_new) {
+        tci_cuda_attention_prelude(&cd->out);
+    }
+    tci_c_dialect_intern(cd, "tc_flash", &is_new);
+    if (is_new) {
+        tci_cuda_simt_attn_prelude(&cd->out);
     }
 }
 
@@ -11265,14 +11997,26 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    tci_cuda_attention_open(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_open(out, symbol, l, i);
+    } else if (l->backward) {
+        tci_cuda_attn_grad_open(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_score(out, symbol, l, i);
+    }
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                                 int i)
 {
     (void)d;
-    tci_cuda_attention_close(out, symbol, l, i);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_close(out, symbol, l, i);
+    } else if (l->backward) {
+        tci_cuda_attn_grad_close(out, symbol, l, i);
+    } else {
+        tci_cuda_attention_scored(out, symbol, l, i);
+    }
 }
 
 static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
@@ -11299,9 +12043,19 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_flash_need(d);
+        tci_cuda_simt_attn_head(out, symbol, l, n_words);
+        return;
+    }
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
+        return;
+    }
+    if (l->backward) {
+        tci_cuda_backward_need(d, l->backward);
+        tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
@@ -11336,8 +12090,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (l->attention) {
-        tci_cuda_attention_tail(out, symbol, l);
+    if (tci_cuda_is_simt_attn(l)) {
+        tci_cuda_simt_attn_tail(out);
+    } else if (l->attention) {
+        tci_cuda_attention_tail(out);
+    } else if (l->backward) {
+        tci_cuda_attn_grad_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_wgmma_tail(out, symbol);
     } else {
@@ -11864,7 +12622,7 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
 #define TCI_CUDA_DO(in, call, what)                                                                \
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
-/* A recorded sequence: graphs, one behind the other. */
+/* A recorded sequence: graphs, one after the other. */
 typedef struct tci_cuda_graph {
     void *graph, *executable;
 } tci_cuda_graph;
@@ -12824,7 +13582,7 @@ static tc_status tci_cuda_loop_node(const tci_cuda_looping *x, void *graph, void
     return status;
 }
 
-/* The launches of a round, each behind the one before. *last: that of the last, NULL: of none. */
+/* The launches of a round, each after the one before. *last: that of the last, NULL: of none. */
 static tc_status tci_cuda_loop_round(const tci_cuda_looping *x, void *graph, int parity,
                                      void **last)
 {

@@ -30,12 +30,12 @@ extern "C" {
  *     tc_options o = {.backend = "onnxrt"};
  *     if (tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &f) != TC_OK) puts(tc_error(y));
  *
- * Nothing of them is needed to build. A library is looked for, when its name is asked for, in the
+ * No engine is needed to build. A library is searched for, when its name is requested, in the
  * directories of TC_ENGINES (separated by ':'), in Python's site-packages ($VIRTUAL_ENV, ~/.local,
  * /usr/local, /usr), then in the system's library directories. An option that has a '/' is the
  * path of the library ("onnxrt:/opt/ort/lib/libonnxruntime.so"). tvm compiles in a child process
  * by its Python tool, the python3 of the environment in which it was found. A library stays loaded.
- * One that crashes while it is loaded does so in a child process, and is refused. */
+ * A library that crashes while it is loaded does so in a child process, and is rejected. */
 
 /* Compiles the graph (lists as tc_compile_fn takes them) for every backend that is usable here,
  * including engines, runs each for about `ms` milliseconds and sets *name to the fastest one, which
@@ -45,8 +45,8 @@ extern "C" {
  *     if (tc_best_backend(TC_TENSORS(x), TC_TENSORS(y), 50, &name) == TC_OK) puts(name);
  *
  * TC_ERR_ARGUMENT: ms is not positive, or name is NULL; TC_ERR_SHAPE: a symbolic size;
- * TC_ERR_MEMORY; else the status of the last backend, where none compiled the graph. tc_error of an
- * output tells. */
+ * TC_ERR_MEMORY; else the status of the last backend, if none compiled the graph. tc_error of an
+ * output has the message. */
 TC_API tc_status tc_best_backend_at(tc_tensors inputs, tc_tensors outputs, double ms,
                                     const char **name, tc_site here);
 #define tc_best_backend(...) tc_best_backend_at(__VA_ARGS__, TC_HERE)

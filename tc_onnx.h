@@ -21,8 +21,8 @@ extern "C" {
  * builds its graph as tensors of ctx; from there everything of tc applies: tc_compile_fn, tc_grad,
  * tc_export_c. Weights are leaves over the mapped file where they are aligned, else copies;
  * external data is read from files in the model's directory. Shape arithmetic (Shape, Gather,
- * Concat, Reshape, ...) is computed while the graph is built, with symbolic sizes too, so that no
- * trace of it is left in the program. docs/onnx.md lists the operators.
+ * Concat, Reshape, ...) is computed while the graph is built, with symbolic sizes too, so that it
+ * is not part of the program. docs/onnx.md lists the operators.
  *
  *     tc_onnx_model *model = NULL;
  *     if (tc_onnx_load(ctx, "net.onnx", NULL, &model) != TC_OK) puts(tc_error(ctx));
@@ -30,8 +30,8 @@ extern "C" {
  *     tc_compile_fn(TC_TENSORS_N(model->inputs, model->n_inputs),
  *                   TC_TENSORS_N(model->outputs, model->n_outputs), NULL, &f);
  *
- * A file may come from anybody: whatever its bytes are, they are refused or are a graph. Nothing in
- * it is executed. It must not be written to or cut short while its weights are in use. */
+ * Files may be untrusted: any bytes are either rejected or read as a graph. Nothing in them is
+ * executed. The file must not be written to or truncated while its weights are in use. */
 
 /* Known sizes or values of a graph input. */
 typedef struct tc_onnx_input {
@@ -39,8 +39,8 @@ typedef struct tc_onnx_input {
     int rank;
     const int64_t *sizes; /* NULL: as the model has it. Numbers, or TC_DIM */
     /* The value that the input has in every run, n elements of its dtype in row-major order, or
-     * NULL. It is looked at where a shape, an axis or a condition follows from the input, which is
-     * then a constant of the graph and no input any more; n is the product of `sizes`. */
+     * NULL. It is used if a shape, an axis or a condition depends on the input, which is then a
+     * constant of the graph and no longer an input; n is the product of `sizes`. */
     const void *value;
 } tc_onnx_input;
 /* A size that the model names, or leaves without a name ("?" is none): "x.2" is axis 2 of input x.
@@ -54,10 +54,10 @@ typedef struct tc_onnx_size {
 typedef struct tc_onnx_options {
     const tc_onnx_input *inputs; /* about some or all inputs */
     int n_inputs;
-    const tc_onnx_size *sizes; /* where `inputs` does not tell them */
+    const tc_onnx_size *sizes; /* for inputs that `inputs` does not list */
     int n_sizes;
-    /* A size that the model leaves open and that neither list tells: TC_DIM(its name,
-     * 1, largest) under TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
+    /* A size that neither the model nor a list specifies: TC_DIM(its name, 1, largest) under
+     * TC_DYNAMIC_SHAPES. 0: 65536. Without TC_DYNAMIC_SHAPES it is an error,
      * which names the input. */
     int64_t largest;
     bool parameters; /* float initializers become parameters (tc_param), named as in the model */
@@ -75,10 +75,10 @@ typedef struct tc_onnx_model {
     int opset; /* of ai.onnx */
 } tc_onnx_model;
 
-/* On failure *model is NULL and tc_error(ctx) tells, with file, node and op: TC_ERR_IO (the file
- * cannot be read, or is damaged), TC_ERR_UNSUPPORTED (an op, an attribute or a dtype that tc does
- * not have, or a shape that follows from an input without a value), TC_ERR_SHAPE, TC_ERR_DTYPE and
- * the other statuses of the ops (the model is wrong), TC_ERR_MEMORY. */
+/* On failure *model is NULL and tc_error(ctx) has the message, with file, node and op: TC_ERR_IO
+ * (the file cannot be read, or is damaged), TC_ERR_UNSUPPORTED (an op, an attribute or a dtype that
+ * tc does not have, or a shape that follows from an input without a value), TC_ERR_SHAPE,
+ * TC_ERR_DTYPE and the other statuses of the ops (the model is wrong), TC_ERR_MEMORY. */
 TC_API tc_status tc_onnx_load_at(tc_ctx *ctx, const char *path, const tc_onnx_options *options,
                                  tc_onnx_model **model, tc_site here);
 #define tc_onnx_load(ctx, path, options, model)                                                    \
@@ -89,28 +89,28 @@ TC_API tc_status tc_onnx_load_memory_at(tc_ctx *ctx, const void *bytes, size_t n
                                         tc_site here);
 #define tc_onnx_load_memory(ctx, bytes, n, options, model)                                         \
     tc_onnx_load_memory_at((ctx), (bytes), (n), (options), (model), TC_HERE)
-/* NULL is fine. Tensors stay. */
+/* NULL is ignored. The tensors stay valid. */
 TC_API void tc_onnx_free(tc_onnx_model *model);
 /* ---- export ----
  * tc_export_onnx(inputs, outputs, how, "net.onnx"), with the lists as tc_compile_fn takes them,
  * writes the graph as an ONNX model of opset 21 (26 where it has tc_bitcast): calls by the
  * operator of the same meaning (Softmax, LayerNormalization, MatMul, Conv, BatchNormalization,
- * Clip, ...), repetitions as Loop, all else by primitive operators. Captured memory goes into the
- * file with the value that it has now, parameters under their names; symbolic sizes
- * become dim_params. Files appear complete or not at all.
+ * Clip, ...), loops as Loop, all else by primitive operators. Captured memory is written with its
+ * current value, parameters under their names; symbolic sizes become dim_params. Files are written
+ * atomically.
  *
  *     tc_export_onnx(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.onnx");
  *
- * TC_ERR_UNSUPPORTED: an op without a form in ONNX (effects of tc_assign, ops of the user's own,
- * symbolic sizes that are not those of an input), which the text names with the place where it was
- * made; TC_ERR_ARGUMENT: no outputs, an input that is no tc_input, an opset that is not known;
- * TC_ERR_LIMIT: more than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) tells. */
+ * TC_ERR_UNSUPPORTED: an op that ONNX cannot express (effects of tc_assign, custom ops, symbolic
+ * sizes that are not those of an input), which the message names with its source location;
+ * TC_ERR_ARGUMENT: no outputs, an input that is no tc_input, an unknown opset; TC_ERR_LIMIT: more
+ * than 2 GiB in one file; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) has the message. */
 typedef struct tc_onnx_export {
     const char *const *output_names; /* of each output; NULL, or a NULL: output0, output1, ... */
     bool external; /* weights of 1 KiB and more go to PATH.data, at multiples of 64 bytes */
-    /* 21 to 28; 0 is 21. From 23 on tc_rms_norm leaves as RMSNormalization and
-     * tc_scaled_dot_product_attention as Attention. The model is of the oldest opset from 21 on
-     * that has all its operators. */
+    /* 21 to 28; 0 is 21. From 23 on tc_rms_norm is exported as RMSNormalization and
+     * tc_scaled_dot_product_attention as Attention. The model has the oldest opset from 21 on that
+     * has all its operators. */
     int opset;
 } tc_onnx_export;
 /* how NULL: defaults. */
@@ -121,21 +121,21 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 /* ---- StableHLO ----
  * tc_export_stablehlo(inputs, outputs, how, "net.mlir") writes the graph as the text of a StableHLO
  * module, which XLA compiles through a PJRT plugin (CPU, CUDA, ROCm, TPU) or jax. Its function
- * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory,
- * as parameters, becomes constants with the values that it has now. Shapes are static: how->sizes
- * says what each TC_DIM is. Repetitions leave as stablehlo.while, random numbers as tc's own
+ * @main has the inputs and outputs in the order of the lists; dtypes are the same. Captured memory
+ * and parameters become constants with their current values. Shapes are static: how->sizes gives
+ * the value of each TC_DIM. Loops are exported as stablehlo.while, random numbers as tc's own
  * integer arithmetic, so with the same bits.
  *
  *     tc_export_stablehlo(TC_TENSORS(x), TC_TENSORS(y), NULL, "net.mlir");
  *
- * Values are those of tc within the engine's rounding: order of sums, exp and other functions, FMA
- * in two roundings. An index outside of its axis is an error of a run in tc and is moved to the
- * nearest element (gather) or ignored (scatter) in StableHLO.
+ * Results differ from tc's by the engine's rounding: order of sums, exp and other functions, FMA
+ * with two roundings. An index out of range is an error of a run in tc; in StableHLO it is clamped
+ * (gather) or ignored (scatter).
  *
- * TC_ERR_UNSUPPORTED: an op without a form (effects of tc_assign, ops of the user's own,
- * collectives), which the text names with the place where it was made; TC_ERR_ARGUMENT: no outputs,
- * an input that is no tc_input, a size that is not told; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx)
- * tells. */
+ * TC_ERR_UNSUPPORTED: an op that StableHLO cannot express (effects of tc_assign, custom ops,
+ * collectives), which the message names with its source location; TC_ERR_ARGUMENT: no outputs, an
+ * input that is no tc_input, a size that is not given; TC_ERR_IO; TC_ERR_MEMORY. tc_error(ctx) has
+ * the message. */
 typedef struct tc_stablehlo_export {
     const tc_onnx_size *sizes; /* of each TC_DIM in the sizes of inputs, by its name */
     int n_sizes;
@@ -151,8 +151,8 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
 TC_API const tc_graph_format *tc_onnx_format(void);
 TC_API const tc_graph_format *tc_stablehlo_format(void);
 
-/* Name of the operator of row i that tc_onnx_load reads, counted from 0, and how: NULL behind the
- * last one. */
+/* Name of operator i that tc_onnx_load supports, counted from 0, and how it is imported: NULL past
+ * the last one. */
 TC_API const char *tc_onnx_op_name(int i);
 TC_API const char *tc_onnx_op_how(int i);
 
@@ -453,7 +453,7 @@ static bool tci_pb_next(tci_pb *p, tci_pb_field *f)
     f->id = key >> 3;
     f->wire = (int)(key & 7);
     f->bytes = *p;
-    if (f->id == 0) { /* protobuf has none: a stretch of zeros would be fields without end */
+    if (f->id == 0) { /* protobuf has none: a range of zeros would be fields without end */
         tci_pb_bad(p, "a field has the number 0");
     } else if (f->wire == 0) {
         f->value = tci_pb_varint(p);
@@ -4934,7 +4934,7 @@ TCI_OX_MAKE(grid_sample)
     tci_ox_out(o, 0, y);
 }
 
-/* theta [n, 2, 3] or [n, 3, 4] times (x, y[, z], 1) of each place. */
+/* theta [n, 2, 3] or [n, 3, 4] times (x, y[, z], 1) of each position. */
 TCI_OX_MAKE(affine_grid)
 {
     int n;
@@ -4961,7 +4961,7 @@ TCI_OX_MAKE(affine_grid)
     tci_ox_out(o, 0, tci_ox_shape_as(o, grid, axes + 2, to));
 }
 
-/* ---- samples at computed places of [n, c, h, w] ---- */
+/* ---- samples at computed positions of [n, c, h, w] ---- */
 
 /* Bilinear samples at rows y and columns x [n, m] of images [n, c, h, w]; outside of them 0: [n, c,
  * m]. */
@@ -6546,7 +6546,7 @@ static const tci_onnx_function *tci_ox_function_of(const tci_ox *m, const tci_on
     return NULL;
 }
 
-/* The node with attributes of the enclosing function in the place of references to them. */
+/* The node with attributes of the enclosing function in place of references to them. */
 static tci_onnx_node *tci_ox_resolve(const tci_ox *m, const tci_onnx_node *n)
 {
     tci_onnx_node *r = tci_scratch_copy(m->s, n, sizeof(*n));
@@ -6855,7 +6855,7 @@ static tci_ox_result tci_ox_build_main(const tci_ox_op *o)
     return r;
 }
 
-/* A block with the arrays and names behind the struct. */
+/* A block with the arrays and names after the struct. */
 static tc_onnx_model *tci_ox_pack(const tci_ox_op *o, const tci_ox_result *r)
 {
     const tci_ox *m = o->m;
@@ -7054,7 +7054,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format; /* "ONNX", for messages */
     tci_node *const *inputs;
-    int n_inputs;                   /* named before the walk; any nodes */
+    int n_inputs;                   /* named before the traversal; any nodes */
     const char *const *input_names; /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
@@ -7068,10 +7068,10 @@ struct tci_ox_walk {
     tc_site here;
     tci_ox_left *left;
     uint32_t n_left; /* by the id of a node */
-    /* *at is the node of `known` that is being written, outside of repetitions; NULL: not asked */
+    /* *at is the node of `known` that is being written, outside of loops; NULL: not asked */
     tci_node **at;
     const tci_table *known;
-    int depth; /* of walks within walks */
+    int depth; /* of nested traversals */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */
@@ -7202,7 +7202,7 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
     }
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 /* A list of nodes whose operands must leave before them. */
 typedef struct tci_ox_stack {
@@ -7210,7 +7210,7 @@ typedef struct tci_ox_stack {
     int n, cap;
 } tci_ox_stack;
 
-/* Operands within a repetition's body are the repetition's own matter. */
+/* Operands within a loop's body are the loop's own matter. */
 static int tci_ox_n_operands(const tci_node *n)
 {
     return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
@@ -7237,7 +7237,7 @@ static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_st
     return ready ? names : NULL;
 }
 
-/* An expansion leaves in the place of its composite: NULL once that has its name. */
+/* An expansion leaves in place of its composite: NULL once that has its name. */
 static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
 {
     tci_node *to = tci_ox_left_of(w, n)->expansion;
@@ -7365,7 +7365,7 @@ typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
     int axis[TCI_OX_SPATIAL];    /* of x */
-    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
+    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the position within the window */
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
     tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
@@ -7373,8 +7373,8 @@ typedef struct tci_ox_sliding {
 
 /* A convolution. The axes of x that no window is along, those of f and those of the result are in
  * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
- * filters (f and the result). Of a weight gradient the places are summed and the elements are the
- * result: then stride and dilation are exchanged. */
+ * filters (f and the result). Of a weight gradient the positions are summed and the elements are
+ * the result: then stride and dilation are exchanged. */
 typedef struct tci_ox_conv {
     tci_ox_sliding w;
     tci_node *f;
@@ -7452,7 +7452,7 @@ static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 
 /* ---- convolutions ---- */
 
-/* The axis of a contraction with that place in operand or result `which`. */
+/* The axis of a contraction with that position in operand or result `which`. */
 static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int which, int place)
 {
     for (int i = 0; i < c->n_axes; i++) {
@@ -7817,7 +7817,7 @@ TCI_FN void tci_ox_write_stablehlo(tci_ox_walk *w, tci_node *const *outputs, int
 #endif
 
 /* ---- src/onnx/export_state.h, continued ---- */
-/* A repetition that has left: the names of its results. */
+/* A loop that has left: the names of its results. */
 typedef struct tci_ox_left_loop {
     const tci_node *repeat;
     const char **results;
@@ -7911,7 +7911,7 @@ static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
 }
 
-/* True if the operator's own rule gives as many places as there are. */
+/* True if the operator's own rule gives as many positions as there are. */
 static bool tci_ox_places_follow(const tci_ox_sliding *w)
 {
     bool follow = true;
@@ -7998,7 +7998,7 @@ static const char *tci_ox_ordered(tci_ox_out_graph *g, const tci_node *n, const 
     return tci_ox_resized(g, n->rank, moved, o->n_merged, o->sizes, x);
 }
 
-/* The result, [batch, groups * filters, places], as n has its axes. */
+/* The result, [batch, groups * filters, positions], as n has its axes. */
 static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                     const char *y)
 {
@@ -8278,7 +8278,7 @@ static const char *tci_ox_mulhi_out(tci_ox_out_graph *g, tc_dtype d, const char 
                          tci_ox_to_dtype(g, top, d));
 }
 
-/* ---- recipes ---- */
+/* ---- expansions ---- */
 
 static const char *tci_ox_step(tci_ox_out_graph *g, const tci_recipe *r, const tci_step_inst *s,
                                const char *const *x)
@@ -8515,7 +8515,7 @@ TCI_FN const char *tci_ox_word(tci_ox_out_graph *g, tc_dtype d, int word, const 
  * at the iteration number, and loop invariants by their outer names. Elements of outputs, and the
  * rows of carries, are scan outputs, in the order of the iterations. */
 
-/* The scan outputs of a reversed repetition, last step first. */
+/* The scan outputs of a reversed loop, last step first. */
 static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
 {
     const int64_t start = INT64_MAX, end = INT64_MIN, axis = 0, step = -1;
@@ -8620,7 +8620,7 @@ TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const cha
         *rows = tci_ox_stacked(g, &r, in[i], *rows);
     }
     TCI_PUSH(s, g->loops, g->n_loops, g->cap_loops, loop);
-    return ""; /* a repetition has no value of its own */
+    return ""; /* a loop has no value of its own */
 }
 
 TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)
@@ -9131,7 +9131,7 @@ TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
     if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
         return tci_ox_conv_out(g, &conv, n, operands);
     }
-    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+    for (int i = 0; i < 2; i++) { /* sums of f16 and bf16 are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
     bool known = tci_is_known(n) && tci_is_known(n->in[0]) && tci_is_known(n->in[1]);
@@ -9380,7 +9380,7 @@ static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const 
     return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
 }
 
-/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+/* Windows along an axis are a Gather of positions, whose second axis then moves to the end. */
 static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     int windows = n->n_attr / 4, rank = n->in[0]->rank;
@@ -9494,7 +9494,7 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
-/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+/* Running products and extremes: combined with the element 1, 2, 4, ... positions earlier. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     static const char *const ops[] = {[TCI_MODE_ADD] = "Add",
@@ -9559,7 +9559,7 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 
 /* ---- elementwise ops ---- */
 
-/* The value column of an elementwise row, in f32 of halves. */
+/* The value column of an elementwise row, in f32 for f16 and bf16. */
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];
@@ -10077,7 +10077,7 @@ TC_API tc_status tc_export_onnx_at(tc_tensors inputs, tc_tensors outputs, const 
 #define TCI_ONNX_EXPORT_STABLEHLO_H
 
 
-/* A repetition that has left: the names of its results. */
+/* A loop that has left: the names of its results. */
 typedef struct tci_hlo_loop {
     const tci_node *repeat;
     const char **results;
@@ -10155,7 +10155,7 @@ TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from
 /* Of a reduction row: the op that joins two values of dtype t, and what changes nothing. */
 TCI_FN const char *tci_hlo_joins(int op, tc_dtype t);
 TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
-/* True where a stands before b: the larger, or the smaller; a NaN first, or last. */
+/* True if a is sorted before b: the larger, or the smaller; a NaN first, or last. */
 TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
                                   bool nan_first, const char *a, const char *b);
 
@@ -10723,7 +10723,7 @@ static const char *tci_hlo_round(tci_hlo *h, const tci_hlo_shape *shape, tc_dtyp
     return tci_hlo_convert(h, shape, half, TC_F32, tci_hlo_convert(h, shape, TC_F32, half, a));
 }
 
-/* The StableHLO op of a MATH prim; NULL: its recipe. */
+/* The StableHLO op of a MATH prim; NULL: its expansion. */
 static const char *tci_hlo_math_op(tci_prim p)
 {
     switch ((int)p) {
@@ -10744,7 +10744,7 @@ static const char *tci_hlo_math_op(tci_prim p)
 static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
                                 tc_dtype to, const char *const *x);
 
-/* True if a step adds a constant so large that the sum is a whole number, as recipes round. XLA
+/* True if a step adds a constant so large that the sum is a whole number, as expansions round. XLA
  * takes (x + c) - c for x, so what is added to must be rounded before. */
 static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
 {
@@ -10755,7 +10755,7 @@ static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
            r->insts[last].value.f < 2 * most;
 }
 
-/* One step of a recipe. */
+/* One step of an expansion. */
 static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tci_recipe *r,
                                 const tci_step_inst *s, const char **x)
 {
@@ -10769,7 +10769,7 @@ static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tc
     return tci_hlo_binary(h, "add", shape, t, y, x[s->n_args - 1]);
 }
 
-/* The recipe of a MATH prim, step by step. */
+/* The expansion of a MATH prim, step by step. */
 static const char *tci_hlo_recipe(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
                                   const char *const *x)
 {
@@ -10860,7 +10860,7 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_TOINT:
         return tci_hlo_convert(h, shape, t, to, x[0]);
         TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
-    case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
+    case TCI_P_LANE1: /* slow paths of expansions that have an op: sine, cosine, tan, log */
     case TCI_P_COUNT: break;
     }
     TCI_ASSERT(h->walk->s, false);
@@ -11199,7 +11199,7 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
     return r;
 }
 
-/* Values and places in order, by a stable sort; then the first of the places. */
+/* Values and positions in order, by a stable sort; then the first of the positions. */
 TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
@@ -11222,7 +11222,7 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_cut(h, n, &shape, &to, tci_scratch_printf(h->walk->s, "%s#1", r));
 }
 
-/* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
+/* Combined with the element 1, 2, 4, ... positions earlier. Sums of f16 and bf16 are f32. */
 TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,
@@ -11444,7 +11444,7 @@ TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const
         loop.results[r.n_carry + i] = s.names[s.y + i];
     }
     TCI_PUSH(h->walk->s, h->loops, h->n_loops, h->cap_loops, loop);
-    return ""; /* a repetition has no value of its own */
+    return ""; /* a loop has no value of its own */
 }
 
 TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)
@@ -11525,7 +11525,7 @@ static const char *tci_hlo_ordered(tci_hlo *h, const tci_node *n, const tci_hlo_
     return tci_hlo_arrange(h, (tc_dtype)n->dtype, &from, o->axes, shape, x);
 }
 
-/* The result, [batch, groups * filters, places], as n has its axes. */
+/* The result, [batch, groups * filters, positions], as n has its axes. */
 static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                      const tci_hlo_shape *from, const char *y)
 {
@@ -11752,7 +11752,7 @@ static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *fro
 }
 
 /* Windows along an axis: its elements are taken in the order of the windows, and the axis of
- * places within a window then moves to the end. */
+ * positions within a window then moves to the end. */
 static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     tci_scratch *s = h->walk->s;
@@ -11827,7 +11827,7 @@ static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_
                        tci_hlo_type(h, t, shape), tci_hlo_dtype(t), tci_hlo_type(h, t, &to));
 }
 
-/* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
+/* Sums of integers are of a wider dtype, those of f16 and bf16 are in f32, rounded once. */
 static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
@@ -11847,7 +11847,7 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &to, in, t, x);
 }
 
-/* Axes that stay, in x of which n are reduced: where the result's axes stand in x. */
+/* Axes that stay, in x of which n are reduced: the positions of the result's axes in x. */
 static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
 {
     int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
@@ -11885,7 +11885,7 @@ static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
 }
 
-/* The first of the largest or smallest elements: values and places reduced together. */
+/* The first of the largest or smallest elements: values and positions reduced together. */
 static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);

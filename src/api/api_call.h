@@ -49,8 +49,8 @@ TCI_FN void tci_frame_leave(const tci_frame *f);
  * for them, the records of errors that were made within it go; ctx->last keeps the last one. */
 TCI_FN tc_status tci_frame_status(tci_frame *f);
 
-/* ---- api/scope.c: functions of the user's that a call calls ---- */
-/* Sets the call's name and place aside. Until the context is taken back, nothing that was there
+/* ---- api/scope.c: user functions that a call calls ---- */
+/* Sets the call's name and location aside. Until the context is taken back, nothing that was there
  * before can be ended: neither it, nor a scope, nor a kept value. */
 typedef struct tci_lent {
     tc_site site;

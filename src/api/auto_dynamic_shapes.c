@@ -24,7 +24,7 @@ static int64_t tci_general_size(const tci_variant_kind *k, const tci_signature *
     return tci_variants_sizes(&sig->inputs->items[i])[a];
 }
 
-/* The input that axis a belongs to, and its place there. */
+/* The input that axis a belongs to, and its position there. */
 static tc_jit_axis tci_general_place(const tci_variant_kind *k, int a)
 {
     tc_jit_axis at = {0, a};

@@ -155,7 +155,7 @@ TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_bod
     return body(b, job);
 }
 
-/* The job failed and ctx->last tells why. Of many, the first keeps the last word. */
+/* The job failed and ctx->last has the message. Of many, the first keeps the last word. */
 static void tci_batch_settle(tci_batch *b, tci_batch_job *job, tc_status status)
 {
     job->status = status;

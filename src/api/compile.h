@@ -49,7 +49,7 @@ typedef struct tci_batch {
 typedef tc_status (*tci_batch_body)(tci_batch *b, tci_batch_job *job);
 
 /* Sets the context's error, "app.c:12: tc_compile: ... (the tensor was made at app.c:10)", so that
- * tc_error(about) tells it too. about: of a live context. made: where what it concerns was made, or
+ * tc_error(about) has it too. about: of a live context. made: where what it concerns was made, or
  * NULL. */
 TCI_FN tc_status tci_batch_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
                                 tc_status why, const char *format, ...) TCI_PRINTF(5, 6);
@@ -60,7 +60,7 @@ TCI_FN tci_node *tci_batch_node(const tci_frame *f, tc_tensor about, tc_tensor t
 /* Nodes of a list of handles, all of the batch's context. */
 TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const tc_tensors *list,
                                  tci_node **nodes);
-/* Runs `body` with the scratch armed; an escape becomes a status and a text. */
+/* Runs `body` with the scratch armed; a longjmp becomes a status and a text. */
 TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body);
 /* Fails the call if a log callback or custom op of the user misused the context that compiled or
  * ran, unless it failed with `status` already. */

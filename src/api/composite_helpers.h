@@ -14,7 +14,7 @@
 #include "internal_call_wrappers.h"
 
 typedef struct tci_made {
-    const char *name, *outer; /* outer: of the call that this one stands in, or NULL */
+    const char *name, *outer; /* outer: of the call that contains this one, or NULL */
     tc_site here;
     tci_ctx *ctx;
     tc_tensor bad;  /* where it cannot begin */

@@ -442,7 +442,7 @@ TC_API tc_tensor tc_dot_at(tc_tensor a, tc_tensor b, tc_site here)
 }
 
 /* Letters for the axes of x: from `next` on, but those that are summed have the letter of their
- * place in the list. False: an axis is none of x, or is named twice. */
+ * position in the list. False: an axis is none of x, or is named twice. */
 static bool tci_made_letters(tc_tensor x, tc_axes summed, int next, char *letters)
 {
     static const char all[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -608,7 +608,7 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
     }
 }
 
-/* a b, and of halves their sums as they are. */
+/* a b, and of f16 and bf16 their sums as they are. */
 static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
 {
     tci_frame f = tci_frame_begin(m->name, m->here);
@@ -649,7 +649,7 @@ static tc_tensor tci_made_unmasked(const tci_made *m, tc_tensor mask, tc_tensor 
     return chosen ? tc_logical_or(mask, tc_logical_not(*seen)) : tc_where(*seen, mask, 0);
 }
 
-/* Of halves scores and softmax are f32, and the weights are rounded. */
+/* For f16 and bf16 scores and softmax are f32, and the weights are rounded. */
 TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor key, tc_tensor value,
                                                     tc_tensor mask, bool is_causal, double scale,
                                                     tc_site here)
@@ -702,7 +702,7 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
     return tci_made_end(&m, tc_rank(query) > tc_rank(given) ? tci_made_joined(y, here) : y);
 }
 
-/* ---- elements by their places ---- */
+/* ---- elements by their positions ---- */
 
 TC_API tc_tensor tc_as_strided_at(tc_tensor x, int n, const int64_t *sizes, int n_strides,
                                   const int64_t *strides, int64_t offset, tc_site here)
@@ -863,7 +863,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     }
     tci_made_bags b = {cut ? 0 : tc_size(index, 0), cut ? 0 : tc_size(index, 1), TC_NONE};
     tc_tensor flat = tc_reshape(index, -1);
-    if (cut) { /* as many offsets as are not behind an element, less one */
+    if (cut) { /* as many offsets as are not after an element, less one */
         offsets = include_last_offset ? tc_slice(offsets, 0, 0, -1, 1) : offsets;
         tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(flat, 0), 1, TC_I64);
         b.bag = tc_sub(tc_sum(tc_le(offsets, tc_unsqueeze(place, 1)), TC_AXES(1), false), 1);
@@ -923,7 +923,7 @@ TC_API tc_tensor tc_multinomial_at(tc_tensor p, int64_t samples, bool replacemen
     tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(p, -1), 1, TC_I64);
     tc_tensor sums = tc_cumsum(wide, -1);
     u = tc_mul(u, tc_slice(sums, -1, -1, TC_END, 1));
-    /* rounded up to the sum of all, it would be behind the last that can be drawn */
+    /* rounded up to the sum of all, it would be after the last that can be drawn */
     tc_tensor last = tc_max(tc_where(tc_gt(wide, 0), place, 0), TC_AXES(-1), true);
     return tci_made_end(&m, tc_minimum(tc_searchsorted(sums, u, true), last));
 }

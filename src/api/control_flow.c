@@ -188,7 +188,7 @@ static void tci_loops_make(tci_loops_call *c)
     }
 }
 
-/* ---- repetitions that stop ---- */
+/* ---- loops with early exit ---- */
 
 enum { TCI_LOOPS_MOST = 59 }; /* steps, as a power of two, of a loop without a bound */
 
@@ -256,7 +256,7 @@ static bool tci_loops_trace_branch(tci_loops_call *c, int which, tci_node *const
     return tci_loops_take_back(c, lent, status) && tci_loops_take(c, made, c->n_ys, "result", y);
 }
 
-/* If `go`, y in the place of `before`: at most one step, whose carries are the results and go. */
+/* If `go`, y in place of `before`: at most one step, whose carries are the results and go. */
 static void tci_loops_branch(tci_loops_call *c, tci_node *go, tci_node *const *operands,
                              tci_node *const *bound, tci_node *const *y, tci_node *const *before)
 {
@@ -340,7 +340,7 @@ static void tci_loops_make_cond(tci_loops_call *c)
 
 /* ---- regions and barriers ---- */
 
-/* A repetition of one step, which holds the inputs and has the results as outputs. */
+/* A loop of one iteration, which holds the inputs and has the results as outputs. */
 static void tci_loops_make_region(tci_loops_call *c)
 {
     tci_graph *g = &c->f->ctx->graph;
@@ -367,7 +367,7 @@ static void tci_loops_make_region(tci_loops_call *c)
     }
 }
 
-/* Each tensor of the list behind a barrier that waits for the others. */
+/* Each tensor of the list after a barrier that waits for the others. */
 static void tci_loops_make_barriers(tci_loops_call *c)
 {
     int n = c->init.n;

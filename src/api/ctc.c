@@ -51,7 +51,7 @@ static tc_tensor tci_ctc_labels(const tci_made *m, tc_tensor targets, int64_t bl
     return tc_pad(pairs, -1, 0, 1, blank);
 }
 
-/* -log of all ways that end at the last label or the blank behind it. */
+/* -log of all ways that end at the last label or the blank after it. */
 static tc_tensor tci_ctc_loss(const tci_made *m, tc_tensor logs, tc_tensor labels,
                               tc_tensor lengths, tc_tensor target_lengths, int64_t blank)
 {

@@ -30,8 +30,8 @@ enum { TCI_EIGEN_BLOCK = 64 }; /* rows of the blocks that rotations diagonalize,
 
 /* ---- tridiagonal form ---- */
 
-/* x[0]: a column [..., n, 1] of the matrix as it was before the panel, x[1]: its place, x[2]: its
- * place in the panel. carry: v and w [..., n, panel]; the matrix is now less v w^T + w v^T.
+/* x[0]: a column [..., n, 1] of the matrix as it was before the panel, x[1]: its position, x[2]:
+ * its position in the panel. carry: v and w [..., n, panel]; the matrix is now less v w^T + w v^T.
  * y: the reflector and its weight, the diagonal element and the one below it. */
 typedef struct tci_eigen_panel {
     tci_factor f;
@@ -69,8 +69,8 @@ static tc_status tci_eigen_reflect(void *user, const tc_tensor *carry, const tc_
     return TC_OK;
 }
 
-/* A panel of columns. x[0]: their places. y: v and the triangle t of their reflectors, the elements
- * on the diagonal and those below. */
+/* A panel of columns. x[0]: their positions. y: v and the triangle t of their reflectors, the
+ * elements on the diagonal and those below. */
 static tc_status tci_eigen_step(void *user, const tc_tensor *carry, const tc_tensor *x,
                                 tc_tensor *next, tc_tensor *y)
 {

@@ -14,7 +14,7 @@ typedef struct tci_lazy {
     tci_batch_job job;
     /* of job.outputs, without those that hold a value and without repeats */
     tci_node **nodes;
-    int n_nodes, n_values; /* the nodes behind n_values are effects */
+    int n_nodes, n_values; /* the nodes after n_values are effects */
     tci_storage **values;  /* their new memory */
     tc_buf *bufs;
 } tci_lazy;

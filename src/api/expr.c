@@ -29,7 +29,7 @@ typedef enum tci_expr_kind {
 
 typedef struct tci_expr_value {
     uint8_t kind;
-    int at, length;      /* its place in the text */
+    int at, length;      /* its position in the text */
     int key, key_length; /* of its keyword; length 0: none */
     int first, n;
     tc_arg arg;
@@ -58,7 +58,7 @@ typedef struct tci_expr_machine {
 
 enum { TCI_EXPR_WINDOW = 72, TCI_EXPR_SHOW_ROOM = 2 * TCI_EXPR_WINDOW + 32 };
 
-/* The line with that place and a caret below it: "\n  softmax(x @ w)\n  ^~~~~~~". */
+/* The line with that position and a caret below it: "\n  softmax(x @ w)\n  ^~~~~~~". */
 static void tci_expr_show(const tci_expr_code *code, int at, int length, char *room)
 {
     int begin = at, end = at, n = 0;
@@ -98,7 +98,7 @@ static void tci_expr_fail(tci_expr_machine *m, int at, int length, const char *f
     tci_frame_fail(&m->f, TC_ERR_ARGUMENT, "%s%s", what, shown);
 }
 
-/* A failed call of an op: its own text, and the place. */
+/* A failed call of an op: its own text, and the position. */
 static void tci_expr_fail_call(tci_expr_machine *m, int at, int length, tc_tensor bad)
 {
     char shown[TCI_EXPR_SHOW_ROOM];

@@ -14,11 +14,11 @@ extern "C" {
 
 /* tc_expr(ctx, "softmax(x @ w, axis=-1)", TC_ATTRS(TC_ATTR("x", x), TC_ATTR("w", w))): the tensor
  * that the text describes. names: the identifiers of the text and their values: tensors of ctx,
- * numbers (TC_ATTR), lists of integers (TC_ATTR_LIST) or texts (TC_ATTR_TEXT). text and names are
- * read during the call only. The result is what the same calls of C make, so gradients, programs
- * and caches do not differ.
- * On failure the result is poisoned, and the error shows the text with a caret under the place:
- * TC_ERR_ARGUMENT (a mistake in the text, an unknown name, a result that is not a tensor),
+ * numbers (TC_ATTR), lists of integers (TC_ATTR_LIST) or strings (TC_ATTR_TEXT). text and names are
+ * read during the call only. The result is the same graph as by the corresponding C calls, so
+ * gradients, programs and caches do not differ. On failure the result is poisoned, and the error
+ * shows the text with a caret under the position: TC_ERR_ARGUMENT (a mistake in the text, an
+ * unknown name, a result that is not a tensor),
  * TC_ERR_LIMIT (more than 65,536 bytes, or nested deeper than 100), TC_ERR_MEMORY, and the errors
  * of the ops called. An expression that cannot be parsed makes no tensors. */
 TC_API tc_tensor tc_expr_at(tc_ctx *ctx, const char *text, tc_attrs names, tc_site here);

@@ -72,7 +72,7 @@ typedef enum tci_expr_do {
 
 typedef struct tci_expr_step {
     uint8_t what, op; /* tci_expr_do, tci_expr_op */
-    int at, length;   /* its place in the text, bytes */
+    int at, length;   /* its position in the text, bytes */
     int n;
     tc_arg number;
 } tci_expr_step;

@@ -456,7 +456,7 @@ static int tci_expr_sign(const tci_expr_parser *p)
                                          : TCI_EXPR_OPS;
 }
 
-/* Signs, an operand, and ** with what stands behind it, signs too. */
+/* Signs, an operand, and ** with what stands after it, signs too. */
 static void tci_expr_unary(tci_expr_parser *p)
 {
     int at = p->at, length = p->length, sign = tci_expr_sign(p);

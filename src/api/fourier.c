@@ -148,7 +148,7 @@ static tci_complex tci_fourier_stage(const tci_made *m, tci_complex x, int64_t r
     return tci_complex_mul(y, w, here);
 }
 
-/* Rows of n elements forwards from place 0 of a circle, and backwards. */
+/* Rows of n elements forwards from position 0 of a circle, and backwards. */
 static tc_tensor tci_fourier_around(tc_tensor x, int64_t n, int64_t room, tc_site here)
 {
     tc_tensor back = tc_flip(tc_slice(x, -1, 1, TC_END, 1), -1);
@@ -209,7 +209,7 @@ typedef struct tci_fourier {
     tci_made m;
     int rank, axis; /* of the numbers: an axis of pairs is not among them */
     int64_t n;      /* points of the transform */
-    int64_t inner;  /* numbers behind its axis, transformed where they are; 1: the axis is moved */
+    int64_t inner;  /* numbers after its axis, transformed where they are; 1: the axis is moved */
     double scale;
 } tci_fourier;
 
@@ -346,10 +346,10 @@ TC_API tc_tensor tc_ifft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
 }
 
 /* ---- of real numbers: an even number of them are half as many pairs, whose transform is that of
- * the even places and i times that of the odd ones ---- */
+ * the even positions and i times that of the odd ones ---- */
 
 /* x, and its conjugate from the back, of one place more: added, and subtracted. These are twice the
- * parts of x that real numbers at even and at odd places give. */
+ * parts of x that real numbers at even and at odd positions give. */
 static void tci_fourier_split(tci_complex x, tci_complex *even, tci_complex *odd, tc_site here)
 {
     tc_tensor re = tc_flip(x.re, -1), im = tc_flip(x.im, -1);
@@ -368,13 +368,13 @@ static tci_complex tci_fourier_join(const tci_made *m, tci_complex a, tci_comple
                     : (tci_complex){tc_add(a.re, b.im), tc_sub(a.im, b.re)};
 }
 
-/* Places 0 to n - 1 of rows. */
+/* Positions 0 to n - 1 of rows. */
 static tci_complex tci_fourier_first(tci_complex x, int64_t n, tc_site here)
 {
     return (tci_complex){tc_slice(x.re, -1, 0, n, 1), tc_slice(x.im, -1, 0, n, 1)};
 }
 
-/* Places 0 to n / 2 of the transform of rows of n real numbers, n even: half of it. */
+/* Positions 0 to n / 2 of the transform of rows of n real numbers, n even: half of it. */
 static tci_complex tci_fourier_of_pairs(const tci_made *m, tc_tensor rows, int64_t n)
 {
     tc_site here = m->here;
@@ -409,7 +409,7 @@ TC_API tc_tensor tc_rfft_at(tc_tensor x, int64_t n, int axis, const char *norm, 
     return tci_fourier_end(&f, x, y, kept);
 }
 
-/* Rows of n real numbers, n even, from places 0 to n / 2 of their transform, without 1 / n. */
+/* Rows of n real numbers, n even, from positions 0 to n / 2 of their transform, without 1 / n. */
 static tc_tensor tci_fourier_to_pairs(const tci_made *m, tci_complex x, int64_t n)
 {
     tc_site here = m->here;
@@ -421,7 +421,7 @@ static tc_tensor tci_fourier_to_pairs(const tci_made *m, tci_complex x, int64_t 
     return tc_reshape(rows, -1, n);
 }
 
-/* The same of an odd n, by all places of the transform. */
+/* The same of an odd n, by all positions of the transform. */
 static tc_tensor tci_fourier_to_odd(const tci_made *m, tci_complex x, int64_t n)
 {
     tc_site here = m->here;

@@ -157,7 +157,7 @@ static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
     return f->failed ? tc_status_of(f->bad) : TC_OK;
 }
 
-/* No list is missing; else all of out tell it. */
+/* No list is missing; else all of out are poisoned. */
 static bool tci_grad_lists(tc_tensors a, tc_tensors b, tc_tensor *out, int n_out)
 {
     const bool listed = a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) &&

@@ -74,7 +74,7 @@ static tci_node *tci_check_dot(tci_check *c, tci_node *a, tci_node *b)
 
 /* ---- programs ---- */
 
-/* False: c->status tells why not. */
+/* False: c->status has the reason. */
 static bool tci_check_did(tci_check *c, tc_status status)
 {
     c->status = c->status ? c->status : status;
@@ -139,7 +139,7 @@ static tci_node *tci_check_rule(tci_check *c, tci_node *n, tci_node *weights, tc
     tci_grad_of_operands(&c->s, c->g, n, weights, grads);
     for (int i = 0; i < n->n_in; i++) {
         tci_node *t = *(tci_node **)tci_table_at(changes, n->in[i]);
-        bool again = false; /* one that stands twice has all of its gradient at both places */
+        bool again = false; /* one that is listed twice has all of its gradient at both positions */
         for (int k = 0; k < i; k++) {
             again = again || n->in[k] == n->in[i];
         }

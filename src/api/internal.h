@@ -34,8 +34,8 @@ TCI_FN tci_node *tci_leaf_borrow(tci_frame *f, const void *data, tc_dtype dtype,
 /* A leaf with memory of its own; as above. */
 TCI_FN tci_node *tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                                   const int64_t *sizes, const int64_t *strides);
-/* Whether the memory holds elements of dtype, as far as its C type tells; else the frame is failed.
- * uint16_t holds halves, and bytes of unknown type hold anything. */
+/* Whether the memory holds elements of dtype, as far as its C type determines it; else the frame is
+ * failed. uint16_t holds f16 and bf16, and bytes of unknown type hold anything. */
 TCI_FN bool tci_leaf_is_memory_of(tci_frame *f, const tc_buf *data, tc_dtype dtype);
 TCI_FN tci_node *tci_leaf_zeros(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes);
 /* Copies the elements of a strided view, whose element 0...0 is at `from`, to dense memory. */

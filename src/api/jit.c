@@ -77,7 +77,7 @@ static tc_status tci_spec_fail(tci_spec_call *c, tc_status why, const char *form
     return why;
 }
 
-/* The end of a call that failed: tc_jit_error tells the text. */
+/* The end of a call that failed: tc_jit_error has the message. */
 static tc_status tci_spec_record(tci_spec_call *c, tc_status why, const char *text)
 {
     char op[480];
@@ -244,7 +244,7 @@ static tc_status tci_spec_inputs(tci_spec_call *c, tc_tensor *in)
     if (!words) {
         return tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
     }
-    int64_t *dims = words, *list = words + k->n_axes + 1; /* the dtype stands before the sizes */
+    int64_t *dims = words, *list = words + k->n_axes + 1; /* the dtype precedes the sizes */
     tc_status status = TC_OK;
     tci_general_dims(k, c->made->guards, dims);
     for (int i = 0; i < k->n_inputs && !status; i++) {
@@ -316,7 +316,7 @@ static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_t
         for (int o = 0; o < fn->n_outputs; o++) {
             nodes[o] = tci_handle_node(outs[i][o]);
             if (!nodes[o]) {
-                return TC_OK; /* the compile tells why */
+                return TC_OK; /* the compile has the message */
             }
         }
         k->requests[i] = tci_request_make(&k->s, NULL, 0, nodes, fn->n_outputs, &ctx->options, NULL,

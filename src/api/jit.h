@@ -36,7 +36,7 @@ typedef struct tc_jit_axis {
 typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
 
 /* POW2: sizes that are not of options.fixed_axes are rounded up to a power of two. Inputs are
- * copied and padded with zeros behind their elements; outputs are cut out of larger ones, to the
+ * copied and padded with zeros after their elements; outputs are cut out of larger ones, to the
  * sizes of their buffers (TC_BUF_ND), and tc_jit_output_size is TC_ERR_UNSUPPORTED. Ops that mix
  * elements along such an axis (a sum, a softmax) see the zeros: name these axes in fixed_axes,
  * or mask them. Sizes are then no symbols. */
@@ -98,7 +98,7 @@ TC_API void tc_jit_free(tc_jit *fn);
  * Sums may then be added in another order, unless options.reproducible is set. A program that
  * changes parameters or communicates stays symbolic. Under TC_STANCE_LATER the compile is in the
  * background, under _FAIL and _INTERPRET there is none. TC_LOG=recompiles and tc_recompile_report
- * tell of it.
+ * report it.
  *
  * tc_jit_run(fn, statics, inputs, outputs) runs the specialization of the inputs' dtypes and sizes
  * and of the static integers; if there is none, it is recorded and compiled first. Inputs are
@@ -107,13 +107,13 @@ TC_API void tc_jit_free(tc_jit *fn);
  * takes no lock and no memory beyond what tc_run takes. The errors of tc_run and tc_compile, and:
  * TC_ERR_ARGUMENT: fn is NULL, or a list is; TC_ERR_BUFFER: an input has no type, or there are
  * more outputs than options.n_outputs; TC_ERR_HANDLE: build set an output that is no tensor of its
- * context; TC_ERR_BUSY: build itself calls fn; TC_ERR_FROZEN: the stance allows no compile; what
- * build returned. tc_error(fn) tells, per thread. */
+ * context; TC_ERR_BUSY: build itself calls fn; TC_ERR_FROZEN: the stance allows no compile; the
+ * status that build returned. tc_error(fn) has the message, per thread. */
 TC_API tc_status tc_jit_run_at(tc_jit *fn, const tc_statics *statics, tc_bufs inputs,
                                tc_bufs outputs, tc_site here);
 #define tc_jit_run(fn, statics, ...) tc_jit_run_at((fn), (statics), __VA_ARGS__, TC_HERE)
 /* The size of axis `axis` (-1: the last) of output `output` for such inputs, whose pointers may be
- * NULL; specializes as tc_jit_run does. -1: an error, which tc_error(fn) tells. */
+ * NULL; specializes as tc_jit_run does. -1: an error; tc_error(fn) has the message. */
 TC_API int64_t tc_jit_output_size_at(tc_jit *fn, const tc_statics *statics, tc_bufs inputs,
                                      int output, int axis, tc_site here);
 #define tc_jit_output_size(fn, statics, ...)                                                       \
@@ -170,7 +170,7 @@ static inline const char *tc_error(tc_jit *fn)
 {
     return tc_jit_error(fn);
 }
-/* Lives until the end of the full expression it stands in, as in C. */
+/* Lives until the end of the full expression that contains it, as in C. */
 template <size_t tci_n> struct tci_static_array {
     tci_size_array<tci_n> sizes;
     tc_statics list;

@@ -87,8 +87,8 @@ static void tci_leaf_dense(int rank, const int64_t *sizes, int64_t *strides)
     }
 }
 
-/* Axes of a view that are walked: those of size 1 go, and one that continues the axis before it is
- * part of that. As their sizes are 2 or more and the elements can be counted there are few. */
+/* Axes of a view that are traversed: those of size 1 go, and one that continues the axis before it
+ * is part of that. As their sizes are 2 or more and the elements can be counted there are few. */
 typedef struct tci_leaf_walk {
     int n;
     int64_t sizes[TCI_LEAF_AXES], strides[TCI_LEAF_AXES], index[TCI_LEAF_AXES];
@@ -345,7 +345,7 @@ TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, in
 /* ---- tc_touch ---- */
 
 /* The set of x and what was made of it. Inputs are older than their users and outer scopes older
- * than inner ones, so one walk from the oldest node to the newest sees every input before its
+ * than inner ones, so one traversal from the oldest node to the newest sees every input before its
  * users. False: out of memory. */
 static bool tci_leaf_find_stale(tci_table *stale, const tci_node *x, tci_node *const *newest_first,
                                 uint32_t n)

@@ -27,8 +27,8 @@ typedef struct tci_named {
     tc_ctx *ctx;
     tc_site here;
     tc_tensors inputs, list;         /* all; those of a list among them */
-    tc_attr given[TCI_PARAMS_MOST];  /* without a name: left out, and the default stands there */
-    tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes behind their dtype */
+    tc_attr given[TCI_PARAMS_MOST];  /* without a name: left out, the default is used */
+    tci_words words[TCI_LISTS_MOST]; /* of each list of axes, or sizes after their dtype */
     tc_tensor *results;
 } tci_named;
 
@@ -52,7 +52,7 @@ static int tci_named_axis_at(const tci_named *c, int i)
     return tci_named_axis(c->given[i].value.i);
 }
 
-/* Item k of a list, 0 behind its end; one number stands for a list of any length. */
+/* Item k of a list, 0 after its end; one number stands for a list of any length. */
 static int64_t tci_named_item(const tci_named *c, int i, int k)
 {
     const tc_attr *a = &c->given[i];
@@ -113,7 +113,7 @@ static tc_reduction tci_named_reduction(const char *text)
     return (tc_reduction)(text ? tci_named_reduction_at(text) : TC_REDUCE_MEAN);
 }
 
-/* Where a parameter stands, by its name, in the call that tci_at is of. */
+/* Position of a parameter, by its name, in the call that tci_at is of. */
 #define TCI_AT(name) ((int)offsetof(tci_at, of_##name))
 #define TCI_TAKE_tensor(name) c->given[TCI_AT(name)].value.tensor,
 #define TCI_TAKE_optional(name) c->given[TCI_AT(name)].value.tensor,
@@ -341,7 +341,7 @@ static void tci_named_call(const tci_named *c)
 #undef TCI_CALL
 #undef TCI_CALL_MANY
 
-/* The row behind `row`, the first behind none; false: there are no more. */
+/* The row after `row`, the first after none; false: there are no more. */
 static bool tci_named_next(tci_call_row *row)
 {
     bool first = !row->name;
@@ -489,7 +489,7 @@ static bool tci_named_is_operand(int kind)
 /* Inputs are the operands, in their order. */
 static void tci_named_take_inputs(tci_named *c)
 {
-    int n = 0, behind = 0; /* operands behind a list */
+    int n = 0, behind = 0; /* operands after a list */
     for (int i = 0; i < c->inputs.n; i++) {
         tci_frame_optional(&c->f, c->inputs.items[i], "an input");
     }
@@ -584,7 +584,7 @@ static void tci_named_check(tci_named *c, int i)
     }
 }
 
-/* A list in the form in which the call takes it: axes as ints, sizes behind their dtype. */
+/* A list in the form in which the call takes it: axes as ints, sizes after their dtype. */
 static bool tci_named_make_list(tci_named *c, int i)
 {
     const tci_param_row *p = &c->row.params[i];
@@ -603,7 +603,7 @@ static bool tci_named_make_list(tci_named *c, int i)
         sizes[k + 1] = tci_named_item(c, i, k);
     }
     if (sizes) {
-        sizes[0] = c->given[i - 1].value.i; /* TCI_TYPED: behind its dtype */
+        sizes[0] = c->given[i - 1].value.i; /* TCI_TYPED: after its dtype */
     }
     return sizes != NULL;
 }
@@ -615,7 +615,7 @@ static void tci_named_drop_lists(tci_named *c)
     }
 }
 
-/* Sorts and checks what is given; false: the frame or the graph tells why it will not do. */
+/* Sorts and checks what is given; false: the frame or the graph has the error. */
 static bool tci_named_take(tci_named *c, tc_attrs attrs)
 {
     bool made = true;

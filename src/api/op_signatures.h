@@ -29,7 +29,7 @@
     X(axis)                                                                                        \
     X(axes)     /* a list of integers, or one */                                                   \
     X(sizes)    /* the same */                                                                     \
-    X(typed)    /* the same, which the call takes behind its dtype */                              \
+    X(typed)    /* the same, which the call takes after its dtype */                              \
     X(single)   /* an integer, or a list of one */                                                 \
     X(pair)     /* a list of two integers, or one for both */                                      \
     X(triple)   /* a list of three, or one for all */                                              \

@@ -23,13 +23,13 @@ TCI_FN tc_dtype tci_ops_weak(tc_promotion how, tc_dtype t, int kind);
 TCI_FN bool tci_ops_is_huge(const tc_arg *a);
 /* Of integers. */
 TCI_FN bool tci_ops_is_less(const tc_arg *a, const tc_arg *b);
-/* A symbolic size that stands as an operand: its value in a run. */
+/* A symbolic size used as an operand: its value in a run. */
 TCI_FN bool tci_ops_is_symbol(const tc_arg *a);
 /* Neither a fault of tc_dim_add and the like nor what C arithmetic made of a symbolic size. */
 TCI_FN bool tci_ops_check_number(tci_frame *f, const tc_arg *a);
 /* Whether the number is exact in an integer dtype. */
 TCI_FN bool tci_ops_fits(const tc_arg *a, tc_dtype t);
-/* NULL: the frame or the graph tells why. */
+/* NULL: the frame or the graph has the error. */
 TCI_FN tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what);
 /* A tc_arg may come from another language, so its kind may be any number. */
 TCI_FN bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what);
@@ -60,7 +60,7 @@ TCI_FN tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w);
 
 /* ---- calls that are one builder ---- */
 
-/* A builder of one tensor and what comes behind it. */
+/* A builder of one tensor and what comes after it. */
 #define TCI_OPS_ONE(name, takes, build, ...)                                                       \
     TC_API tc_tensor tc_##name##_at takes                                                          \
     {                                                                                              \

@@ -28,13 +28,13 @@ TC_API tc_tensor tc_op_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_a
                           tc_site here);
 #define tc_op(ctx, name, inputs, attrs) tc_op_at((ctx), (name), (inputs), (attrs), TC_HERE)
 /* The same for ops with several results, which go to results[0] to results[n - 1]: n is as many as
- * the op has (else TC_ERR_ARGUMENT). On failure all of them tell the error. */
+ * the op has (else TC_ERR_ARGUMENT). On failure all of them are poisoned. */
 TC_API tc_status tc_op_results_at(tc_ctx *ctx, const char *name, tc_tensors inputs, tc_attrs attrs,
                                   tc_tensor *results, int n, tc_site here);
 #define tc_op_results(ctx, name, inputs, attrs, results, n)                                        \
     tc_op_results_at((ctx), (name), (inputs), (attrs), (results), (n), TC_HERE)
 /* Name and parameters of op i, counted from 0: "slice" and "x: tensor, axis: axis, start: integer =
- * 0, stop: integer = TC_END, step: integer = 1". NULL behind the last one. */
+ * 0, stop: integer = TC_END, step: integer = 1". NULL past the last one. */
 TC_API const char *tc_op_name(int i);
 TC_API const char *tc_op_params(int i);
 #endif

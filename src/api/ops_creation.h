@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* ---- made from nothing ---- */
-/* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number, which an integer dtype holds but for its
- * fraction (else TC_ERR_DTYPE), or a 0-d tensor. */
+/* ---- constants and ranges ---- */
+/* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number, which an integer dtype must represent after
+ * truncation (else TC_ERR_DTYPE), or a 0-d tensor. */
 TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
                             tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
@@ -24,10 +24,10 @@ TC_API tc_tensor tc_zeros_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes,
 TC_API tc_tensor tc_ones_at(tc_ctx *ctx, int n, const int64_t *dtype_and_sizes, tc_site here);
 #define tc_ones(ctx, ...)                                                                          \
     tc_ones_at((ctx), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
-/* start, start + step, ... before stop, [n], none where stop is not on the way: numbers all three
- * (TC_ERR_ARGUMENT: a tensor, a step of 0), any dtype but bool. Floats are computed in f64 and
- * rounded once; of integers start and step lose their fractions first, as in torch, which change no
- * count: from 0.5 to 2 by 0.5 are 0 0 0. */
+/* start, start + step, ... before stop, [n], empty if stop is not in that direction: all three are
+ * numbers (TC_ERR_ARGUMENT: a tensor, a step of 0), any dtype but bool. Floats are computed in f64
+ * and rounded once; for integer dtypes start and step are truncated after n is determined, as in
+ * PyTorch: from 0.5 to 2 by 0.5 gives 0 0 0. */
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
@@ -44,8 +44,8 @@ TC_API tc_tensor tc_logspace_at(tc_ctx *ctx, tc_arg start, tc_arg stop, int64_t 
                                 tc_dtype dtype, tc_site here);
 #define tc_logspace(ctx, start, stop, steps, base, dtype)                                          \
     tc_logspace_at((ctx), TC_ARG(start), TC_ARG(stop), (steps), (base), (dtype), TC_HERE)
-/* Rows and columns, [2, n] i64, of the elements of a matrix that tc_tril or tc_triu keeps, row by
- * row. TC_ERR_ARGUMENT: a negative or symbolic number. */
+/* Row and column indices, [2, n] i64, of the elements of a matrix that tc_tril or tc_triu keeps, in
+ * row-major order. TC_ERR_ARGUMENT: a negative or symbolic number. */
 TC_API tc_tensor tc_tril_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, int64_t offset,
                                     tc_site here);
 #define tc_tril_indices(ctx, rows, columns, offset)                                                \
@@ -61,9 +61,9 @@ TC_API tc_tensor tc_triu_indices_at(tc_ctx *ctx, int64_t rows, int64_t columns, 
  * random numbers: as easy as 1, 2, 3", 2011), so the same key gives the
  * same bits on every backend, whatever the sizes, fusion, vectors and threads are. Two calls with
  * one key give the same numbers; calls that are to be independent get keys of their own, from
- * tc_fold_in. A key that is an input or a parameter makes a program draw anew in each run without
- * being compiled again. TC_ERR_DTYPE: the key is no integer, or a dtype does not fit; TC_ERR_SHAPE:
- * the key is not 0-d. */
+ * tc_fold_in. With a key that is an input or a parameter a program draws new numbers in each run
+ * without being compiled again. TC_ERR_DTYPE: the key is no integer, or a dtype does not fit;
+ * TC_ERR_SHAPE: the key is not 0-d. */
 /* A key derived from a key and a number, 0-d u64: equal keys and numbers give the same key,
  * others an independent one. tc_fold_in(tc_fold_in(key, layer), step). At least one of the two
  * is a tensor. */
@@ -132,7 +132,7 @@ TC_API tc_tensor tc_gumbel_softmax_at(tc_tensor logits, double tau, bool hard, i
     tc_gumbel_softmax_at((logits), (tau), (hard), (axis), TC_ARG(key), TC_HERE)
 /* Dropout: each element of x (float) becomes 0 with probability p, and is multiplied by 1 / (1 -
  * p) otherwise. p is a number in [0, 1] (else TC_ERR_ARGUMENT; 0 returns x) or a 0-d float
- * tensor. No mask is stored: the backward pass draws it again. */
+ * tensor. No mask is stored: the backward pass recomputes it. */
 TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
 #define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
 

@@ -35,7 +35,7 @@ typedef enum tc_reduction { TC_REDUCE_MEAN, TC_REDUCE_SUM, TC_REDUCE_NONE } tc_r
 
 /* ---- choice and conversion ---- */
 /* c ? a : b, element by element; c, of any dtype, counts as true where it is not 0. The three
- * broadcast; the result has the dtype in which a and b meet. */
+ * broadcast; the result has the promoted dtype of a and b. */
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
 #define tc_where(c, a, b) TCI_WITH_3(tc_where_at, c, a, b)
 /* From any dtype to any: float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool:

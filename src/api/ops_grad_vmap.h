@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* ---- gradients, and a function over many examples: new nodes of the same graph, to which all of
- * this applies again. On failure all results tell the error; TC_ERR_UNSUPPORTED: an op on the way
- * has no gradient, or no form for many examples; a dtype that is no float is TC_ERR_DTYPE ---- */
+/* ---- gradients and vmap: new nodes of the same graph, to which all of this applies again. On
+ * failure all results are poisoned; TC_ERR_UNSUPPORTED: an op has no gradient, or no batching rule;
+ * a dtype that is not a float is TC_ERR_DTYPE ---- */
 /* grads[i] = d loss / d params[i], of its shape and dtype. loss: one element; params: any float
  * tensors of the graph, zeros for those it does not depend on. Ties and corners as in PyTorch 2.15:
  * equal elements of tc_max, tc_min, tc_maximum, tc_fmax and tc_clamp by tensors share; pools and
@@ -31,11 +31,11 @@ TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_t
 #define tc_vjp(results, ...) tc_vjp_at(results, __VA_ARGS__, TC_HERE)
 /* Jacobian-vector product (forward mode): tc_jvp(results, inputs, tangents, out) stores in
  * out[i], of the shape and dtype of result i, its Jacobian times the inputs' tangents, which are
- * given as the cotangents above. One walk for any number of inputs. */
+ * given as the cotangents above. One traversal for any number of inputs. */
 TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
                            tc_tensor *out, tc_site here);
 #define tc_jvp(results, ...) tc_jvp_at(results, __VA_ARGS__, TC_HERE)
-/* A function that builds y[0], y[1] ... of x[0], x[1] ..., its own numbers of both. */
+/* A function that builds y[0], y[1] ... from x[0], x[1] ... */
 typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
 #define TC_UNMAPPED INT32_MIN
 /* tc_vmap(f, user, inputs, in_axes, outputs, out_axes, n): vectorizes f over axis in_axes[i] of
@@ -46,7 +46,7 @@ typedef void (*tc_function)(const tc_tensor *x, tc_tensor *y, void *user);
  * examples, as are random numbers, unless their key depends on the example. tc_grad, tc_jvp and
  * tc_vmap may be called inside f and around it; the values of an example cannot be read in f.
  * TC_ERR_SHAPE: the sizes of the axes differ; TC_ERR_AXIS; TC_ERR_ARGUMENT: every input is
- * TC_UNMAPPED, f is NULL, or an output that differs is to be TC_UNMAPPED. */
+ * TC_UNMAPPED, f is NULL, or a TC_UNMAPPED output depends on the example. */
 TC_API tc_status tc_vmap_at(tc_function function, void *user, tc_tensors inputs, const int *in_axes,
                             tc_tensor *outputs, const int *out_axes, int n, tc_site here);
 #define tc_vmap(f, user, inputs, ...) tc_vmap_at((f), (user), inputs, __VA_ARGS__, TC_HERE)

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* ---- contractions: in the dtype in which the operands meet; products accumulate in f32 for f16,
+/* ---- contractions: in the promoted dtype of the operands; products accumulate in f32 for f16,
  * bf16 and f32, in f64 for f64; integers wrap; not of bool ---- */
 /* [..., i, k] times [..., k, j] is [..., i, j], as NumPy: 1-d operands count as a row and a column
  * and lose that axis; leading axes broadcast. TC_ERR_SHAPE: the k differ, or one is 0-d. */
@@ -19,10 +19,10 @@ TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
 TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_bmm(a, b) tc_bmm_at((a), (b), TC_HERE)
 /* tc_einsum("bij,bjk->bik", TC_TENSORS(a, b)): one letter an axis, a repeated letter is a diagonal,
- * letters that the result lacks are summed, "..." stands for leading axes; without "->" the result
- * has the letters that stand once, in alphabetical order. The dtype is that of the operands, also
- * for sums of one operand (tc_sum widens integers). Any number of operands, taken from left
- * to right. TC_ERR_ARGUMENT: the spec does not parse, or is NULL; TC_ERR_SHAPE: a letter has two
+ * letters that the result lacks are summed, "..." matches leading axes; without "->" the result has
+ * the letters that occur once, in alphabetical order. The dtype is that of the operands, also
+ * for sums of one operand (tc_sum widens integers). Any number of operands, contracted from left to
+ * right. TC_ERR_ARGUMENT: the spec does not parse, or is NULL; TC_ERR_SHAPE: a letter has two
  * sizes. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
@@ -53,11 +53,11 @@ TC_API tc_tensor tc_tensordot_at(tc_tensor a, tc_tensor b, tc_axes axes_a, tc_ax
     tc_tensordot_at((a), (b), (axes_a), (axes_b), TC_HERE)
 
 /* ---- sparse matrices: lists [elements], times dense [k, n] ----
- * The result is [rows, n] in the dtype in which values and dense meet. Indices are integers, and
- * one outside of its axis is TC_ERR_INDEX in the run; elements of one place add up, the gradients
- * are those of values and dense. TC_ERR_SHAPE: a list is not 1-d or they differ in length, or dense
- * is no matrix. */
-/* values[e] stand at (rows[e], columns[e]) of [n_rows, k]. */
+ * The result is [rows, n] in the promoted dtype of values and dense. Indices are integers, and one
+ * out of range fails the run with TC_ERR_INDEX; elements at the same position are summed; the
+ * gradients are those of values and dense. TC_ERR_SHAPE: a list is not 1-d or they differ in
+ * length, or dense is no matrix. */
+/* COO format: values[e] is at (rows[e], columns[e]) of [n_rows, k]. */
 TC_API tc_tensor tc_coo_matmul_at(tc_tensor rows, tc_tensor columns, tc_tensor values,
                                   int64_t n_rows, tc_tensor dense, tc_site here);
 #define tc_coo_matmul(rows, columns, values, n_rows, dense)                                        \
@@ -70,9 +70,9 @@ TC_API tc_tensor tc_csr_matmul_at(tc_tensor starts, tc_tensor columns, tc_tensor
     tc_csr_matmul_at((starts), (columns), (values), (dense), TC_HERE)
 
 /* ---- square matrices [..., n, n] of floats ----
- * n is a number of at most 4096 (else TC_ERR_LIMIT); leading axes broadcast. A program does not
- * grow with n: steps of columns are repeated, from 65 on in blocks whose triangles are solved by
- * their inverses. A singular matrix gives inf or NaN. */
+ * n is a number of at most 4096 (else TC_ERR_LIMIT); leading axes broadcast. The size of a program
+ * does not depend on n: elimination steps are a loop, from 65 columns on in blocks whose triangles
+ * are solved by their inverses. A singular matrix gives inf or NaN. */
 /* Solution x of a x = b by LU with partial pivoting. b: [..., n, k] or [..., n], of a's dtype
  * (else TC_ERR_DTYPE). */
 TC_API tc_tensor tc_solve_at(tc_tensor a, tc_tensor b, tc_site here);
@@ -116,8 +116,8 @@ TC_API tc_tensor tc_matrix_exp_at(tc_tensor x, tc_site here);
 TC_API tc_tensor tc_block_diag_at(tc_tensors xs, tc_site here);
 #define tc_block_diag(xs) tc_block_diag_at((xs), TC_HERE)
 
-/* ---- factors of matrices [..., m, n] of floats, k the lesser of m and n, a number from 1 to 4096
- * (else TC_ERR_LIMIT); NULL: not wanted, and on a mistake all are handles that say it ---- */
+/* ---- factorizations of matrices [..., m, n] of floats, k = min(m, n), a number from 1 to 4096
+ * (else TC_ERR_LIMIT); NULL: not wanted; after a mistake all results are poisoned ---- */
 /* QR decomposition x = q r: q [..., m, k] with orthonormal columns, r [..., k, n] upper
  * triangular. */
 TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here);
@@ -148,9 +148,9 @@ TC_API tc_tensor tc_lstsq_at(tc_tensor a, tc_tensor b, double rcond, tc_site her
 /* ---- Fourier transforms along an axis of a known size ----
  * 1 to 2^30 points (else TC_ERR_ARGUMENT), as n log n (Cooley and Tukey; large primes by
  * Bluestein). A complex number is a pair of real and imaginary part, so that complex x is [..., 2];
- * `axis` does not count that last axis. n points, or 0 for the size of the axis: it is cut, or
- * zeros follow. norm says where the sums are divided: "backward" (NULL) by n in the inverse,
- * "forward" by n in the other, "ortho" by its root in both. Integers count as f32. */
+ * `axis` does not count that last axis. n points, or 0 for the size of the axis: the axis is
+ * truncated, or padded with zeros. norm: "backward" (NULL) divides by n in the inverse, "forward"
+ * by n in the forward transform, "ortho" by its square root in both. Integers count as f32. */
 /* result[k] = sum of x[j] exp(-2 pi i j k / n), [..., n, 2], and back. */
 TC_API tc_tensor tc_fft_at(tc_tensor x, int64_t n, int axis, const char *norm, tc_site here);
 #define tc_fft(x, n, axis, norm) tc_fft_at((x), (n), (axis), (norm), TC_HERE)
@@ -182,7 +182,7 @@ TC_API tc_tensor tc_stft_at(tc_tensor x, tc_tensor window, const tc_stft_options
                             tc_site here);
 #define tc_stft(x, window, ...) tc_stft_at((x), (window), (__VA_ARGS__), TC_HERE)
 /* The inverse, [..., bins, frames, 2] to [..., n], by overlap-add divided by the sum of the squared
- * windows: with the same window and options it gives x back. NaN or inf where no window covers an
+ * windows: with the same window and options it reconstructs x. NaN or inf where no window covers an
  * element. */
 TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_options *options,
                              tc_site here);
@@ -190,8 +190,8 @@ TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_option
 
 /* ---- complex numbers, which are such pairs (TC_ERR_SHAPE: the last axis is not 2); shapes before
  * the last axis broadcast. A gradient is that of a function of both parts ---- */
-/* Of real and imaginary parts; of size and angle, in radians; and the parts, the size and the
- * angle, in [-pi, pi], of each number, without the last axis. */
+/* From real and imaginary parts; from magnitude and angle, in radians; and the parts, the magnitude
+ * and the angle, in [-pi, pi], of each number, without the last axis. */
 TC_API tc_tensor tc_complex_at(tc_tensor real, tc_tensor imag, tc_site here);
 #define tc_complex(real, imag) tc_complex_at((real), (imag), TC_HERE)
 TC_API tc_tensor tc_polar_at(tc_tensor abs, tc_tensor angle, tc_site here);
@@ -204,7 +204,7 @@ TC_API tc_tensor tc_complex_abs_at(tc_tensor x, tc_site here);
 #define tc_complex_abs(x) tc_complex_abs_at((x), TC_HERE)
 TC_API tc_tensor tc_angle_at(tc_tensor x, tc_site here);
 #define tc_angle(x) tc_angle_at((x), TC_HERE)
-/* The imaginary part negated. */
+/* Complex conjugate. */
 TC_API tc_tensor tc_conj_at(tc_tensor x, tc_site here);
 #define tc_conj(x) tc_conj_at((x), TC_HERE)
 /* Product and quotient, e to the x, and its principal logarithm; the matrix product of pairs

@@ -80,8 +80,8 @@ TC_API tc_tensor tc_rope_at(tc_tensor x, tc_tensor cosine, tc_tensor sine, tc_si
 #define tc_rope(x, cosine, sine) tc_rope_at((x), (cosine), (sine), TC_HERE)
 /* softmax(query key^T * scale + mask) value: query [..., q, width], key [..., k, width], value
  * [..., k, v], result [..., q, v] (Vaswani et al., arXiv 1706.03762); mask broadcasts to [..., q,
- * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: no key behind its
- * query, counted from the first of both; scale 0: 1 / sqrt(width). Where query is [..., heads,
+ * k] and is TC_NONE, numbers, or bool, true where a key is seen; is_causal: query i sees only keys
+ * 0 to i; scale 0: 1 / sqrt(width). Where query is [..., heads,
  * rows, width] key and value may have fewer heads, a number that divides it: neighbouring heads of
  * query share one. Of bf16 and f16 scores and softmax are f32, and its values are rounded. A query
  * that sees no key (a row of false, or of -INFINITY) has a row of zeros and no gradient, as in
@@ -192,13 +192,13 @@ TC_API tc_tensor tc_triplet_margin_loss_at(tc_tensor anchor, tc_tensor positive,
                               (reduction), TC_HERE)
 
 /* ---- layers that read a sequence x [steps, batch, inputs], batch_first: [batch, steps, inputs],
- * or [steps, inputs]. weights: of each layer, and if bidirectional of each way, weight_ih [gates *
- * width, inputs], weight_hh [gates * width, width] and, if any, bias_ih and bias_hh [gates *
- * width]; the next layer reads what this one gives, of both ways joined. States before the first
- * step are [layers * ways, batch, width], or TC_NONE: zeros. *output [steps, batch, ways * width]:
- * the last layer's state after each step; the other results are the last states of all layers.
- * NULL: not wanted, and on a mistake all are handles that say it. In x's dtype; the steps are one
- * tc_scan, so that steps and batch may be symbolic ---- */
+ * or [steps, inputs]. weights: of each layer, and if bidirectional of each direction, weight_ih
+ * [gates * width, inputs], weight_hh [gates * width, width] and, if any, bias_ih and bias_hh [gates
+ * * width]; the next layer reads the outputs of this one, both directions concatenated. States
+ * before the first step are [layers * ways, batch, width], or TC_NONE: zeros. *output [steps,
+ * batch, ways * width]: the last layer's state after each step; the other results are the last
+ * states of all layers. NULL: not wanted; after a mistake all results are poisoned. In x's dtype;
+ * the steps are one tc_scan, so that steps and batch may be symbolic ---- */
 /* Gates: input, forget, cell, output (Hochreiter and Schmidhuber, 1997, with Gers' forget gate). */
 TC_API void tc_lstm_at(tc_tensor x, tc_tensor h0, tc_tensor c0, tc_tensors weights,
                        bool bidirectional, bool batch_first, tc_tensor *output, tc_tensor *h,
@@ -220,7 +220,7 @@ TC_API tc_tensor tc_quantize_at(tc_tensor x, tc_arg scale, tc_arg zero_point, in
                                 tc_dtype dtype, tc_site here);
 #define tc_quantize(x, scale, zero_point, axis, dtype)                                             \
     tc_quantize_at((x), TC_ARG(scale), TC_ARG(zero_point), (axis), (dtype), TC_HERE)
-/* f32 (f64 where the scale is a tensor of it); differentiable by the scale. */
+/* f32 (f64 where the scale is a tensor of it); differentiable with respect to the scale. */
 TC_API tc_tensor tc_dequantize_at(tc_tensor q, tc_arg scale, tc_arg zero_point, int axis,
                                   tc_site here);
 #define tc_dequantize(q, scale, zero_point, axis)                                                  \
@@ -234,15 +234,15 @@ TC_API tc_tensor tc_qmatmul_at(tc_tensor a, tc_arg scale_a, tc_arg zero_a, tc_te
     tc_qmatmul_at((a), TC_ARG(scale_a), TC_ARG(zero_a), (b), TC_ARG(scale_b), TC_ARG(zero_b),      \
                   TC_HERE)
 
-/* ---- images: x is [N, C, ...], with as many axes more as the name says, or without N ----
- * Options are numbers for these axes in their order, those behind are not read; TC_ERR_ARGUMENT: a
+/* ---- images: x is [N, C, ...] with the spatial axes that the name says, or without N ----
+ * Options are numbers for these axes in their order, further ones are ignored; TC_ERR_ARGUMENT: a
  * negative one. Along each axis of n elements with padding on both sides a window of k, dilated by
- * d, stands (n + 2 padding - d (k - 1) - 1) / stride + 1 times; TC_ERR_SHAPE: nowhere. */
+ * d, has (n + 2 padding - d (k - 1) - 1) / stride + 1 positions; TC_ERR_SHAPE: none. */
 /* Zero fields mean 1 (paddings: 0). */
 typedef struct tc_conv {
     int64_t stride[3], padding[3], dilation[3]; /* padding on both sides */
     int64_t groups;
-    int64_t output_padding[3]; /* of transposed ones: more elements at the far side */
+    int64_t output_padding[3]; /* transposed convolution: additional elements at the end */
     int64_t end_padding[3];    /* padding at the end of an axis in addition to `padding` */
     bool same;                 /* padding that keeps the sizes, the odd element at the end: with a
                                 * stride of 1 and no other padding, not of transposed ones */
@@ -277,9 +277,9 @@ TC_API tc_tensor tc_conv_transpose3d_at(tc_tensor x, tc_tensor weight, tc_tensor
 /* stride 0: the kernel's size; dilation 0: 1. */
 typedef struct tc_pool {
     int64_t kernel[3], stride[3], padding[3], dilation[3];
-    bool ceil_mode;   /* a last window may hang over the edge */
+    bool ceil_mode;   /* a last window may extend past the edge */
     bool exclude_pad; /* averages: padding does not count */
-    int64_t divisor;  /* averages: what sums are divided by; 0: how many elements count */
+    int64_t divisor;  /* averages: divisor of sums; 0: the number of elements that count */
 } tc_pool;
 /* Maximum of each window, of any dtype. Padding never wins and is at most half of the kernel,
  * which is given for each axis (else TC_ERR_ARGUMENT). */
@@ -317,9 +317,9 @@ TC_API tc_tensor tc_lp_pool2d_at(tc_tensor x, double p, const tc_pool *options, 
 #define tc_lp_pool2d(x, p, ...) tc_lp_pool2d_at((x), (p), (__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_lp_pool3d_at(tc_tensor x, double p, const tc_pool *options, tc_site here);
 #define tc_lp_pool3d(x, p, ...) tc_lp_pool3d_at((x), (p), (__VA_ARGS__), TC_HERE)
-/* Means over as many windows along each axis as the sizes say: tc_adaptive_avg_pool2d(x, 7, 7).
- * Window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size stands for
- * all axes, -1 keeps x's. Floats (maximum: any dtype). */
+/* Means over as many windows along each axis as the sizes give: tc_adaptive_avg_pool2d(x, 7, 7).
+ * Window o of m along n elements is floor(o n / m) .. ceil((o + 1) n / m). One size applies to all
+ * axes, -1 keeps x's. Floats (maximum: any dtype). */
 TC_API tc_tensor tc_adaptive_avg_pool1d_at(tc_tensor x, int n, const int64_t *sizes, tc_site here);
 #define tc_adaptive_avg_pool1d(x, ...)                                                             \
     tc_adaptive_avg_pool1d_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -375,11 +375,11 @@ typedef struct tc_interpolation {
                        * and "bicubic", of three "trilinear" */
     int64_t size[3];
     double scale_factor[3];
-    bool align_corners;          /* the ends are the centres of the first and last elements */
+    bool align_corners;          /* align the centres of the first and last elements */
     bool recompute_scale_factor; /* coordinates follow from the sizes, not from the factors */
 } tc_interpolation;
-/* x [N, C, ...] with one to three more axes, in other sizes, at least 1; integers are rounded
- * between their elements. tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64,
+/* Resizes x [N, C, ...] with one to three spatial axes to other sizes, at least 1; interpolated
+ * integers are rounded. tc_interpolate(x, &(tc_interpolation){.mode = "bilinear", .size = {64,
  * 64}}) */
 TC_API tc_tensor tc_interpolate_at(tc_tensor x, const tc_interpolation *options, tc_site here);
 #define tc_interpolate(x, ...) tc_interpolate_at((x), (__VA_ARGS__), TC_HERE)

@@ -110,7 +110,7 @@ TC_API tc_tensor tc_repeat_interleave_at(tc_tensor x, tc_arg repeats, int axis, 
     return tci_frame_end(&f, r);
 }
 
-/* ---- places ---- */
+/* ---- positions ---- */
 
 static tci_node *tci_ops_build_bucketize(tci_graph *g, tci_node *x, tci_node *boundaries,
                                          bool right)

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* ---- movement: no element changes its value, and nothing is copied ---- */
+/* ---- layout ops (views): no element changes its value, and nothing is copied ---- */
 /* The same elements in row-major order with another shape (TC_ERR_SHAPE: another count). One
  * size may be -1: it follows from the others. */
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
@@ -129,7 +129,7 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
                                         int axis_b, tc_site here);
 #define tc_diagonal_scatter(x, src, offset, axis_a, axis_b)                                        \
     tc_diagonal_scatter_at((x), (src), (offset), (axis_a), (axis_b), TC_HERE)
-/* tc_cat(TC_TENSORS(a, b), 0): joined along an axis, in the dtype in which all meet; one tensor or
+/* tc_cat(TC_TENSORS(a, b), 0): concatenation along an axis, in the promoted dtype; one tensor or
  * more, none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
@@ -155,14 +155,14 @@ TC_API void tc_unbind_at(tc_tensor x, int axis, tc_tensor *parts, int n, tc_site
  * there is no such element. */
 TC_API tc_tensor tc_select_at(tc_tensor x, int axis, int64_t index, tc_site here);
 #define tc_select(x, axis, index) tc_select_at((x), (axis), (index), TC_HERE)
-/* tc_tile(x, 2, 3): all of x so many times along each axis; axes of size 1 come in front where one
- * of the two lists is shorter. */
+/* tc_tile(x, 2, 3): repeats x along each axis; the shorter of the two lists is extended by leading
+ * axes of size 1. */
 TC_API tc_tensor tc_tile_at(tc_tensor x, int n, const int64_t *repeats, tc_site here);
 #define tc_tile(x, ...)                                                                            \
     tc_tile_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 
-/* The positions [n, ...] i64 in an array of the given n sizes of the elements that `index` (any
- * integer dtype, row-major, negative from the end) counts; an index outside is not detected.
+/* Multi-dimensional indices [n, ...] i64 into an array of the given n sizes for flat indices (any
+ * integer dtype, row-major, negative from the end); an index out of range is not detected.
  * tc_unravel_index(index, rows, columns) */
 TC_API tc_tensor tc_unravel_index_at(tc_tensor index, int n, const int64_t *sizes, tc_site here);
 #define tc_unravel_index(index, ...)                                                               \
@@ -225,30 +225,30 @@ TC_API void tc_unique_consecutive_at(tc_tensor x, int axis, int64_t size, tc_ten
 #define tc_unique_consecutive(x, axis, size, values, inverse, counts, count)                       \
     tc_unique_consecutive_at((x), (axis), (size), (values), (inverse), (counts), (count), TC_HERE)
 
-/* ---- writing at indices, which are checked in the same way. Where several elements of src go to
- * one element of x, they do so in the order that they have along the axis: the same bits from any
- * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
+/* ---- writing at indices, which are checked in the same way. Several elements of src that go to
+ * one element of x are applied in their order along the axis: the same bits on any machine and with
+ * any number of threads. Sums of f16 and bf16 are computed in f32 and rounded once. ---- */
 /* x[i, index[i, j, ...], ...] += src[i, j, ...] for axis 1. x and src have one dtype. index is
  * no larger than src on any axis (the rest of src is not used), nor than x off the axis. */
 TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_add(x, axis, index, src)                                                        \
     tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
-/* Writes elements of src into x; of several for one place the last one wins. Shapes and dtypes
+/* Writes elements of src into x; of several for one position the last one wins. Shapes and dtypes
  * of this and the next three calls are those of tc_scatter_add. */
 TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
 #define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
-/* Minimum of x's element and those of src for its place; NaN if one is NaN. */
+/* Minimum of x's element and those of src for its position; NaN if one is NaN. */
 TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_min(x, axis, index, src)                                                        \
     tc_scatter_min_at((x), (axis), (index), (src), TC_HERE)
-/* Maximum of x's element and those of src for its place; NaN if one is NaN. */
+/* Maximum of x's element and those of src for its position; NaN if one is NaN. */
 TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                    tc_site here);
 #define tc_scatter_max(x, axis, index, src)                                                        \
     tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
-/* Product of x's element and those of src for its place. */
+/* Product of x's element and those of src for its position. */
 TC_API tc_tensor tc_scatter_prod_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
                                     tc_site here);
 #define tc_scatter_prod(x, axis, index, src)                                                       \

@@ -175,7 +175,7 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
         }
     }
     if (f.failed && x) {
-        f.ctx->last_on = param; /* tc_error(param) tells */
+        f.ctx->last_on = param; /* tc_error(param) has the message */
     }
     return tci_frame_status(&f);
 }

@@ -11,7 +11,7 @@ extern "C" {
 
 /* ---- state and training: forward, backward and update are one graph and one program ---- */
 /* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data (NULL:
- * zeros), that programs may change. tc_read tells its present value. */
+ * zeros), that programs may change. tc_read returns its current value. */
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
 /* tc_param of memory whose type is known, as tc_copy_in_as_at. */
@@ -28,18 +28,19 @@ TC_API tc_tensor tc_param_from_at(tc_tensor value, tc_site here);
  * TC_ERR_ARGUMENT: not a parameter, or the name is NULL. */
 TC_API tc_tensor tc_named_at(tc_tensor param, const char *name, tc_site here);
 #define tc_named(param, name) tc_named_at((param), (name), TC_HERE)
-/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major. Runs
- * under way continue with the value that they found. TC_ERR_BUFFER: as tc_read; TC_ERR_ARGUMENT:
- * not a parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY. tc_error(param) holds the text. */
+/* Sets a parameter now: tc_param_write(param, pointer, n) copies n elements, row-major. Runs in
+ * progress continue with the value that they started with. TC_ERR_BUFFER: as tc_read;
+ * TC_ERR_ARGUMENT: not a parameter; TC_ERR_BUSY: a run changes it; TC_ERR_MEMORY. tc_error(param)
+ * has the message. */
 TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here);
 #define tc_param_write(param, pointer, n)                                                          \
     tc_param_write_as_at((param), TC_BUF((pointer), (n)), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
  * value at the end of each run; until then all reads see the old value. It takes no output buffer
- * and is no operand; in no list of outputs, it has no effect. Of the parameter's dtype; broadcasts
- * to its shape. Where value is a write into param at indices that the run is given (tc_index_put,
- * tc_scatter, tc_index_add ...: a ring, a cache of keys and values), the elements there are all
- * that is written. */
+ * and is not an operand; unless it is in the list of outputs, it has no effect. value has the
+ * parameter's dtype and broadcasts to its shape. If value is a write into param at indices that are
+ * inputs of the run (tc_index_put, tc_scatter, tc_index_add ...: a ring buffer, a key-value cache),
+ * only those elements are written. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 

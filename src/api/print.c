@@ -212,7 +212,7 @@ static void tci_print_split(tci_print_parts *p, const tci_print_format *f, doubl
     }
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 typedef struct tci_print_view { /* a value in memory */
     const char *data;           /* element 0...0 */
@@ -220,7 +220,7 @@ typedef struct tci_print_view { /* a value in memory */
     int rank;
     const int64_t *shape;
     int64_t *strides; /* in elements; heap */
-    int64_t *index;   /* of the element that is seen, also heap; all 0 between walks */
+    int64_t *index;   /* of the element that is seen, also heap; all 0 between traversals */
     bool summary;     /* only corners are shown */
 } tci_print_view;
 

@@ -70,7 +70,7 @@ static tci_quantile_rule tci_quantile_rule_of(const char *name)
     return (tci_quantile_rule)i;
 }
 
-/* The axes that are reduced, as a mask over those of x. False: *bad tells what is wrong. */
+/* The axes that are reduced, as a mask over those of x. False: *bad is poisoned. */
 static bool tci_statistics_mask(const tci_made *m, tc_tensor x, tc_axes axes, int64_t *is_reduced,
                                 tc_tensor *bad)
 {

@@ -101,7 +101,8 @@ static bool tci_recurrent_has_shape(tc_tensor t, int rank, const int64_t *sizes)
     return same;
 }
 
-/* The tensors of a side, where layers read `in` numbers. False: *bad tells which does not fit. */
+/* The tensors of a side, where layers read `in` numbers. False: *bad is the one that does not
+ * fit. */
 static bool tci_recurrent_fits(tci_recurrent *r, int side, int64_t in, tc_tensor *bad)
 {
     static const char *const roles[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};

@@ -10,7 +10,7 @@
 
 enum { TCI_FACTOR_PANEL = 32 }; /* columns whose reflectors are applied at once */
 
-/* Arguments for the body of a repetition. */
+/* Arguments for the body of a loop. */
 typedef struct tci_factor {
     const tci_made *m;
     int64_t length; /* elements of a row that enter dot products; for columns all */
@@ -53,7 +53,7 @@ TCI_FN tc_status tci_factor_gather_block(void *user, const tc_tensor *carry, con
 /* Rows [..., n, any] turned among each other until the first `length` elements of one are
  * orthogonal to those of all others. */
 TCI_FN tc_tensor tci_factor_orthogonal(const tci_made *m, tc_tensor rows, int64_t length);
-/* The rows by an order of their places. */
+/* The rows by an order of their positions. */
 TCI_FN tc_tensor tci_factor_ordered(tc_tensor rows, tc_tensor order, tc_site here);
 /* Eigenvectors of symmetric matrices a, scaled so that squares neither overflow nor vanish, as
  * rows, in any order, without derivatives, by rotations. */

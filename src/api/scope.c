@@ -83,7 +83,7 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
     return TC_OK;
 }
 
-/* ---- functions of the user's ---- */
+/* ---- user functions ---- */
 
 TCI_FN tci_lent tci_lend(tci_ctx *ctx)
 {

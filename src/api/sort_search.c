@@ -51,7 +51,7 @@ TC_API tc_tensor tc_argsort_at(tc_tensor x, int axis, bool descending, tc_site h
     return tci_ops_ordered("tc_argsort", x, axis, NULL, descending, false, here);
 }
 
-/* Values along an axis, and where they stand. */
+/* Values along an axis, and their indices. */
 #define TCI_OPS_PLACED(name, takes, ...)                                                           \
     TC_API void tc_##name##_at takes                                                               \
     {                                                                                              \

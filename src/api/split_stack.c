@@ -12,7 +12,7 @@
 #undef TC_HERE
 #define TC_HERE here
 
-/* False: x has no such axis, and the pieces tell it. */
+/* False: x has no such axis, and the pieces are poisoned. */
 static bool tci_pieces_begin(tci_made *m, const char *name, tc_tensor x, int axis, tc_tensor *parts,
                              int n, tc_site here)
 {

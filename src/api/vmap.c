@@ -29,7 +29,7 @@ typedef struct tci_vmap_call {
 
 typedef void (*tci_vmap_part)(tci_vmap_call *c);
 
-/* Runs a part with the scratch armed; an escape fails the frame. */
+/* Runs a part with the scratch armed; a longjmp fails the frame. */
 static void tci_vmap_armed(tci_vmap_call *c, tci_vmap_part part)
 {
     if (c->f.failed) {
@@ -52,7 +52,7 @@ static tci_node *tci_vmap_call_built(tci_vmap_call *c, tci_node *n)
     return n;
 }
 
-/* Axis `from` to place `to`, the others in their order. */
+/* Axis `from` to position `to`, the others in their order. */
 static tci_node *tci_vmap_move(tci_vmap_call *c, tci_node *x, int from, int to)
 {
     int *order = TCI_NEW_ARRAY(&c->s, int, x->rank);

@@ -36,7 +36,7 @@ typedef struct tci_scratch {
     char *next, *end;  /* free part of the newest chunk */
     size_t bytes;      /* given out in all */
     jmp_buf escape;    /* set by the owner before first use */
-    tc_status why;     /* status that escape carries */
+    tc_status why;     /* status that the longjmp carries */
     char message[256]; /* text for it */
 } tci_scratch;
 

@@ -7,7 +7,7 @@
 
 #ifdef TC_DYNAMIC_SHAPES
 
-/* ---- notes of a walk ---- */
+/* ---- notes of a traversal ---- */
 
 #ifdef TCI_TEST_ALLOC
 

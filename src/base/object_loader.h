@@ -5,7 +5,7 @@
 
 #include "os.h"
 
-/* The last line of every source. Linkers write data behind code, so an object that holds these
+/* The last line of every source. Linkers write data after code, so an object that holds these
  * words is not cut short. */
 #define TCI_OBJECT_MARK_1 0xb5297a4d68e31da4ull
 #define TCI_OBJECT_MARK_2 0x1b56c4e97a3d10f2ull

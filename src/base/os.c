@@ -6,8 +6,8 @@
  * afterwards.
  *
  * Design of the file functions: whoever can write where tc reads could plant code. A private file
- * is trusted only if its owner is this user or root, nobody else may write to it, and it is not a
- * link. In a directory that nobody else may enter, the mode of the file does not matter: no other
+ * is trusted only if its owner is this user or root, no one else may write to it, and it is not a
+ * link. In a directory that no one else may enter, the mode of the file does not matter: no other
  * user can open or link it, and compilers give their files the mode that the umask leaves. */
 #include "os.h"
 #include "system_headers.h"
@@ -420,9 +420,9 @@ TCI_FN void tci_os_may_cancel(int state)
     (void)pthread_setcancelstate(state, NULL);
 }
 
-/* ---- processors ---- */
+/* ---- CPUs ---- */
 
-/* Where processors have masks: 65,536 of them. */
+/* Where CPUs have masks: 65,536 of them. */
 #if defined(__linux__) && defined(SYS_sched_getaffinity) && defined(SYS_gettid)
 #define TCI_OS_MASK_WORDS 1024
 #define TCI_OS_MASK_BITS (8 * (int)sizeof(unsigned long))
@@ -465,7 +465,7 @@ static bool tci_os_read_number(const char *path, double *value)
     return good;
 }
 
-/* Processors' worth of time that one cgroup v2 directory grants; 0 when it sets no limit. */
+/* CPUs' worth of time that one cgroup v2 directory grants; 0 when it sets no limit. */
 static double tci_os_quota_of(const char *dir)
 {
     tci_str path = {0}, text = {0};

@@ -53,7 +53,7 @@ typedef struct tci_os_fresh {
 /* A file of tc's own, relative to an open directory: mode 0600 whatever the umask is. A link of
  * that name is replaced. */
 TCI_FN void tci_os_fresh_begin(tci_os_fresh *f, int at, const char *path);
-/* A file of the user's. A link is followed; a file that is there keeps its mode and, if the system
+/* A user file. A link is followed; a file that is there keeps its mode and, if the system
  * allows it, owner and group; a new one gets 0666 less the umask. Removes the temporary files that
  * dead processes left for that name. */
 TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
@@ -61,7 +61,7 @@ TCI_FN void tci_os_fresh_begin_users(tci_os_fresh *f, const char *path);
 TCI_FN void tci_os_fresh_close_to_others(tci_os_fresh *f);
 TCI_FN void tci_os_fresh_write(tci_os_fresh *f, const void *bytes, size_t n);
 /* durable: written through to the disk before the rename, so that it is whole also after a crash
- * of the machine; files of the user's always are. keep false: it goes away. Returns f->code. */
+ * of the machine; user files always are. keep false: it goes away. Returns f->code. */
 TCI_FN int tci_os_fresh_end(tci_os_fresh *f, bool keep, bool durable);
 TCI_FN const char *tci_os_fresh_why(int code); /* text for f->code */
 /* Writes bytes to a file of tc's own. */
@@ -86,12 +86,12 @@ TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 /* ---- processes: base/spawn.c ---- */
 typedef struct tci_command {
     const char *const *argv; /* argv[0]: a path, or a name on PATH */
-    int64_t cpu_s;           /* processor time that each of its processes may use; 0: no limit */
+    int64_t cpu_s;           /* CPU time that each of its processes may use; 0: no limit */
     int64_t wall_ms;         /* until all of it is killed */
     size_t log_limit;        /* bytes of output that are kept; the rest is read and dropped */
     const char *temp_dir;    /* its TMPDIR; NULL: ours */
     const int *cancel;       /* atomic: all of it is killed once this is not 0; or NULL */
-    int64_t used_ns;         /* out: processor time of it and all that it waited for */
+    int64_t used_ns;         /* out: CPU time of it and all that it waited for */
 } tci_command;
 /* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also
  * where the code cannot be known, as the host reaps children itself (SIGCHLD ignored): success is
@@ -124,7 +124,7 @@ TCI_FN bool tci_os_pipe(int ends[2]);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);
-/* The processor that the calling thread runs on at the moment, and the system's number of the
+/* The CPU that the calling thread runs on at the moment, and the system's number of the
  * thread; -1 where the system has none. */
 TCI_FN int tci_os_cpu(void);
 TCI_FN int32_t tci_os_thread(void);
@@ -132,9 +132,9 @@ TCI_FN int32_t tci_os_thread(void);
  * pthread_t or the system's number it is never another thread's later. */
 TCI_FN uint64_t tci_os_thread_id(void);
 /* False: no thread of this process has that system's number any more. -1, and where the system does
- * not tell: true. */
+ * not report it: true. */
 TCI_FN bool tci_os_thread_lives(int32_t thread);
-/* Takes a processor from those that a thread may run on, if others are left, and gives back the one
+/* Takes a CPU from those that a thread may run on, if others are left, and gives back the one
  * that was taken before (-1: none was). */
 TCI_FN void tci_os_keep_off(int32_t thread, int cpu, int before);
 

@@ -136,7 +136,7 @@ static int tci_dir_make(int at, const char *name)
     return failed;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static bool tci_dir_start(tci_dir_walk *w)
 {
@@ -253,7 +253,7 @@ static bool tci_dir_walk_all(tci_dir_walk *w, const char *path)
     return good && !w->rest.failed && !w->here.failed;
 }
 
-/* Whether the directory that the walk came to may serve. */
+/* Whether the directory that the traversal came to may serve. */
 static bool tci_dir_serves(tci_dir_walk *w)
 {
     struct stat st;
@@ -270,7 +270,7 @@ static bool tci_dir_serves(tci_dir_walk *w)
 #if defined(ST_NOEXEC)
     const unsigned long noexec = ST_NOEXEC;
 #else
-    const unsigned long noexec = 0; /* not known here: loading will tell */
+    const unsigned long noexec = 0; /* not known here: loading will report it */
 #endif
     if (w->use == TCI_DIR_CODE && (fstatvfs(w->at, &fs) || (fs.f_flag & noexec))) {
         return tci_dir_fail(w, NULL, "it may not hold code (noexec)");

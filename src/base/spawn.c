@@ -175,7 +175,7 @@ static int tci_spawn_start(const char *path, const tci_command *c, int to, pid_t
     return code;
 }
 
-/* For the process and those below it: limits their processor time, which what they start from now
+/* For the process and those below it: limits their CPU time, which what they start from now
  * on inherits; or, with cpu_s < 0, ends them. A process is stopped before its children are read, so
  * that it reaps none of them and their numbers stay theirs. */
 static void tci_spawn_tree(pid_t pid, int64_t cpu_s, int depth)

@@ -171,11 +171,11 @@ static const tc_tensor *tci_grads_at(const tci_grads *b, int place)
     return &b->grads[b->order[place]];
 }
 
-/* Bytes that a bucket from place `begin` on may have. Nothing is left to compute while the very
+/* Bytes that a bucket from position `begin` on may have. Nothing is left to compute while the very
  * last one travels, so where buckets cost no copies the last bucket becomes several smaller. */
 static int64_t tci_grads_most(const tci_grads *b, int begin)
 {
-    enum { TCI_GRADS_LAST = 4 }; /* buckets in the place of the last one */
+    enum { TCI_GRADS_LAST = 4 }; /* buckets in place of the last one */
     int64_t left = 0;
     for (int i = begin; i < b->n; i++) {
         left += tc_nbytes(*tci_grads_at(b, i));
@@ -184,7 +184,7 @@ static int64_t tci_grads_most(const tci_grads *b, int begin)
     return last ? b->most / TCI_GRADS_LAST : b->most;
 }
 
-/* One bucket from place `begin` on: where it ends. */
+/* One bucket from position `begin` on: where it ends. */
 static int tci_grads_bucket(const tci_grads *b, int begin)
 {
     const int64_t most = tci_grads_most(b, begin);

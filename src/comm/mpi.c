@@ -4,7 +4,7 @@
  *
  * One binary serves three binary interfaces: Open MPI, whose handles are addresses of symbols of
  * the library; MPICH, whose handles are ints; and the standard ABI of MPI 5. An int handle is
- * passed in the place of a pointer, which is the same register or stack slot in the calling
+ * passed in place of a pointer, which is the same register or stack slot in the calling
  * conventions of 64-bit Linux; where MPI writes a handle there is room for a pointer that was zero.
  * MPI has no f16 and bf16: these are gathered and summed here, in f32, in the order of ranks. For
  * all other dtypes MPI chooses the reduction order.
@@ -327,7 +327,7 @@ static tc_status tci_mpi_start(void *state, tc_comm_job *job, char *why)
     return TC_OK;
 }
 
-/* The sums of halves. */
+/* The sums of f16 and bf16. */
 static void tci_mpi_finish(const tci_mpi_state *s, const tc_comm_job *j, const tci_mpi_request *r)
 {
     const int64_t n = j->verb == TC_COMM_ALL_REDUCE ? j->n : j->n / s->size;

@@ -594,8 +594,8 @@ static const tc_comm_engine tci_nccl_engine = {"nccl",
 
 /* ---- communicators ---- */
 
-/* With few blocks, as kernels lose a processor to each, and these not in clusters, which wait until
- * several neighbouring processors are free. */
+/* With few blocks, as kernels lose an SM to each, and these not in clusters, which wait until
+ * several neighbouring SMs are free. */
 static int tci_nccl_call_init(tci_nccl *s, tci_nccl_id id)
 {
     const tci_nccl_config config = {.size = sizeof(config),
@@ -617,7 +617,7 @@ typedef struct tci_nccl_hello {
     char why[108]; /* where it cannot take part */
 } tci_nccl_hello;
 
-/* All ranks tell whether they can take part, so that one without a GPU or NCCL is no hang. */
+/* All ranks report whether they can take part, so that one without a GPU or NCCL is no hang. */
 static tc_status tci_nccl_meet(tc_comm *base, tci_nccl_hello *mine, char *why)
 {
     tci_nccl_hello *all = tci_heap_get(sizeof(*all) * (size_t)base->size);

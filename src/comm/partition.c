@@ -201,7 +201,7 @@ TCI_FN tci_node *tci_part_want(tci_part *v, tci_node *n, const int8_t *want)
     return made;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 TCI_FN void tci_part_reach(tci_part *v, tci_node *n)
 {
@@ -312,7 +312,7 @@ static void tci_part_check_stale(tci_part *v, const tci_node *n, const tci_node 
     }
 }
 
-/* 1 + the place of a communicator of the walk; 0: it has none. */
+/* 1 + the position of a communicator of the traversal; 0: it has none. */
 static int8_t tci_part_split_of(const tci_part *v, int64_t number)
 {
     int8_t split = 0;
@@ -395,7 +395,7 @@ static void tci_part_begin_walk(tci_part *v, bool dry)
     v->dry = dry;
 }
 
-/* One dry walk. True: a parameter without a mark got the split of what is assigned to it. */
+/* One dry traversal. True: a parameter without a mark got the split of what is assigned to it. */
 static bool tci_part_infer(tci_part *v, const tci_node_list *list)
 {
     bool found = false;

@@ -22,10 +22,10 @@ typedef struct tci_part_form { /* a value with another split */
 } tci_part_form;
 
 typedef struct tci_part_value {
-    tci_node *node; /* this rank's part; NULL: not met yet. In a dry walk the whole */
+    tci_node *node; /* this rank's part; NULL: not met yet. In a dry traversal the whole */
     int8_t *split;
     uint32_t partial;          /* bits of communicators */
-    bool in_body;              /* computed in the body of a repetition */
+    bool in_body;              /* computed in the body of a loop */
     struct tci_part_value *as; /* the value of another node; NULL: its own */
     tci_part_form *forms;      /* whole sums among them: never partial */
 } tci_part_value;
@@ -42,7 +42,7 @@ typedef struct tci_part {
 } tci_part;
 
 /* ---- partition.c ---- */
-/* n; escapes with the graph's error where it is NULL. */
+/* n; longjmps with the graph's error where it is NULL. */
 TCI_FN tci_node *tci_part_built(tci_part *v, tci_node *n);
 TCI_FN tci_part_value *tci_part_of(tci_part *v, const tci_node *n);
 /* The whole operand's part with that split, no longer partial: collectives and slices make it. */
@@ -64,7 +64,7 @@ TCI_FN tci_node *tci_part_reduce(tci_part *v, tci_node *n, int comm, tc_comm_how
 TCI_FN void tci_part_visit(tci_part *v, tci_node *n);
 
 /* A call that makes n tensors of n others: `body` makes out of the roots that stand for them; where
- * it escapes or fails the frame, the status and out[0] tell. */
+ * it longjmps or fails the frame, the status and out[0] have the error. */
 typedef void (*tci_part_body)(void *walk, tci_frame *f, tci_scratch *s, tci_node **roots, int n,
                               tc_tensor *out);
 TCI_FN tc_status tci_part_call(const char *name, tc_site here, tci_part_body body, void *walk,

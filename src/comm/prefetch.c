@@ -24,10 +24,10 @@ enum { TCI_FETCH_BETWEEN = 2 }; /* uses of other gathers between two of one that
 typedef struct tci_fetch_use {
     tci_node *gather, *user;
     int32_t depth;
-    int32_t stretch; /* of the gather's uses: the place of its first in the list */
+    int32_t stretch; /* of the gather's uses: the position of its first in the list */
 } tci_fetch_use;
 
-/* A gather of one stretch of uses. */
+/* A gather of one range of uses. */
 typedef struct tci_fetch_event {
     tci_node *gather, *first; /* its first user */
     tci_node *made;
@@ -126,7 +126,7 @@ static int tci_fetch_previous(const tci_fetch *f, int u)
     return i;
 }
 
-/* Uses are in the order of depth: the stretches of each gather. */
+/* Uses are in the order of depth: the ranges of each gather. */
 static void tci_fetch_find_events(tci_fetch *f)
 {
     f->events = TCI_NEW_ARRAY(f->s, tci_fetch_event, f->n_uses + 1);
@@ -158,7 +158,7 @@ static tci_node *tci_fetch_built(tci_fetch *f, tci_node *n)
 static tci_node *tci_fetch_now(tci_fetch *f, tci_node *n);
 
 /* A node that uses several gathers does not wait for itself, and none waits for a node that has no
- * value: a repetition, whose results are other nodes, or an effect. */
+ * value: a loop, whose results are other nodes, or an effect. */
 static bool tci_fetch_may_wait(const tci_node *user, const tci_node *before)
 {
     return before != user && before->op != TCI_OP_REPEAT && !tci_op_is(before->op, TCI_IS_EFFECT);
@@ -183,7 +183,7 @@ static tci_node *tci_fetch_event_made(tci_fetch *f, int e)
     return event->made;
 }
 
-/* A gather, or views and casts of it, as stretch e has it. */
+/* A gather, or views and casts of it, as range e has it. */
 static tci_node *tci_fetch_viewed(tci_fetch *f, tci_node *n, int e)
 {
     if (n == f->events[e].gather) {
@@ -196,7 +196,7 @@ static tci_node *tci_fetch_viewed(tci_fetch *f, tci_node *n, int e)
     return tci_fetch_built(f, tci_graph_rebuild(f->s, f->g, n, &f->now));
 }
 
-/* The stretch in which n uses the gather. */
+/* The range in which n uses the gather. */
 static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const tci_node *n)
 {
     for (int u = 0; u < f->n_uses; u++) {
@@ -207,7 +207,7 @@ static int tci_fetch_stretch(const tci_fetch *f, const tci_node *gather, const t
     return -1;
 }
 
-/* The operand of a reduce_scatter waits for the one `ahead` + 1 places before it. */
+/* The operand of a reduce_scatter waits for the one `ahead` + 1 positions before it. */
 static void tci_fetch_limit(tci_fetch *f, tci_node *n)
 {
     int k = 0;

@@ -150,7 +150,7 @@ static tci_shm_channel *tci_shm_channel_of(const tci_shm *s, int from, int to)
 
 /* ---- faults ---- */
 
-/* Tells all ranks; the first reason stays, and is what the caller fails with. */
+/* Reports to all ranks; the first reason stays, and is what the caller fails with. */
 static tc_status tci_shm_break(tci_shm *s, char *why)
 {
     uint32_t whole = 0;

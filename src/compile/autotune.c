@@ -131,7 +131,7 @@ static void tci_tune_prepare(tci_tuning *t)
     t->literals = TCI_NEW_ARRAY(j->s, int64_t, literals + 1);
 }
 
-/* ---- compiling; from here on nothing may escape ---- */
+/* ---- compiling; from here on nothing may longjmp ---- */
 
 static void tci_tune_ignore(void *arg, const char *text)
 {

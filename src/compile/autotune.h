@@ -54,7 +54,7 @@ TCI_FN void tci_tune_run_all(tci_tuning *t);
 
 /* Measures the cheapest schedules of the kernels that are about to be compiled, the costliest
  * first, until tune_ms are over, and sets `measured` and `measured_note` of those where it could.
- * The compiler is known. Whatever fails leaves the model's choice. Escapes when scratch runs
+ * The compiler is known. Whatever fails leaves the model's choice. Longjmps when scratch runs
  * out. */
 TCI_FN void tci_tune(tci_jit *j);
 
@@ -65,7 +65,7 @@ typedef struct tci_tune_planner {
     void *arg;
 } tci_tune_planner;
 /* p, the plan of the model's choices, or one with the routes that were faster when measured. At
- * most half of tune_ms is spent; the rest is for schedules. Escapes when scratch runs out. */
+ * most half of tune_ms is spent; the rest is for schedules. Longjmps when scratch runs out. */
 TCI_FN tci_plan *tci_tune_routes(tci_jit *j, tci_plan *p, const tci_tune_planner *planner);
 
 #endif

@@ -18,7 +18,7 @@
 #include "schedule_file.h"
 #include "graph_backend_registry.h"
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 typedef struct tci_key_frame {
     tci_node *node;
@@ -36,7 +36,7 @@ typedef struct tci_key_walk {
     bool inputs_given;
 } tci_key_walk;
 
-/* The place of n; 0: the walk has not met it. */
+/* The place of n; 0: the traversal has not met it. */
 TCI_INLINE int32_t *tci_key_place(tci_request *r, const tci_node *n)
 {
     return tci_table_at(&r->places, n);
@@ -143,7 +143,7 @@ static void tci_key_sort(tci_node **a, int n)
     }
 }
 
-/* Inputs that the walk found go by creation. */
+/* Inputs that the traversal found go by creation. */
 static void tci_key_sort_inputs(tci_request *r)
 {
     tci_key_sort(r->inputs, r->n_user_inputs);
@@ -577,7 +577,7 @@ TCI_FN void tci_request_split(tci_scratch *s, tci_request *r, const tc_options *
 
 /* ---- effects ---- */
 
-/* Puts the effects behind the others and returns how many there are. */
+/* Puts the effects after the others and returns how many there are. */
 static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *roots)
 {
     int n_values = 0, at = 0;

@@ -40,7 +40,7 @@ enum { TCI_COMPILE_MEMORY_MB = 64 }; /* of the memory cache */
 
 typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
 
-/* Runs a stage; what it escapes with becomes its status. */
+/* Runs a stage; what it longjmps with becomes its status. */
 static tc_status tci_compile_guard(tci_compile_batch_state *b, tci_compile_stage stage,
                                    tci_compile_job *job)
 {
@@ -488,7 +488,7 @@ static void tci_compile_fill_split(tci_compile_batch_state *b, const tci_compile
     k->note = tci_compile_text(b, c, row->note);
 }
 
-/* A function of the user's, or a step of a collective. */
+/* A user function, or a step of a collective. */
 static void tci_compile_fill_own(tci_compile_batch_state *b, const tci_compile_job *job,
                                  tci_code_kernel *k, tci_code *c, tci_custom_call *call)
 {

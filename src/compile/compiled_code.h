@@ -70,7 +70,7 @@ typedef struct tci_code_kernel {
     tci_kernel_fn fn;            /* native code; NULL: interpreted */
     tci_interp *interp;          /* set when interpreted, or checked against that */
     int32_t module;              /* index in modules, when not interpreted */
-    const tci_custom_call *call; /* set when it is a function of the user's */
+    const tci_custom_call *call; /* set when it is a user function */
     void *function; /* set when a device runs it (tci_code.device): what its launch takes */
     tci_dim n_tasks;
     double task_ns, call_ns;
@@ -90,7 +90,7 @@ typedef struct tci_code_kernel {
     int32_t n_identity;
     /* of a family */
     tci_dim *dims;
-    int32_t n_dims;     /* whose values are words behind the literals: native code */
+    int32_t n_dims;     /* whose values are words after the literals: native code */
     tci_kernel *kernel; /* to be interpreted, at the sizes of a run */
 } tci_code_kernel;
 
@@ -236,8 +236,8 @@ TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o);
 /* ---- compile/cache_key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;
 /* One compile request: the part of the user's graph that the roots need, in canonical order (a
- * post-order walk from the roots, inputs first), and its key. Making one copies no node, so that
- * asking for what is in the memory cache is cheap; it is valid while the user's graph does not
+ * post-order traversal from the roots, inputs first), and its key. Making one copies no node, so
+ * that asking for what is in the memory cache is cheap; it is valid while the user's graph does not
  * change. */
 typedef struct tci_request {
     tci_node **nodes;
@@ -340,7 +340,7 @@ TCI_FN bool tci_key_read(tci_scratch *s, const uint8_t *key, size_t n, size_t at
 /* ---- compile/compile.c: THE SPINE ---- */
 /* Finds (memory, disk) or makes the code of n requests, with one build by the compiler for all.
  * codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
- * `log` receives text for the user on failure. Escapes nothing: `s` only lends memory. */
+ * `log` receives text for the user on failure. Never longjmps: `s` only lends memory. */
 TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
                                       const tc_options *o, tci_code **codes, tc_status *statuses,
                                       tci_str *log);
@@ -356,7 +356,7 @@ TCI_FN bool tci_compile_show(const tci_code *code, size_t key_graph, const tc_op
                              tci_str *kernels, tci_str *loops, tci_str *source);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
-/* compile/port_descriptors.c: n items of it; escapes where there is no memory. */
+/* compile/port_descriptors.c: n items of it; longjmps where there is no memory. */
 TCI_FN void *tci_code_need(tci_scratch *s, tci_code *c, int64_t n, size_t item_bytes);
 /* Fills the ports and literals of a code under construction. */
 TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *r,
@@ -365,11 +365,11 @@ TCI_FN void tci_code_fill_ports(tci_scratch *s, tci_code *c, const tci_request *
 TCI_FN bool tci_code_list(tci_code *c);
 /* compile/split_init_section.c: its units. False: out of memory. */
 TCI_FN bool tci_code_split_init(tci_code *c);
-/* Bytes of each call: temporaries, and behind them, in order, what the steps of code without
+/* Bytes of each call: temporaries, and after them, in order, what the steps of code without
  * symbols have for themselves on a device, in lines of 64 bytes; those of one step. */
 TCI_FN int64_t tci_code_workspace(const tci_code *c);
 TCI_FN int64_t tci_code_own(const tci_code *c, const tci_code_step *step);
-/* Number of executions of launch t in a run, within repetitions of known length. */
+/* Number of executions of launch t in a run, within loops of known trip count. */
 TCI_FN int64_t tci_code_rounds(const tci_code *c, int t);
 /* The text of what it does: the list, its launches with their buffers. */
 TCI_FN void tci_code_print(tci_str *out, const tci_code *c);

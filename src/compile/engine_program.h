@@ -24,23 +24,23 @@ typedef struct tci_graph_making {
     tci_table leaves; /* of a part: memory that its model has copies of */
 } tci_graph_making;
 
-/* Loads the engine: its version. Escapes: it is not there. */
+/* Loads the engine: its version. Longjmps: it is not there. */
 TCI_FN void tci_graph_program_find(tci_graph_making *m);
 /* True if the engine takes the op of n with n's dtype, as it says; the text where it does not. */
 TCI_FN bool tci_graph_program_takes(const tci_graph_making *m, const tci_node *n);
 TCI_FN const char *tci_graph_program_refusal(tci_graph_making *m, const tci_node *n);
-/* The model of inputs and roots. Escapes: a node has no form in the format; *at (or NULL) is that
+/* The model of inputs and roots. Longjmps: a node has no form in the format; *at (or NULL) is that
  * node, or the one of the request that needs it. */
 TCI_FN void tci_graph_program_write(tci_graph_making *m, tci_node **at);
 /* Compiles the model by the engine: m->made, which the code owns. TC_ERR_BACKEND: the engine
- * refuses, as text says. Escapes: out of memory. */
+ * refuses, as text says. Longjmps: out of memory. */
 TCI_FN tc_status tci_graph_program_compile(tci_graph_making *m, char text[TC_GRAPH_TEXT]);
 /* Appends engine, version and model, for tc_explain. */
 TCI_FN void tci_graph_program_tell(const tci_graph_making *m, tci_str *text);
 
 /* Writes the request's graph as a model, has the engine compile it and fills c, whose key and
- * symbols are set: ports, one step that calls the engine, the list, explain. Escapes through s: the
- * engine is not there, or refuses the graph. */
+ * symbols are set: ports, one step that calls the engine, the list, explain. Longjmps through s:
+ * the engine is not there, or refuses the graph. */
 TCI_FN void tci_graph_program_make(tci_scratch *s, tci_code *c, const tci_request *r,
                                    const tci_request_copy *copy, const tci_backend *b,
                                    const tci_disk *d);

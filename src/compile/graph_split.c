@@ -112,7 +112,7 @@ static void tci_split_ask(tci_splitting *p)
     }
 }
 
-/* A node within a body that is refused has its repetition refused, with all its results. */
+/* A node within a body that is refused has its loop refused, with all its results. */
 static void tci_split_spread(tci_splitting *p)
 {
     for (int i = 0; i < p->n; i++) {

@@ -24,7 +24,7 @@ typedef struct tci_split {
 } tci_split;
 
 /* The copy of a graph that is split between r->engine and r's own backend; programs of parts belong
- * to c. Escapes: the engine is not there (TC_ERR_BACKEND), or takes nothing of the graph
+ * to c. Longjmps: the engine is not there (TC_ERR_BACKEND), or takes nothing of the graph
  * (TC_ERR_UNSUPPORTED). */
 TCI_FN tci_request_copy tci_split_copy_graph(tci_scratch *s, tci_code *c, const tci_request *r,
                                              const tci_disk *d, tci_split *split);

@@ -249,7 +249,7 @@ static void tci_jit_add_dim(tci_jit *j, tci_launch *launch, int *room, tci_dim d
     }
 }
 
-/* A text of the user's has no schedule but its blocks. */
+/* A custom op source has no schedule but its blocks. */
 static void tci_jit_schedule_call(tci_jit *j, tci_jit_kernel *k)
 {
     const tci_custom_call *call = k->kernel->call;
@@ -316,7 +316,7 @@ static int tci_jit_heavier(const void *a, const void *b)
 }
 
 /* The kernels of weights, which are tc's own, go to n files: the heaviest first, each to the file
- * that has the least so far. One of the user's has a file of its own behind these. */
+ * that has the least so far. One of the user's has a file of its own after these. */
 static void tci_jit_share_out(tci_jit *j, tci_jit_weight *weights, int n_weights, int n)
 {
     int64_t *sums = TCI_NEW_ARRAY(j->s, int64_t, n + 1);
@@ -409,7 +409,7 @@ typedef struct tci_jit_file {
     tci_module *module;
 } tci_jit_file;
 
-/* One run of the backend's compiler. Nothing here may escape. */
+/* One run of the backend's compiler. Nothing here may longjmp. */
 typedef struct tci_jit_build {
     tci_workdir dir;
     tci_jit_file *files; /* heap: the jit's n_sources, and as many pointers twice */

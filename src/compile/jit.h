@@ -18,7 +18,7 @@ typedef struct tci_jit_kernel {
     const char *note; /* !is_found: its schedule, for tc_explain */
     bool is_found;
     tci_module_kernel found; /* is_found: its module is retained until tci_jit_end */
-    /* !is_found: as scheduled, to be compiled; NULL of a text of the user's */
+    /* !is_found: as scheduled, to be compiled; NULL of a custom op source */
     tci_loop *loop;
     tci_launch launch;
     char *symbol;
@@ -34,7 +34,7 @@ typedef struct tci_jit {
     int n_kernels, cap_kernels;
     int32_t *table;
     int table_size;               /* kernels by hash: index + 1, 0 = free; a power of two */
-    int n_missing, n_texts;       /* of those that are missing: texts of the user's */
+    int n_missing, n_texts;       /* of those that are missing: custom op sources */
     bool exports;                 /* one source for others: nothing is looked up or built */
     bool shows;                   /* all is scheduled and emitted, nothing is built */
     bool anew;                    /* no kernel of a cache serves */
@@ -52,7 +52,7 @@ typedef struct tci_jit {
 
 TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
                           const tci_backend *backend, const tci_disk *disk);
-/* Whether it is compiled; else it is a function of the user's that the host calls. */
+/* Whether it is compiled; else it is a user function that the host calls. */
 TCI_FN bool tci_jit_takes(const tci_jit *j, const tci_kernel *k);
 TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
 TCI_FN void tci_jit_find(tci_jit *j);                    /* in loaded modules, then on disk */
@@ -66,7 +66,7 @@ TCI_FN void tci_jit_emit(tci_jit *j);
 /* Launch data of a scheduled kernel; its texts belong to the jit. */
 TCI_FN tci_kernel_record tci_jit_record(const tci_jit_kernel *k);
 TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log); /* log: why it failed, for the user */
-/* Tells options.progress. */
+/* Calls options.progress. */
 TCI_FN void tci_jit_tell_phase(tci_jit *j, tc_phase phase);
 TCI_FN void tci_jit_end(tci_jit *j);
 

@@ -83,7 +83,7 @@ static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t
     return items;
 }
 
-/* ---- symbolic sizes: only then does an entry tell of symbols ---- */
+/* ---- symbolic sizes: only then does an entry contain symbols ---- */
 
 #ifdef TC_DYNAMIC_SHAPES
 
@@ -229,7 +229,7 @@ static void tci_wire_comm(tci_wire *w, tci_comm_step *c)
     c->comm = tci_wire_range(w, c->comm, 0, INT64_MAX);
 }
 
-/* A function of the user's, which this process knows: the key named it. */
+/* A user function, which this process knows: the key named it. */
 static void tci_wire_call(tci_wire *w, tci_code_kernel *k)
 {
     tci_custom_call *call = tci_wire_array(w, (void *)(uintptr_t)k->call, 1, sizeof(*call));

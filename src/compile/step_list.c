@@ -137,7 +137,7 @@ static void tci_list_print_launch(tci_str *out, const tci_code *c, int32_t t)
     tci_str_printf(out, ")%s\n", k->faults ? " may fault" : "");
 }
 
-/* Repetitions that begin with launch t. */
+/* Loops that begin with launch t. */
 static void tci_list_print_repeats(tci_str *out, const tci_code *c, int32_t t)
 {
     for (int32_t i = 0; i < c->n_repeats; i++) {

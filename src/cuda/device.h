@@ -60,7 +60,7 @@ TCI_FN tc_status tci_cuda_leave(const tci_cuda_stay *in, tc_status status);
 #define TCI_CUDA_DO(in, call, what)                                                                \
     tci_cuda_leave((in), (in)->status ? TC_OK : tci_cuda_check((call), (what)))
 
-/* A recorded sequence: graphs, one behind the other. */
+/* A recorded sequence: graphs, one after the other. */
 typedef struct tci_cuda_graph {
     void *graph, *executable;
 } tci_cuda_graph;

@@ -179,7 +179,7 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
                                  int imm)
 {
     tci_c_dialect *cd = d->state;
-    if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
+    if (lanes > 1 && tci_prim_is_math(p)) { /* on vectors: rare lanes are tested once */
         return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
     }
     const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);
@@ -475,7 +475,7 @@ static const char tci_cuda_halves_text[] =
  * asks is one of the 2 * threads around the thread itself, so vectors side by side, which begin at
  * multiples of that, keep to themselves.
  *
- * tc_put stores what each of `group` threads has behind what the one before has. Where that is not
+ * tc_put stores what each of `group` threads has after what the one before has. Where that is not
  * aligned, parts of words would go out in pieces, each a transfer to the cache of its own; so a
  * thread stores the aligned block that its part ends in, whose beginning the thread before has. The
  * first one stores what is before its first block, the last one what is after the last. Halves

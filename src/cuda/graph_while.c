@@ -104,7 +104,7 @@ static tc_status tci_cuda_loop_node(const tci_cuda_looping *x, void *graph, void
     return status;
 }
 
-/* The launches of a round, each behind the one before. *last: that of the last, NULL: of none. */
+/* The launches of a round, each after the one before. *last: that of the last, NULL: of none. */
 static tc_status tci_cuda_loop_round(const tci_cuda_looping *x, void *graph, int parity,
                                      void **last)
 {

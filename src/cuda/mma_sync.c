@@ -97,7 +97,7 @@ static const char tci_cuda_warps_text[] =
     "#endif\n";
 
 /* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
- * each thread is given two neighbouring rows, and another one the two behind them: picked apart
+ * each thread is given two neighbouring rows, and another one the two after them: picked apart
  * they are four rows of each column. Which rows a square has differs between threads, so that its
  * eight are in different banks. */
 static const char tci_cuda_take_text[] =

@@ -84,7 +84,7 @@ static const char tci_cuda_flash_loading[] =
     "        tc_flash_four<S, whole, size>(to + row * (width + 4) + k, from + (row < n ? row : 0) "
     "* own,\n                                      summed, k, row < n);\n    }\n}\n";
 
-/* Pairs s += rows steps, over `width` elements of both; and sums o += pairs steps. */
+/* Pairs s += rows steps, over `width` elements of both; and accumulators o += pairs steps. */
 static const char tci_cuda_flash_products[] =
     "template <class S, int width>\n"
     "TC_I void tc_flash_pairs(float (&s)[S::points][S::each], const float *rows, const float "

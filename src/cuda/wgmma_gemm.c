@@ -99,7 +99,8 @@ static void tci_cuda_wgmma_boxes(const tci_matrix *x, int which, tci_cuda_map *m
     }
 }
 
-/* Along an axis of images: what the elements of a window add at least to a place's coordinate. */
+/* Along an axis of images: what the elements of a window add at least to a position's
+ * coordinate. */
 static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d)
 {
     int64_t least = 0;
@@ -109,7 +110,7 @@ static int64_t tci_cuda_wgmma_least(const tci_matrix *x, const tci_matrix_dim *d
     return least;
 }
 
-/* A's images, where rows are places of them. */
+/* A's images, where rows are positions of them. */
 static void tci_cuda_wgmma_images(const tci_matrix *x, tci_cuda_map *map)
 {
     const tci_matrix_side *side = &x->side[0];
@@ -279,7 +280,7 @@ static const char tci_cuda_matrix_products_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* Loads of places of images: coordinates of the first one, and offsets. */
+/* Loads of positions of images: coordinates of the first one, and offsets. */
 static const char tci_cuda_matrix_places[] =
     "#ifndef TC_NO_PTX\n"
     "#define TC_LOAD_PLACES(rank, list, offsets, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
@@ -431,7 +432,7 @@ TCI_FN const char *tci_cuda_wgmma_type(const tci_matrix *x)
                                 : "bf16";
 }
 
-/* In the product's name in PTX: sums, A and B. */
+/* In the product's name in PTX: accumulators, A and B. */
 static const char *tci_cuda_wgmma_ptx_type(tci_scratch *s, const tci_matrix *x)
 {
     const char *type = tci_cuda_wgmma_type(x);
@@ -556,7 +557,7 @@ static void tci_cuda_wgmma_load_boxes(tci_str *out, const char *name, const tci_
     tci_str_add(out, ");\n        }\n    }\n");
 }
 
-/* Loads what A's rows, places of images, have for one stage: where the first of them begins, and
+/* Loads what A's rows, positions of images, have for one stage: where the first of them begins, and
  * for each axis the window's element of this step. */
 static void tci_cuda_wgmma_load_places(tci_str *out, const char *name, const tci_matrix *x)
 {
@@ -724,8 +725,8 @@ static void tci_cuda_wgmma_split(tci_str *out, const char *symbol, const tci_mat
 }
 
 /* The third part's loops up to the epilogue slot. Consumers come here after their last tile and
- * help until no sums are left; one may be a tile ahead of the other, which a parity cannot
- * distinguish, so they wait until all have stored their last sums. */
+ * help until no accumulators are left; one may be a tile ahead of the other, which a parity cannot
+ * distinguish, so they wait until all have stored their last accumulators. */
 static void tci_cuda_wgmma_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;

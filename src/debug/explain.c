@@ -74,7 +74,7 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     }
 }
 
-/* The repetitions that begin with step t. */
+/* The loops that begin with step t. */
 static void tci_explain_repeats(tci_str *out, const tci_plan *p, int t)
 {
     for (int i = 0; i < p->n_spans; i++) {

@@ -434,7 +434,7 @@ static tc_status tci_checker_step(tc_call *c, int step, tci_checker_launch_step 
                      .k = &code->kernels[code->steps[step].kernel],
                      .found = found,
                      .launch = launch};
-    if (!t.k->check) { /* a function of the user's, or symbolic sizes */
+    if (!t.k->check) { /* a user function, or symbolic sizes */
         return tci_checker_launch(&t);
     }
     t.n = t.k->n_operands;
@@ -534,7 +534,7 @@ static int tci_checker_touch(volatile char *data, int64_t bytes, bool writes)
     return number == SIGKILL ? 0 : number;
 }
 
-/* TC_CHECK_CRASH: buffers of the user's that are not there, before anything reads them. */
+/* TC_CHECK_CRASH: user buffers that are not there, before anything reads them. */
 static tc_status tci_checker_buffers(tc_call *c, const tci_run *r)
 {
     const tc_program *f = c->program;

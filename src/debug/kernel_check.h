@@ -7,7 +7,7 @@
 
 /* Additional data of a checked kernel's code, made while the plan exists. */
 struct tci_checker_info {
-    int64_t *bytes;   /* per operand: of the stretch that it reads or writes */
+    int64_t *bytes;   /* per operand: of the range that it reads or writes */
     int8_t *dtypes;   /* per operand */
     bool loose;       /* its sums have an order that the interpreter does not share */
     bool infinite;    /* it has infinite constants */
@@ -35,7 +35,7 @@ typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
 /* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
  * and c->last in words. */
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch);
-/* A condition of the user's did not hold in a step of the run on this thread (debug/debug_ops.c);
+/* A user condition did not hold in a step of the run on this thread (debug/debug_ops.c);
  */
 TCI_FN void tci_checker_fail(const char *text);
 /* true if one did not since the last call: text says which. */

@@ -6,7 +6,7 @@
 #include "summary.h"
 
 /* Sets ns of each row to measured times, in `ms` milliseconds for all together; a kernel that
- * cannot be run so (a function of the user's, no memory, unknown sizes) gets 0. */
+ * cannot be run so (a user function, no memory, unknown sizes) gets 0. */
 TCI_FN void tci_measure_rows(const tc_program *f, tci_summary_row *rows, int n, int ms);
 
 #endif

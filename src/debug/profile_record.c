@@ -120,7 +120,7 @@ TCI_FN void tci_ring_restart(tci_ring *r, uint32_t epoch)
     r->epoch = epoch;
 }
 
-/* Room for more behind the last chunk. */
+/* Room for more after the last chunk. */
 static bool tci_ring_grow(tci_ring *r)
 {
     if (__atomic_sub_fetch(&tci_profile_now.budget, 1, __ATOMIC_RELAXED) < 0) {

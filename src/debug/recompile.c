@@ -309,7 +309,7 @@ TCI_FN void tci_recompile_note(const tc_options *o, const tci_recompile_asked *a
     copy.file = file;
     tci_recompile_unlock();
     if (!from_disk) {
-        tci_recompile_log(o, &copy, graph != NULL); /* a callback of the user's: without the lock */
+        tci_recompile_log(o, &copy, graph != NULL); /* a user callback: without the lock */
     }
 }
 

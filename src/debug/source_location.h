@@ -14,7 +14,7 @@ struct tci_origin {
 
 /* Fills one for each input and node of the request. */
 TCI_FN void tci_origin_list(const tci_request *r, tci_origin *list);
-/* Of step i of f: the origin that tells most, and the region that tells most; NULL: unknown. */
+/* Of step i of f: the most specific origin and region; NULL: unknown. */
 TCI_FN const tci_origin *tci_origin_of(const tc_program *f, int step);
 TCI_FN uint32_t tci_origin_region(const tc_program *f, int step); /* as tci_origin.region */
 /* "app.c:31 tc_cos"; "" where nothing is known. */

@@ -239,7 +239,7 @@ TCI_FN const char *tci_c_dialect_unaligned(tci_c_dialect *cd, tc_dtype t, int la
     return name;
 }
 
-/* ---- helpers and recipes ---- */
+/* ---- helpers and expansions ---- */
 
 TCI_FN void tci_c_dialect_define_helper(tci_c_dialect *cd, int id)
 {
@@ -298,7 +298,7 @@ static void tci_c_dialect_define_lane1(const tci_c_dialect_env *outer, int id)
                             "        return $1(a, m);\n    }\n    return ($T){0};\n}");
 }
 
-/* ---- recipes ---- */
+/* ---- expansions ---- */
 
 /* SELECT(m, LANE1(.., m), fast): the whole belongs behind the test. */
 static bool tci_c_dialect_is_patch(const tci_recipe *r, int i)
@@ -369,7 +369,7 @@ static const char *tci_c_dialect_step(tci_c_dialect *cd, const tci_recipe *r, in
     return tci_str_text(&text);
 }
 
-/* Bytes of the widest element of a recipe. */
+/* Bytes of the widest element of an expansion. */
 static int tci_c_dialect_widest(const tci_recipe *r)
 {
     int most = 0;

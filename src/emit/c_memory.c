@@ -415,7 +415,7 @@ static void tci_c_dialect_define_high_half(tci_c_dialect_env *e, tci_mem m)
 }
 
 /* The lanes that are every other element of two vectors, the second of which begins with the last
- * element of the first: so nothing behind what is wanted is read. */
+ * element of the first: so nothing after what is wanted is read. */
 static const char *tci_c_dialect_every_other(tci_c_dialect *cd, int lanes)
 {
     tci_str text = {0};

@@ -581,7 +581,7 @@ static void tci_c_dialect_define_select(tci_c_dialect_env *e)
     text.s = e->cd->d.s;
     tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
     /* With AVX-512 compilers make one vpternlog of the operators; and gcc 12 turns a byte blend
-     * round whose mask was widened and narrowed again behind a != (from -O1 on). */
+     * round whose mask was widened and narrowed again after a != (from -O1 on). */
     bool blends = (bytes == 16 || bytes == 32) && bytes <= e->cd->d.vector_bytes &&
                   e->cd->d.vector_bytes < 64;
     if (blends) {

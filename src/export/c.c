@@ -322,7 +322,7 @@ static int tci_export_write_code(tci_export *e)
 
 /* ---- one export ---- */
 
-/* True if the launches and repetitions of the code let a run write a new value over the old one: as
+/* True if the launches and loops of the code let a run write a new value over the old one: as
  * tc_run decides, but that a run which faults must not have written any. */
 static bool tci_export_over_old(const tci_export *e, int param)
 {
@@ -459,7 +459,7 @@ static tc_status tci_export_print(tci_batch *b, tci_batch_job *job)
     return TC_OK;
 }
 
-/* From holding the values to dropping them nothing escapes. */
+/* From holding the values to dropping them nothing longjmps. */
 static tc_status tci_export_write(tci_batch *b, tci_export *e)
 {
     const char *weights = tci_export_sibling(e, &b->s, ".bin");

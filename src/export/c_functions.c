@@ -119,7 +119,7 @@ static int64_t tci_export_temporary(const tci_export *e, tci_str *out, int buffe
     return e->init_at[buffer];
 }
 
-/* Operand o of launch t, as the address of chars; within its repetitions. */
+/* Operand o of launch t, as the address of chars; within its loops. */
 static void tci_export_operand(const tci_export *e, tci_str *out, int t, int o)
 {
     const tci_code_buffer *b = tci_export_buffer(e, t, o);
@@ -234,7 +234,7 @@ static void tci_export_launches(const tci_export *e, tci_str *out, int begin, in
     }
 }
 
-/* Carries of a repetition that stops, after an odd number of rounds: from the second row to the
+/* Carries of a loop with early exit, after an odd number of rounds: from the second row to the
  * first. */
 static void tci_export_settle(const tci_export *e, tci_str *out, int i, int depth)
 {
@@ -275,7 +275,7 @@ static void tci_export_while(const tci_export *e, tci_str *out, int i, int depth
     tci_str_printf(out, "; r%d++) {\n", i);
 }
 
-/* Launches [begin, end), with the repetitions from `first` to before `last` among them. */
+/* Launches [begin, end), with the loops from `first` to before `last` among them. */
 static void tci_export_rounds(const tci_export *e, tci_str *out, int begin, int end, int first,
                               int last, int depth)
 {
@@ -391,7 +391,7 @@ static void tci_export_slot(const tci_export *e, tci_str *out, int slot)
     }
 }
 
-/* Of symbolic sizes: variables a0, a1, ... for where slots begin, and a_work behind the last. */
+/* Of symbolic sizes: variables a0, a1, ... for where slots begin, and a_work after the last. */
 static void tci_export_arena(const tci_export *e, tci_str *out)
 {
     for (int i = 0; i <= e->n_slots && tci_export_is_symbolic(e); i++) {

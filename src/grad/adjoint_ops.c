@@ -78,7 +78,7 @@ TCI_FN tci_node *tci_expand_CONV_TRANSPOSE(tci_graph *g, tci_node *n)
     return tci_transpose_conv(g, n->in[0], n->in[1], tci_node_dims(n), n->shape);
 }
 
-/* Words and sizes of the result; false: the graph tells why. */
+/* Words and sizes of the result; false: the graph has the error. */
 static bool tci_transpose_words(tci_graph *g, int n, const tci_image *image, const tci_node *w,
                                 const tci_window_conv *c, tci_dim *words, tci_dim *sizes)
 {

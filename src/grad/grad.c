@@ -34,7 +34,7 @@ typedef struct tci_grad_walk {
     tci_graph *g;
     tci_grad_place *places;
     int n, cap;
-    tci_table *at; /* of int32_t: the place of a node, if that is where it is */
+    tci_table *at; /* of int32_t: the position of a node, if that is where it is */
 } tci_grad_walk;
 
 /* ---- the list ---- */
@@ -95,7 +95,7 @@ static int tci_grad_n_taking(const tci_node *n)
     return one ? 1 : tci_node_n_outside(n);
 }
 
-/* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */
+/* first: nodes below it are ends of the traversal, they lead nowhere but to themselves. */
 static void tci_grad_find_ways(tci_grad_walk *w, int first)
 {
     for (int i = 0; i < w->n; i++) {
@@ -129,8 +129,8 @@ static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
     return tci_grad_place_of(w, n)->leads;
 }
 
-/* Operands of a composite that lead nowhere are given to the inner walk too, as ends; what it finds
- * for them is left aside. */
+/* Operands of a composite that lead nowhere are given to the inner traversal too, as ends; what it
+ * finds for them is left aside. */
 static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
 {
     tci_node *n = v->n;
@@ -139,7 +139,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_grad_walk walk = {.s = w->s, .g = w->g, .at = w->at};
     tci_grad_run(walk, (tci_grad_pairs){&inner, &v->grad, 1}, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
-        bool again = false; /* one that stands twice has all of its gradient at both places */
+        bool again = false; /* one that is listed twice has all of its gradient at both positions */
         for (int k = 0; k < i; k++) {
             again = again || n->in[k] == n->in[i];
         }
@@ -223,7 +223,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
     }
 }
 
-/* A walk that has listed nothing yet. ends: the wanted nodes are its ends. */
+/* A traversal that has listed nothing yet. ends: the wanted nodes are its ends. */
 static void tci_grad_run(tci_grad_walk w, tci_grad_pairs roots, tci_node *const *wanted, int n,
                          bool ends, tci_node **grads)
 {

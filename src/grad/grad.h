@@ -21,13 +21,13 @@
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
 typedef struct tci_vjp {
-    tci_scratch *s; /* builders that fail escape through it */
+    tci_scratch *s; /* builders that fail longjmp through it */
     tci_graph *g;
     tci_node *n;
     int which;
     tci_node *grad;
 } tci_vjp;
-/* n itself; escapes with the graph's error on NULL. */
+/* n itself; longjmps with the graph's error on NULL. */
 TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
 /* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. For ops
  * whose gradient is a formula or their own only. */
@@ -79,7 +79,7 @@ typedef struct tci_grad_pairs {
 
 /* Gradients of the roots, given their own, for each of wanted (distinct or not; inputs of each
  * other or not). grads[i] NULL: no root depends on it. Linear in the nodes between; no recursion
- * but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED at an op
+ * but for composites inside composites. Longjmps on failure, and with TC_ERR_UNSUPPORTED at an op
  * without a gradient. */
 TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_grad_pairs roots,
                            tci_node *const *wanted, int n, tci_node **grads);
@@ -89,7 +89,7 @@ TCI_FN void tci_grad_of_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_
 
 /* Tangents of n roots where the inputs have theirs: the transpose of tci_grad_build, so an input
  * that depends on another has its tangent and what it takes from the other's. tangents[i] NULL: the
- * root depends on no input. Escapes as above. */
+ * root depends on no input. Longjmps as above. */
 TCI_FN void tci_jvp_build(tci_scratch *s, tci_graph *g, tci_grad_pairs inputs,
                           tci_node *const *roots, int n, tci_node **tangents);
 

@@ -197,7 +197,7 @@ static tci_node *tci_jvp_own(tci_forward *w, tci_node *n)
     return NULL;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static tci_node *tci_jvp_node(tci_forward *w, tci_node *n)
 {

@@ -70,9 +70,9 @@ TCI_FN tci_node *tci_forward_visit(tci_forward *w, tci_node *root)
     return *tci_forward_of(w, root);
 }
 
-/* ---- repetitions ---- */
+/* ---- loops ---- */
 
-/* Walks the body with what has something by now; true: a carry has that had nothing. */
+/* Traverses the body with what has something by now; true: a carry has that had nothing. */
 static bool tci_forward_walk_body(tci_forward *w, tci_forward_loop *l)
 {
     const tci_repeat *r = &l->r;

@@ -37,9 +37,9 @@ static inline tci_node **tci_forward_of(tci_forward *w, const tci_node *n)
 {
     return (tci_node **)tci_table_at(&w->companions, n);
 }
-/* n itself; escapes with the graph's error on NULL. */
+/* n itself; longjmps with the graph's error on NULL. */
 TCI_FN tci_node *tci_forward_built(const tci_forward *w, tci_node *n);
-/* n's shape behind the axes in front. */
+/* n's shape after the axes in front. */
 TCI_FN tci_dim *tci_forward_shape(const tci_forward *w, const tci_node *n);
 /* The companion of n, or w->rules->whole. */
 TCI_FN tci_node *tci_forward_all(tci_forward *w, tci_node *n);

@@ -115,7 +115,7 @@ static tci_node *tci_grad_last(const tci_grad_repeat *w, int i)
     return last ? last : tci_grad_zeros(w, (tc_dtype)one->dtype, one);
 }
 
-/* Operands of a region behind a BARRIER that waits for the gradients of its results, as its body
+/* Operands of a region after a BARRIER that waits for the gradients of its results, as its body
  * takes them. */
 static tci_node **tci_grad_outside(const tci_grad_repeat *w)
 {

@@ -67,7 +67,7 @@ static tci_node *tci_product_shift(const tci_vjp *v, tci_node *x, int axis, bool
     return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, tci_dim_neg(before), fill));
 }
 
-/* Axis `axis` first, the others in their order; or from there back to its place. */
+/* Axis `axis` first, the others in their order; or from there back to its position. */
 static tci_node *tci_product_turn(const tci_vjp *v, tci_node *x, int axis, bool back)
 {
     int *order = TCI_NEW_ARRAY(v->s, int, x->rank);
@@ -79,7 +79,7 @@ static tci_node *tci_product_turn(const tci_vjp *v, tci_node *x, int axis, bool 
 }
 
 /* h with h[i] = a[i] h[i - 1] + b[i] along the axis, or h[i + 1] if `back`, from h = 0 on: a
- * repetition, step by step. */
+ * loop, step by step. */
 static tci_node *tci_product_recurrence(const tci_vjp *v, tci_node *a, tci_node *b, int axis,
                                         bool back)
 {
@@ -201,7 +201,7 @@ TCI_FN tci_node *tci_product_running(const tci_vjp *v)
 
 /* ---- at indices ---- */
 
-/* v->n's index with places counted from the front of the axis. */
+/* v->n's index with positions counted from the front of the axis. */
 static tci_node *tci_product_places(const tci_vjp *v, int axis)
 {
     tci_node *index = tci_vjp_built(v, tci_build_cast(v->g, v->n->in[1], TC_I64));
@@ -210,8 +210,8 @@ static tci_node *tci_product_places(const tci_vjp *v, int axis)
     return tci_product_where(v, from_end, tci_product_binary(v, TCI_OP_ADD, index, size), index);
 }
 
-/* Of each element of src the product of the others of its place: in the order of their places, what
- * is before it of its place times what is after it. */
+/* Of each element of src the product of the others of its place: in the order of their positions,
+ * what is before it of its position times what is after it. */
 static tci_node *tci_product_of_place(const tci_vjp *v, int axis)
 {
     tci_node *src = v->n->in[2], *places = tci_product_places(v, axis), *sides[2];

@@ -92,8 +92,8 @@ static tci_node *tci_rule_ramp(const tci_vjp *v, int rank, const tci_dim *shape,
     return tci_rule_reshape(v, tci_vjp_built(v, tci_build_iota(v->g, shape[axis])), rank, ones);
 }
 
-/* Where `index`, of the same rank and with size 1 along the axis, names the place along that axis;
- * negative ones count from its end. */
+/* Where `index`, of the same rank and with size 1 along the axis, names the position along that
+ * axis; negative ones count from its end. */
 static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, const tci_dim *shape,
                                int axis)
 {
@@ -213,14 +213,14 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
     return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
-/* ---- windows: place o * stride + j * dilation has element j of window o ----
+/* ---- windows: position o * stride + j * dilation has element j of window o ----
  *
- * The way back looks at a place and asks for the windows over it. With g = gcd(stride, dilation),
- * s = stride / g, d = dilation / g and j = s t + e, 0 <= e < s, the place is
+ * The way back looks at a position and asks for the windows over it. With g = gcd(stride,
+ * dilation), s = stride / g, d = dilation / g and j = s t + e, 0 <= e < s, the position is
  *     g (s (o + d t) + d e)
- * so place m = o + d t of phase e takes element s t + e of window m - d t for every t: a walk with
- * stride 1 whatever the stride, without a remainder to ask for. The phases then interleave: place
- * s m + d e is number q of residue r, and s and d have no common factor. */
+ * so position m = o + d t of phase e takes element s t + e of window m - d t for every t: a
+ * traversal with stride 1 whatever the stride, without a remainder to ask for. The phases then
+ * interleave: position s m + d e is number q of residue r, and s and d have no common factor. */
 typedef struct tci_rule_phases {
     int axis;
     tci_dim kernel, taps; /* elements; most of them to one phase */
@@ -293,7 +293,7 @@ static tci_node *tci_rule_merge(const tci_vjp *v, tci_node *x, int axis)
     return tci_rule_reshape(v, x, x->rank - 1, shape);
 }
 
-/* Axis `from`, after `axis`, is element t: place m takes (m - step * t, t), zeros outside, and
+/* Axis `from`, after `axis`, is element t: position m takes (m - step * t, t), zeros outside, and
  * `axis` grows by step * (elements - 1). The elements are in reverse afterwards: with them so it is
  * a stride of step * elements + 1 through these two axes laid out as one. */
 static tci_node *tci_rule_shear(const tci_vjp *v, tci_node *x, int axis, int from, tci_dim step)
@@ -310,7 +310,7 @@ static tci_node *tci_rule_shear(const tci_vjp *v, tci_node *x, int axis, int fro
     return tci_rule_move(v, x, x->rank - 1, from);
 }
 
-/* [.., elements] of axis `from` as [.., taps, phases]; places of stride 1 instead of windows. */
+/* [.., elements] of axis `from` as [.., taps, phases]; positions of stride 1 instead of windows. */
 static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *x, tci_rule_phases p, int from)
 {
     tci_dim all = tci_dim_mul(p.taps, p.s);
@@ -344,7 +344,7 @@ static tci_node *tci_rule_sort_phases(const tci_vjp *v, tci_node *x, tci_rule_ph
     return tci_vjp_built(v, tci_build_cat(v->g, parts, (int)used, axis + 1));
 }
 
-/* Axis `axis`, of places m, and the next, of phases e, to one axis of `size` places. */
+/* Axis `axis`, of positions m, and the next, of phases e, to one axis of `size` positions. */
 static tci_node *tci_rule_interleave(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis,
                                      tci_dim size)
 {
@@ -360,8 +360,8 @@ static tci_node *tci_rule_interleave(const tci_vjp *v, tci_node *x, tci_rule_pha
     return tci_rule_pad(v, x, axis, 0, tci_dim_sub(size, x->shape[axis]));
 }
 
-/* x's axes, each of a window's places m followed by its phases e, to x's own; p: one for each of n
- * windows. */
+/* x's axes, each of a window's positions m followed by its phases e, to x's own; p: one for each of
+ * n windows. */
 static tci_node *tci_rule_interleave_all(const tci_vjp *v, tci_node *r, const tci_node *x,
                                          const tci_rule_phases *p, int n)
 {
@@ -378,7 +378,7 @@ static tci_node *tci_rule_interleave_all(const tci_vjp *v, tci_node *r, const tc
     return r;
 }
 
-/* x's axes and n of phases among them: phases[i] to right behind the axis of window i. */
+/* x's axes and n of phases among them: phases[i] to right after the axis of window i. */
 static tci_node *tci_rule_pair(const tci_vjp *v, tci_node *r, const tci_node *x, const int *phases,
                                const tci_rule_phases *p, int n)
 {
@@ -410,8 +410,8 @@ static tci_node *tci_rule_sum_last(const tci_vjp *v, tci_node *r, int n)
     return tci_rule_reshape(v, sum, rank, r->shape);
 }
 
-/* All windows to phases, one sum over the taps of all, all phases to places. The sum has the phases
- * before the first window's axis, so that its last axis is one of places, a long one. */
+/* All windows to phases, one sum over the taps of all, all phases to positions. The sum has the
+ * phases before the first window's axis, so that its last axis is one of positions, a long one. */
 static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -561,7 +561,7 @@ static tci_node *tci_vjp_SCAN(const tci_vjp *v)
 
 /* ---- contractions ---- */
 
-/* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more behind them. */
+/* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more after them. */
 static int *tci_rule_labels(const tci_vjp *v, int which, int room)
 {
     const int64_t *at = tci_contract_labels(v->n, which);
@@ -645,8 +645,8 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 }
 
 /* One contraction over windows of taps, with stride 1 whatever the stride of v->n's windows:
- * [phases of a set for each window, x's axes with places in them]. Bit i of less: of window i the
- * set of phases with fewer taps. */
+ * [phases of a set for each window, x's axes with positions in them]. Bit i of less: of window i
+ * the set of phases with fewer taps. */
 static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t less)
 {
     const tci_vjp *v = t->v;

@@ -269,7 +269,7 @@ static tci_node *tci_vmap_of_result(tci_forward *v, tci_node *n)
                            tci_forward_all(v, r.init[n->attr[0]]));
 }
 
-/* ---- functions of the user's ---- */
+/* ---- user functions ---- */
 
 /* By the op's own rule, or call after call. */
 static tci_node *tci_vmap_custom(tci_forward *v, tci_node *n)
@@ -299,7 +299,7 @@ static tci_node *tci_vmap_custom(tci_forward *v, tci_node *n)
     return tci_forward_built(v, tci_build_result(v->g, repeat, 0));
 }
 
-/* The axis of examples is behind that of ranks while they exchange parts. */
+/* The axis of examples is after that of ranks while they exchange parts. */
 static tci_node *tci_vmap_collective(tci_forward *v, tci_node *n)
 {
     const tc_comm_verb verb = (tc_comm_verb)n->attr[TCI_COLLECTIVE_VERB];
@@ -313,7 +313,7 @@ static tci_node *tci_vmap_collective(tci_forward *v, tci_node *n)
                                    : y;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static tci_node *tci_vmap_own(tci_forward *v, tci_node *n)
 {

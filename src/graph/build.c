@@ -1047,7 +1047,7 @@ TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *o
                                         n + 1, in, 1, attr));
 }
 
-/* The source of x below movement, behind a barrier, with the movement on top. */
+/* The source of x below movement, after a barrier, with the movement on top. */
 static tci_node *tci_build_barrier_below(tci_graph *g, tci_node *x)
 {
     tci_node *moved[TCI_BUILD_MOVES], *below = x;

@@ -31,14 +31,14 @@ TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result); /* gives it back */
 
-/* "[3, 4]", for messages; lives as long as the full expression it stands in. */
+/* "[3, 4]", for messages; lives as long as the full expression that contains it. */
 typedef struct tci_shape_text {
     char text[120];
 } tci_shape_text;
 TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 #define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
-/* Name and place of a node, for messages: "tc_while (made at net.c:12)"; lives as long. TCI_MAKER:
- * the name is that of the public call that made it, else of its op. */
+/* Name and location of a node, for messages: "tc_while (made at net.c:12)"; lives as long.
+ * TCI_MAKER: the name is that of the public call that made it, else of its op. */
 typedef struct tci_made_text {
     char text[240];
 } tci_made_text;
@@ -82,9 +82,10 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
 TCI_FN tci_node *tci_build_var(tci_graph *g, tci_node *x, tc_axes axes, double correction,
                                bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis, bool reverse, tci_mode mode);
-/* Of a SCAN of MIN or MAX: the place of the last element that is the result so far. */
+/* Of a SCAN of MIN or MAX: the position of the last element that is the result so far. */
 TCI_FN tci_node *tci_build_running_place(tci_graph *g, tci_node *scan);
-/* Where the first k of an axis in order stand: i64, of x's shape but k along the axis. */
+/* Indices of the first k elements of an axis in sorted order: i64, x's shape but k along the
+ * axis. */
 TCI_FN tci_node *tci_build_topk(tci_graph *g, tci_node *x, int axis, tci_dim k, bool largest);
 
 /* A size, or a difference of such, as a 0-d tensor. */
@@ -131,12 +132,13 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
                                     const tci_dim *after, tci_node *fill);
 
 /* ---- einsum.c ---- */
-/* Where label stands among n of them; -1: nowhere. */
+/* Position of label among n of them; -1: none. */
 TCI_FN int tci_build_label(const int64_t *labels, int64_t n, int64_t label);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
-/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as halves. */
+/* The same, but products of bf16 or f16 give their sums as f32. Cotangents go back as f16 or
+ * bf16. */
 TCI_FN tci_node *tci_build_matmul_wide(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 
@@ -203,11 +205,11 @@ TCI_FN tci_node *tci_build_named(tci_graph *g, tci_call_name call, tci_node *r, 
                                  tci_node *const *operands, int n_words, const int64_t *words);
 /* value, with the derivatives of f, of the same shape and dtype and equal to it. */
 TCI_FN tci_node *tci_build_with_derivative(tci_graph *g, tci_node *f, tci_node *value);
-/* x behind a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
+/* x after a BARRIER that also waits for n others; sinks: its word. x itself if it is a number, or
  * a leaf where there are no others. NULL where x is. */
 TCI_FN tci_node *tci_build_barrier(tci_graph *g, tci_node *x, tci_node *const *others, int n,
                                    bool sinks);
-/* x by an op whose operands and value are behind barriers. */
+/* x by an op whose operands and value are after barriers. */
 TCI_FN tci_node *tci_build_nofuse(tci_graph *g, tci_node *x);
 /* Running log(sum(exp(x))) along the axis. */
 TCI_FN tci_node *tci_build_logcumsumexp(tci_graph *g, tci_node *x, int axis);
@@ -215,7 +217,7 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
 
-/* ---- ops/convolution_pooling.c: images of n axes, 1 to 3; those with indices give the places of
+/* ---- ops/convolution_pooling.c: images of n axes, 1 to 3; those with indices give the positions of
  * the values, counted through an image ---- */
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o);
@@ -289,7 +291,7 @@ TCI_FN tci_node *tci_build_word_of_rank(tci_graph *g, tci_node *words, int axis,
 TCI_FN tci_node *tci_build_place_of_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank);
 TCI_FN tci_node *tci_build_until_rank(tci_graph *g, tci_node *words, int axis, tci_node *rank,
                                       tci_node **last);
-/* All places, those of true elements in front, in their order. */
+/* All positions, those of true elements in front, in their order. */
 TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis);
 
 /* ---- ops/indexing.c: size, where there is one, is how many results there are ---- */

@@ -5,7 +5,7 @@
  * attributes:
  *
  *     axes       of the result, in order, then the summed ones in the order of their first use;
- *                each has its place in operand 0, in operand 1 and in the result
+ *                each has its position in operand 0, in operand 1 and in the result
  *     groups     batch: both operands and the result have the axis; M: operand 0 and the result;
  *                N: operand 1 and the result; K: both operands, summed; alone: a free reduction,
  *                in one operand only, summed
@@ -130,7 +130,7 @@ typedef enum tci_axes {
 typedef struct tci_contract_axis_of {
     int64_t label;
     tci_dim size;
-    int32_t at[3]; /* its place in operand 0, operand 1 and the result; -1: it has none there */
+    int32_t at[3]; /* its position in operand 0, operand 1 and the result; -1: it has none there */
     uint8_t group; /* tci_axes */
 } tci_contract_axis_of;
 

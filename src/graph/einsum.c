@@ -390,7 +390,7 @@ static bool tci_contract_read_labels(tci_contract_parse *p, int n_dots, int64_t 
 }
 
 /* The result's labels where the spec has no "->": the dots, then in alphabetical order every letter
- * that stands once in all. */
+ * that occurs once. */
 static int tci_contract_implicit(const tci_contract_term *terms, int n_terms, int max_dots,
                                  int64_t *out)
 {

@@ -330,7 +330,7 @@ TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci
     return made;
 }
 
-/* n behind a first axis of one element, or without it. */
+/* n after a first axis of one element, or without it. */
 static tci_node *tci_repeat_row_of(tci_scratch *s, tci_graph *g, tci_node *n, bool add)
 {
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);

@@ -49,7 +49,7 @@ static inline int tci_repeat_n_results(const tci_repeat *r)
 {
     return 2 * r->n_carry + r->n_y;
 }
-/* A repetition of one step, whatever happens: it is its body, which tci_repeat_results puts
+/* A loop of one iteration, whatever happens: it is its body, which tci_repeat_results puts
  * in its place (a region of the graph: its gradient computes the body again). Its sizes may be
  * symbolic. */
 static inline bool tci_repeat_is_once(const tci_repeat *r)
@@ -61,7 +61,7 @@ static inline int tci_node_n_outside(const tci_node *n)
 {
     return n->op == TCI_OP_REPEAT ? (int)(n->attr[0] + n->attr[1] + n->attr[2]) : n->n_in;
 }
-/* tci_graph_sort without the bodies of repetitions. */
+/* tci_graph_sort without the bodies of loops. */
 TCI_FN tci_node_list tci_graph_sort_outside(tci_scratch *s, tci_node *const *roots, int n_roots);
 
 /* A node that a body is given. */
@@ -72,14 +72,14 @@ TCI_FN tci_node *tci_build_bound(tci_graph *g, tc_dtype dtype, int rank, const t
 TCI_FN tci_node *tci_build_repeat(tci_scratch *s, tci_graph *g, const tci_repeat *r);
 /* The REPEAT n, of a program's graph, where numbers, movement and random bits that it holds are
  * computed in its body, and likewise in the bodies within; what no step reads is not held. n's
- * results are the same. Escapes. */
+ * results are the same. Longjmps. */
 TCI_FN tci_node *tci_repeat_sink(tci_scratch *s, tci_graph *g, tci_node *n);
 TCI_FN tci_node *tci_build_result(tci_graph *g, tci_node *repeat, int result);
-/* Results of the body of r over other nodes in the place of its BOUND nodes: the next value of each
- * carry, then each output. Array in scratch. Escapes. */
+/* Results of the body of r over other nodes in place of its BOUND nodes: the next value of each
+ * carry, then each output. Array in scratch. Longjmps. */
 TCI_FN tci_node **tci_repeat_over_others(tci_scratch *s, tci_graph *g, const tci_repeat *r,
                                          tci_node *const *given);
-/* The results of a REPEAT of one step as nodes without it. Array in scratch. Escapes. */
+/* The results of a REPEAT of one step as nodes without it. Array in scratch. Longjmps. */
 TCI_FN tci_node **tci_repeat_results(tci_scratch *s, tci_graph *g, const tci_node *repeat);
 
 #endif

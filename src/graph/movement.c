@@ -208,7 +208,7 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 
 /* ---- slice, flip, pad ---- */
 
-/* One axis walked from start, n elements, by step. */
+/* One axis traversed from start, n elements, by step. */
 static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
                                      tci_dim step)
 {

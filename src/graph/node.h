@@ -55,8 +55,8 @@
  *                    second word is the number of the loop there
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
- *                    Result dtype = operand dtype, or f32 of halves; accumulates in its compute
- *                    dtype (integers wrap)
+ *                    Result dtype = operand dtype, or f32 for f16 and bf16; accumulates in its
+ *                    compute dtype (integers wrap)
  *   SOFTMAX, LOG_SOFTMAX   axis
  *   MEAN             axes, ascending
  *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
@@ -69,8 +69,8 @@
  *   SHARD            per axis the number of the communicator (ops/communicator.h) that it is split
  *                    over by tc_partition, or 0; x itself where the graph is not partitioned
  *   CONV_TRANSPOSE   groups, then stride, dilation and padding before the first element of each
- *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result
- *                    [N, O, sizes], whose sizes tell the padding after the last element
+ *                    axis of an image; x [N, C, sizes], w [C, O / groups, kernel]; result [N, O,
+ *                    sizes], whose sizes determine the padding after the last element
  *   NAMED            call (tci_call_name), then words of the call's own; inputs: the result of the
  *                    call, then the call's operands, which only exporters read
  *                    (onnx/export_direct_ops.h)
@@ -79,7 +79,7 @@
  *                    and of equal elements (-0 and 0 are) the one of lower index comes first
  *   COLLECTIVE       verb (tc_comm_verb), how (tc_comm_how, never MEAN), number of the communicator
  *                    (ops/communicator.h), its ranks, peer (root, destination, source), number: 0
- *                    in the user's graph; in a compile's graph its place among the program's
+ *                    in the user's graph; in a compile's graph its position among the program's
  *                    collectives in the order in which they were made. Ranks are a first axis:
  *                    ALL_GATHER adds it, REDUCE_SCATTER takes it away, ALL_TO_ALL has it on both
  *                    sides; BARRIER gives a 0-d bool; all others the shape of input 0. Its dtype
@@ -249,6 +249,6 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
 TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank,
                                   const tci_dim *shape); /* "[3, 4]" */
 TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots,
-                             int n_roots); /* escapes on a breach */
+                             int n_roots); /* longjmps on a breach */
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { TCI_PRINT_SHAPE_TEXT = 400 };
 
-/* The nodes that are printed, and of each its place among them. */
+/* The nodes that are printed, and of each its position among them. */
 typedef struct tci_print {
     tci_node_list list;
     tci_table numbers; /* of int */

@@ -33,7 +33,7 @@ typedef struct tci_exec {
     const tci_interp *p;
     char *workspace;
     char **ptr;     /* memory of each value: its place in the workspace, or an operand */
-    int64_t *axes;  /* positions; the vector axis stands at the block's first lane */
+    int64_t *axes;  /* positions; the vector axis is at the block's first lane */
     uint8_t *flags; /* per lane: all guards hold */
     char *spare;    /* TCI_VLANES elements */
     int64_t *left;  /* of each reduction in parts: products until the next part begins */
@@ -913,7 +913,7 @@ static void tci_exec_nest(tci_exec *e, const tci_interp_stage *st, int depth)
     e->n = e->outer_n;
 }
 
-/* Stands at point number j of the stage's axes. */
+/* Moves to point number j of the stage's axes. */
 static void tci_exec_stand_in(tci_exec *e, const tci_interp_stage *stage, int64_t j)
 {
     for (int i = stage->n_axes - 1; i >= 0; i--) {
@@ -1028,7 +1028,7 @@ static void tci_exec_fill_panels(tci_exec *e, int64_t chunk, int64_t n)
 
 /* ---- outer points ---- */
 
-/* Stands at outer point number x; how many lanes its chunk has from there on. */
+/* Moves to outer point number x; how many lanes its chunk has from there on. */
 static int64_t tci_exec_stand(tci_exec *e, int64_t x)
 {
     const tci_interp *p = e->p;
@@ -1067,7 +1067,7 @@ TCI_QUICK_END
 
 /* ---- the interface ---- */
 
-/* Escapes. */
+/* Longjmps. */
 static void tci_interp_join(tci_interp *p, const tci_kernel *k)
 {
     tci_interp_member next = {0};

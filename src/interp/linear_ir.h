@@ -254,8 +254,8 @@ struct tci_interp {
     int64_t points, grain;
     int block;     /* lanes that there is memory for */
     int most;      /* of a block */
-    int64_t chunk; /* of the axis walked last: so many of its points, for all other axes, come
-                         * before the next ones */
+    int64_t chunk; /* elements of the innermost axis in iteration order that are processed for all
+                    * other axes before the next ones */
     bool has_panels;
     int64_t *operand_n; /* elements of each operand */
     tci_interp_value *values;
@@ -280,13 +280,13 @@ TCI_FN tci_interp_strip_fn tci_interp_strip_kernel(tc_dtype t, bool both, bool b
 TCI_FN void tci_interp_strip_run(const tci_interp_strip *s, char *workspace, char *acc,
                                  const char *const from[2], int64_t lanes, int64_t begin,
                                  int64_t end);
-/* interp/loop_in_kernel.c: of an in-kernel loop, whose members p has; escapes on failure. And its
+/* interp/loop_in_kernel.c: of an in-kernel loop, whose members p has; longjmps on failure. And its
  * rounds, whose members `run` runs. */
 TCI_FN void tci_interp_prepare_loop(tci_interp *p, const tci_kernel *k);
 TCI_FN void tci_interp_run_loop(const tci_interp *p, tci_interp_run_fn run, char *workspace,
                                 void *const *bufs, const int64_t *lits, int64_t *fault,
                                 int64_t begin, int64_t end);
-/* interp/lower_to_linear.c: fills p (p->s is ready; escapes on failure). */
+/* interp/lower_to_linear.c: fills p (p->s is ready; longjmps on failure). */
 TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k);
 
 #endif

@@ -9,7 +9,7 @@
  * (interp/pack_operands.c), and contractions strips (interp/contraction_strip.c). */
 #include "lower_to_linear.h"
 
-/* Axes along which the stretches of stages differ: a block has one stretch. */
+/* Axes along which the ranges of stages differ: a block has one range. */
 static uint64_t tci_prep_stretch_axes(const tci_prep *b)
 {
     uint64_t axes = 0;

@@ -63,7 +63,7 @@ typedef struct tci_prep {
      * uses. */
     int width;
     uint8_t *deps, *kx_deps, *kx_done;
-    int32_t *kx_seen, stamp;          /* marks of one walk over index expressions */
+    int32_t *kx_seen, stamp;          /* marks of one traversal over index expressions */
     uint8_t *need_outer, *need_stage; /* by node; by stage * n_nodes + node */
     /* value of each node: at the outer level; in the stage at hand */
     int32_t *outer_value, *stage_value;

@@ -625,7 +625,7 @@ static void tci_ref_bitcast(const tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
-/* ---- repetitions ---- */
+/* ---- loops ---- */
 
 static void tci_ref_node(tci_ref *r, const tci_node *n);
 

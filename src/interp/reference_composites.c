@@ -173,7 +173,7 @@ TCI_FN void tci_ref_conv_transpose(tci_ref *r, const tci_node *n, tci_value *out
 
 /* ---- matrices ---- */
 
-/* a x = b where a is a triangle of which element (i, j) stands at a[i * row + j * column]; b is
+/* a x = b where a is a triangle whose element (i, j) is a[i * row + j * column]; b is
  * replaced. */
 static void tci_ref_substitute(const double *a, int64_t row, int64_t column, int64_t n, double *b,
                                int64_t width, bool upper, bool unit)

@@ -60,7 +60,7 @@ static void tci_npz_put(tci_str *to, uint64_t number, int bytes)
 enum {
     TCI_NPZ_VERSION = 20,
     TCI_NPZ_UTF8 = 1 << 11,
-    TCI_NPZ_DATE = 1 << 5 | 1 /* the first day that a zip can name: files do not tell when */
+    TCI_NPZ_DATE = 1 << 5 | 1 /* the first day that a zip can represent: files have no time stamp */
 };
 
 /* Fields that local header and directory share, from the version to the lengths. */

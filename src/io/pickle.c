@@ -155,7 +155,7 @@ static void tci_pickle_tuple(tci_pickle *p, int n)
     tci_pickle_push(p, t);
 }
 
-/* n values, which stand behind the end of the stack, go into the container on top. */
+/* n values, which are past the end of the stack, go into the container on top. */
 static void tci_pickle_extend(tci_pickle *p, int n, tci_pickle_kind kind)
 {
     tci_pickle_value *to = tci_pickle_top(p);

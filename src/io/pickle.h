@@ -31,7 +31,7 @@ struct tci_pickle_value {
 
 /* The value of the pickle in n bytes, in the file's scratch; values may have several users, and a
  * dict may hold itself. class_of: the caller's number of a class, or -1, which is refused by name;
- * value_of: what a call of it is (also made by the caller), or NULL for an OBJECT. Escapes. */
+ * value_of: what a call of it is (also made by the caller), or NULL for an OBJECT. Longjmps. */
 typedef struct tci_pickle_reader {
     int (*class_of)(const char *module, const char *name);
     tci_pickle_value *(*value_of)(tc_file *file, int class_number, tci_pickle_value *arguments);

@@ -72,7 +72,7 @@ typedef struct tci_saved_header {
     uint64_t unused[2];
 } tci_saved_header;
 #define TCI_SAVED_MAGIC 0x31676f72702e6374u /* "tc.prog1" */
-#define TCI_SAVED_FORM 0x0000000104030201u  /* format 1; its low half tells the byte order */
+#define TCI_SAVED_FORM 0x0000000104030201u  /* format 1; its low half detects the byte order */
 enum { TCI_SAVED_ALIGN = 64, TCI_SAVED_DESCRIPTION_MOST = 1 << 28 };
 
 TCI_FN const char *tci_saved_abi(void);
@@ -80,10 +80,10 @@ TCI_FN bool tci_saved_is_native(const tci_saved *v);
 TCI_FN void tci_saved_wire(tci_wire *w, tci_saved *v);
 /* base, with the options that results depend on as they were. */
 TCI_FN tc_options tci_saved_options(const tci_saved *v, const tc_options *base);
-/* Escapes where the graph calls a custom op that this process does not know. */
+/* Longjmps where the graph calls a custom op that this process does not know. */
 TCI_FN void tci_saved_need_op(tci_scratch *s, const tci_key_graph *g);
 /* The request that the saved key is of, over the storages; its roots and nodes are in s.
- * Escapes. */
+ * Longjmps. */
 TCI_FN tci_request *tci_saved_request(tci_scratch *s, const tci_saved *v, const tc_options *o,
                                       const tci_backend *backend);
 

@@ -320,7 +320,7 @@ static int64_t tci_save_place(tci_saved_blob *b, int64_t at)
     return b->bytes ? b->at + b->bytes : at;
 }
 
-/* Places of all blobs behind the description. Returns the bytes of the file. */
+/* Places of all blobs after the description. Returns the bytes of the file. */
 static int64_t tci_save_place_all(tci_saved *v, int64_t description)
 {
     int64_t at = (int64_t)sizeof(tci_saved_header) + description;

@@ -66,7 +66,7 @@ static void tci_zip_wide(tc_file *file, const char *name, int64_t extra, int64_t
     }
 }
 
-/* The entry at *at of the directory, which ends at `end`; *at moves behind it. */
+/* The entry at *at of the directory, which ends at `end`; *at moves after it. */
 static tci_zip_entry tci_zip_next(tc_file *file, int64_t *at, int64_t end)
 {
     if (end - *at < TCI_ZIP_ENTRY_BYTES || tci_io_number(file, *at, 4) != TCI_ZIP_ENTRY) {

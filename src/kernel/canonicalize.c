@@ -240,7 +240,7 @@ static bool tci_kernel_has_lanes(const tci_kernel *k, int axis)
     return lanes;
 }
 
-/* All sums walk axes a and b (b the faster) as one: coef a = coef b * size b. */
+/* All sums traverse axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, int a, int b)
 {
     bool as_one = tci_kernel_are_neighbours(k, a, b) && !tci_kernel_is_of_parts(k, b) &&
@@ -494,7 +494,7 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
 
 /* ---- a short last axis ---- */
 
-/* Live loads that walk an axis with stride 1. */
+/* Live loads that traverse an axis with stride 1. */
 static int tci_kernel_unit_loads(const tci_kernel *k, const bool *live, int axis)
 {
     int n = 0;
@@ -506,7 +506,7 @@ static int tci_kernel_unit_loads(const tci_kernel *k, const bool *live, int axis
 }
 
 /* Vectors go along the last outer axis. Where that is a short one, as of the phases that a store
- * interleaves, and the loads walk the one before it, the two change places. */
+ * interleaves, and the loads traverse the one before it, the two change places. */
 static void tci_kernel_order(const tci_kernel *k, const bool *live, const int *axis_to,
                              const tci_dim *sizes, int *order)
 {
@@ -554,7 +554,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     return tci_kernel_copy_mapped(k, axis_to, order, sizes);
 }
 
-/* ---- the stretch of an operand that is read ---- */
+/* ---- the range of an operand that is read ---- */
 
 /* The offsets [*lo, *hi] of operand p that its loads touch; false where that is not known. */
 static bool tci_kernel_stretch(const tci_kernel *k, int p, int64_t *lo, int64_t *hi)

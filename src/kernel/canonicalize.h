@@ -18,7 +18,7 @@ TCI_FN bool tci_kernel_dots_divide(const tci_kernel *k);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
-/* The kernel, finished, that has of each operand it reads only the stretch it reads, where that is
+/* The kernel, finished, that has of each operand it reads only the range it reads, where that is
  * known. offsets, one an operand: the byte at which that begins, a multiple of TCI_ALIGNED_BYTES.
  * May change k. */
 TCI_FN tci_kernel *tci_kernel_crop(tci_kernel *k, tci_dim *offsets);

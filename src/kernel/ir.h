@@ -18,9 +18,9 @@
  * keys, a MAX of one element each keeps the weights (also NaN and the sign of 0), a DOT over the
  * keys keeps the values' axis, and a MAP stores that.
  *
- * Values form one hash-consed scalar DAG (tci_kinst). The place where a value is evaluated follows
- * from its dependencies: an instruction that depends on no inner axis is evaluated once per outer
- * point, at its first use; others in each stage that uses them. Guards make loads total.
+ * Values form one hash-consed scalar DAG (tci_kinst). The position where a value is evaluated
+ * follows from its dependencies: an instruction that depends on no inner axis is evaluated once per
+ * outer point, at its first use; others in each stage that uses them. Guards make loads total.
  *
  * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each has
  * its range [lo, hi] over the domain.
@@ -40,7 +40,7 @@
  *             / 2, each element i with i & h is combined with the last of the h elements below it:
  *             s[i] = combine(s[(i | (h - 1)) ^ h], s[i]). Then all are combined with the last
  *             element of the block before, in the first block with the identity. Combining with
- *             the identity at any other place changes no bit either.
+ *             the identity at any other position changes no bit either.
  *   SPLIT(n)  a DOT in f32: product number j, counted in row-major order of the inner axes,
  *             belongs to part j / n. Each part is a chain; their sums are added in order, starting
  *             from the first. A DOT of up to n products is its chain.
@@ -128,7 +128,7 @@
 #include "../ops/prim.h"
 
 enum {
-    TCI_VLANES = 64, /* virtual lanes on a processor, and the fewest anywhere */
+    TCI_VLANES = 64, /* virtual lanes on a CPU, and the fewest anywhere */
     TCI_VLANES_MAX = 2048,
     TCI_KERNEL_GROUP = 16,     /* parts of a group, at least */
     TCI_KERNEL_INDEX_DEPTH = 8 /* of sums and conversions of an index that is compared, at most */
@@ -152,7 +152,7 @@ typedef struct tci_kx {
     int32_t a, b; /* indices of kx nodes; -1 unused */
     tci_dim c;
     tci_dim lo, hi; /* range, inclusive */
-    uint64_t axes;  /* derived, as tci_kinst.axes; so a walk for it is never needed */
+    uint64_t axes;  /* derived, as tci_kinst.axes; so a traversal for it is never needed */
     int32_t stage;  /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
@@ -338,7 +338,7 @@ typedef struct tci_kernel {
     int n_operands, cap_operands;
     /* literal slots are 0 .. n_literals-1 of THIS kernel */
     int n_literals;
-    /* A function of the user's in the place of axes and stages: it takes the operands in order,
+    /* A user function in place of axes and stages: it takes the operands in order,
      * and the host calls it. NULL: none */
     const tci_custom_call *call;
     /* of a merged kernel, or an in-kernel loop; equal ones are one pointer */
@@ -387,7 +387,7 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 /* EQ, LT or LE; of two indices whose difference is a diagonal of axes a GUARD, so that a mask of
- * places is known for a whole range of them, and has no lanes as wide as an i64. */
+ * positions is known for a whole range of them, and has no lanes as wide as an i64. */
 TCI_FN int tci_kernel_compare(tci_kernel *k, tci_prim p, int a, int b);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 /* Where a stage does nothing but copy an operand, element by element and as it is, over which a

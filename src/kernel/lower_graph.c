@@ -382,7 +382,7 @@ static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
     return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
-/* A recipe of one operand, instruction by instruction. */
+/* An expansion of one operand, instruction by instruction. */
 static int tci_lower_recipe(const tci_lower_ew *e, const tci_recipe *r, int x)
 {
     int at[TCI_POWER_MAX];
@@ -601,7 +601,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     return to;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
@@ -821,7 +821,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
                                   zero);
 }
 
-/* Marks the instructions inside an index expression; seen: expressions that were walked. */
+/* Marks the instructions inside an index expression; seen: expressions that were traversed. */
 static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *needed)
 {
     const tci_kx *e = &k->kx[x];
@@ -896,9 +896,9 @@ static bool tci_lower_depends(tci_lower *l, int from, int on)
     return needed[on];
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back.
- * The index is checked whatever x makes of it: where that is the same everywhere, the value is
- * chosen by the check. */
+/* x at the loaded index: a frame of its own, so that the traversal evaluates it. -1: pushed, come
+ * back. The index is checked whatever x makes of it: where that is the same everywhere, the value
+ * is chosen by the check. */
 static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
 {
     const tci_node *x = f->node->in[0];

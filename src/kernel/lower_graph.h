@@ -49,10 +49,10 @@ typedef struct tci_lower_placed {
     int value;    /* an instruction; -1: nothing is stored at any idx */
     int index;    /* the element of x along the axis, an index expression */
     int guard;    /* a bool instruction: nothing is stored where it does not hold; -1: always */
-    int from, to; /* SEGMENT: the stretch of the order, index expressions; else -1 */
+    int from, to; /* SEGMENT: the range of the order, index expressions; else -1 */
 } tci_lower_placed;
 TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx);
-/* The same of a SEGMENT; at: the place in the order. */
+/* The same of a SEGMENT; at: the position in the order. */
 TCI_FN tci_lower_placed tci_lower_segment(tci_lower *l, const tci_node *n, const int *idx, int at);
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */

@@ -17,7 +17,7 @@ enum {
     TCI_ALIGNED_BYTES = 16,  /* what one thread takes at once; all memory starts at a multiple */
     TCI_WORK_MOST = 1 << 26, /* bytes of work memory that a kernel may ask for */
     TCI_WORK_OPERANDS = 32,  /* operands of a kernel that asks for some, at most */
-    TCI_MACHINE_FEW = 4,     /* threads that a processor's code is made for, */
+    TCI_MACHINE_FEW = 4,     /* threads that CPU code is made for, */
     TCI_MACHINE_MANY = 16,   /* and from half as many processors on */
     TCI_MATRIX_ALIGN = 8,    /* halves between rows of what a matrix unit reads: a multiple */
     TCI_MATRIX_ROWS = 8,     /* least sizes of a product that is worth a matrix unit */
@@ -63,14 +63,14 @@ typedef struct tci_machine {
     int matrix_units;
     int int_points;   /* products of integers: tc_backend_target.int_points */
     bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
-    bool unit_bytes;  /* a processor's matrix unit takes bytes too */
+    bool unit_bytes;  /* a CPU's matrix unit takes bytes too */
     int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/reduction_order.c) */
     bool reproducible;
     bool joins;           /* one launch may be of several kernels (plan/horizontal_fusion.c) */
-    bool loops;           /* and of a whole repetition of little work (plan/loop_in_kernel.c) */
+    bool loops;           /* and of a whole in-kernel loop (plan/loop_in_kernel.c) */
     bool apart;           /* each op that computes has a kernel of its own */
     tc_remat remat;       /* plans: tc_options.remat */
     int64_t memory_limit; /* plans: tc_options.memory_limit, */
@@ -84,7 +84,7 @@ typedef struct tci_machine {
 
 /* With careful values for the facts that are not known. */
 TCI_FN tci_machine tci_machine_complete(tci_machine machine);
-/* For how many threads a processor's code is made, which any number may run. There are two such
+/* For how many threads CPU code is made, which any number may run. There are two such
  * numbers, so that machines of about as many processors share their code. */
 TCI_FN int tci_machine_threads(const tci_machine *machine);
 /* The part of the facts that generated code may depend on, as text for keys. */

@@ -17,7 +17,7 @@ enum {
     TCI_MATRIX_DIMS = 5,   /* of an array that boxes are cut from */
     TCI_MATRIX_AXES = 12,  /* of a kernel with such arrays, and contracted ones of it */
     TCI_MATRIX_K_AXES = 4,
-    TCI_MATRIX_PLACES = 4 /* axes of rows that are places of images */
+    TCI_MATRIX_PLACES = 4 /* axes of rows that are positions of images */
 };
 
 /* An axis of an array (kernel/tma_boxes.c), in elements. Where the axes of the kernel are at a[],
@@ -51,11 +51,11 @@ typedef struct tci_matrix {
     int64_t batch[TCI_MATRIX_BATCH];
     tci_matrix_side side[2]; /* A, B */
     /* Boxes: m, n and k are products of axes' sizes. The columns may be two axes, y_axis (-1: no)
-     * and n_axis, of image_row places a row; a step of k takes k_block elements of each contracted
-     * axis, k_rows together: tci_matrix_depth of them, or fewer that zeros follow.
-     * Or the rows are several axes: places of images, the fastest first (place_axis[0] is m_axis),
-     * n_places of them (0: one axis), along A's second axis and those above it. Where one_image,
-     * none of them counts images. */
+     * and n_axis, of image_row positions a row; a step of k takes k_block elements of each
+     * contracted axis, k_rows together: tci_matrix_depth of them, or fewer that zeros follow.
+     * Or the rows are several axes: positions of images, the fastest first (place_axis[0] is
+     * m_axis), n_places of them (0: one axis), along A's second axis and those above it. Where
+     * one_image, none of them counts images. */
     bool is_boxes;
     int32_t y_axis;
     int64_t image_row;
@@ -74,9 +74,9 @@ typedef struct tci_matrix {
                           * 0 */
     int32_t lanes;       /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
-    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int32_t buffers;      /* for staged accumulators, of one consumer each: 1 or consumers */
     int32_t shares;       /* 1 + the side of which two blocks load half for each other; 0: none */
-    int64_t staged_pitch; /* elements between rows of the staged sums */
+    int64_t staged_pitch; /* elements between rows of the staged accumulators */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 

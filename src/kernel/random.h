@@ -4,7 +4,7 @@
 
 #include "ir.h"
 
-/* Where an element of a RANDOM node stands: values of the kernel. */
+/* Position of an element of a RANDOM node: values of the kernel. */
 typedef struct tci_random_place {
     int key, stream; /* u64; stream -1: it is 0 */
     int index, high; /* row-major, from 0 on: the low word, u32, and the high one; -1: it is 0 */
@@ -17,7 +17,7 @@ typedef struct tci_random_block {
 
 /* Word 0, the low one, or 1 of a value of u64 or i64; -1 of -1. */
 TCI_FN int tci_random_word(tci_kernel *k, tc_dtype t, int a, int word);
-/* The place where `column`, u32, is added to the index `row`, i64. */
+/* The position where `column`, u32, is added to the index `row`, i64. */
 TCI_FN void tci_random_put(tci_kernel *k, int row, int column, tci_random_place *at);
 /* The block of a counter. */
 TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block counter, int key);

@@ -22,7 +22,7 @@
 enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
-    TCI_BOXES_CORNER = 128,    /* how far outside of an image a place may begin, */
+    TCI_BOXES_CORNER = 128,    /* how far outside of an image a position may begin, */
     TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
     TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
@@ -98,7 +98,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
 
 /* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
- * place and each element of a window. False: there are none. */
+ * position and each element of a window. False: there are none. */
 static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
 {
     for (int i = side->n_dims - 2; i > 0; i--) {
@@ -197,7 +197,7 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
     return one;
 }
 
-/* True if axis d of A is walked by positions of this axis of the kernel, and otherwise only by
+/* True if axis d of A is traversed by positions of this axis of the kernel, and otherwise only by
  * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
  * steps. */
 static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,

@@ -9,7 +9,7 @@
 
 enum {
     TCI_WINDOW_OVERLAP_LEAST = 3, /* elements of a window's side, */
-    TCI_WINDOW_OVERLAP_MOST = 16  /* at most, and places between two of them */
+    TCI_WINDOW_OVERLAP_MOST = 16  /* at most, and positions between two of them */
 };
 
 static int64_t tci_window_overlap_gcd(int64_t a, int64_t b)

@@ -5,8 +5,8 @@
 
 #include "ir.h"
 
-/* At element i of an inner axis the neighbour number j along an outer axis meets what is at place j
- * * row + i * element of an image. */
+/* At element i of an inner axis the neighbour number j along an outer axis meets what is at
+ * position j * row + i * element of an image. */
 typedef struct tci_window_overlap {
     int row, element; /* > 0; any but 0. Row 0: no two neighbours meet anything */
 } tci_window_overlap;

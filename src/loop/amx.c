@@ -28,7 +28,7 @@ enum {
     TCI_AMX_DEPTH = 512,              /* k of a block, at most */
     TCI_AMX_COLUMNS = 512,            /* of a block, at most */
     TCI_AMX_PANEL = 1 << 20,          /* bytes of a panel, about */
-    TCI_AMX_A = 4,                    /* registers: sums are 0 .. 3 */
+    TCI_AMX_A = 4,                    /* registers: accumulators are 0 .. 3 */
     TCI_AMX_B = 6
 };
 
@@ -130,8 +130,8 @@ static int tci_amx_count(tci_amx_state *s, tci_lin chunk)
 
 /* ---- packing ---- */
 
-/* `n` pairs of k, whose places are `places`, of the vector of columns that is bound: to `to` in the
- * panel. */
+/* `n` pairs of k, whose positions are `places`, of the vector of columns that is bound: to `to` in
+ * the panel. */
 static void tci_amx_pack_pairs(tci_amx_state *s, int64_t n, const tci_bind *const *places,
                                tci_lin to)
 {

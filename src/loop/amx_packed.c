@@ -22,11 +22,11 @@
 #include "amx.h"
 
 enum {
-    TCI_AMX_PACKED_A = 4, /* registers: sums are 0 .. 3 */
+    TCI_AMX_PACKED_A = 4, /* registers: accumulators are 0 .. 3 */
     TCI_AMX_PACKED_B = 6
 };
 
-/* Elements between the sums of two tiles of columns. */
+/* Elements between the accumulators of two tiles of columns. */
 static int64_t tci_amx_packed_sums(const tci_gemm_state *s)
 {
     int64_t rows = s->p->base + (s->p->extra > 0);
@@ -84,7 +84,7 @@ TCI_FN void tci_amx_packed_end_rows(tci_gemm_state *s)
     tci_build_close(b, &open);
 }
 
-/* The registers of sums of the tile: cleared, or moved. */
+/* The registers of accumulators of the tile: cleared, or moved. */
 static void tci_amx_packed_move(tci_gemm_state *s, const tci_tile *tile, tci_mem mem, tci_lin at,
                                 int64_t pitch)
 {

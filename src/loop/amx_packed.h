@@ -5,14 +5,15 @@
 
 #include "packing.h"
 
-/* Local arrays for the sums of tiles: of all of `group` row tiles where there are several blocks of
- * depth. */
+/* Local arrays for the accumulators of tiles: of all of `group` row tiles where there are several
+ * blocks of depth. */
 TCI_FN void tci_amx_packed_make(tci_gemm_state *s, int64_t group);
-/* Zeros behind rows that the kernel keeps, up to a whole step, which are the factor in their
+/* Zeros after rows that the kernel keeps, up to a whole step, which are the factor in their
  * layout: those of the tile at hand. */
 TCI_FN void tci_amx_packed_end_rows(tci_gemm_state *s);
-/* The block's products of the tile, tile of columns `number`: into its sums, which are in a row
- * after the other from the element on that is returned, or in the rows that the kernel keeps. */
+/* The block's products of the tile, tile of columns `number`: into its accumulators, which are in a
+ * row after the other from the element on that is returned, or in the rows that the kernel
+ * keeps. */
 TCI_FN tci_lin tci_amx_packed_multiply(tci_gemm_state *s, const tci_tile *tile, tci_lin number);
 
 #endif

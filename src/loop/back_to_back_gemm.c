@@ -157,7 +157,7 @@ static int64_t tci_b2b_most(const tci_b2b *p)
 
 /* ---- the nest ---- */
 
-/* The first row of tile number `tile`, the number of rows behind the last one. */
+/* The first row of tile number `tile`, the number of rows after the last one. */
 static tci_lin tci_b2b_first(tci_build *b, const tci_b2b *p, int tile)
 {
     tci_loop *l = b->l;
@@ -204,7 +204,7 @@ static void tci_b2b_rows(tci_build *b, const tci_b2b *p, int begin, int end, tci
 }
 
 /* The only reduction of stages [begin, end), if it keeps a row that contractions leave out, and
- * nothing else reads, before the place where all rows of a strip are cut; -1: there is none. */
+ * nothing else reads, before the position where all rows of a strip are cut; -1: there is none. */
 static int tci_b2b_left(const tci_kernel *k, const tci_b2b *p, int begin, int end)
 {
     bool *leaves = TCI_NEW_ARRAY(k->s, bool, k->n_stages);

@@ -106,7 +106,7 @@ TCI_FN bool tci_causal_hides(const tci_kernel *k, const tci_causal *c, int red, 
     for (int i = 0; i < k->n_stores; i++) {
         hides = hides && !shown[k->stores[i].value];
     }
-    for (int i = 0; i < k->n_kx; i++) { /* what is read at a place that follows from a row */
+    for (int i = 0; i < k->n_kx; i++) { /* what is read at a position that follows from a row */
         hides = hides && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
     }
     return hides;

@@ -5,9 +5,9 @@
 
 #include "emit_stages.h"
 
-/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators are in
+/* A reduction over one inner axis for a long range of the vector axis: the accumulators are in
  * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
- * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
+ * later stages. The range is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
 typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;

@@ -86,7 +86,7 @@ TCI_FN void tci_dot_pack_walk(tci_gemm_state *s, int from, int to, int unroll,
     }
 }
 
-/* The element of an instruction at these places. */
+/* The element of an instruction at these positions. */
 static int tci_dot_pack_value(tci_gemm_state *s, int inst)
 {
     tci_build *b = s->b;
@@ -162,7 +162,7 @@ TCI_FN bool tci_dot_pack_by_window(const tci_gemm *p)
            whole * p->inner <= TCI_DOT_PACK_WINDOWS && (p->n_depths == 1 || p->depth % whole == 0);
 }
 
-/* The value at point number `point` of `n` windows from the place `at` of the cut axis on. */
+/* The value at point number `point` of `n` windows from the position `at` of the cut axis on. */
 static int tci_dot_pack_window_value(tci_gemm_state *s, tci_lin at, int64_t n, int64_t point)
 {
     tci_build *b = s->b;
@@ -180,7 +180,7 @@ static int tci_dot_pack_window_value(tci_gemm_state *s, tci_lin at, int64_t n, i
     return tci_build_value(b, p->vec_inst);
 }
 
-/* `n` windows from the place `at` on, whose first element is `word`. */
+/* `n` windows from the position `at` on, whose first element is `word`. */
 static void tci_dot_pack_windows(tci_gemm_state *s, tci_lin at, int64_t n, tci_lin word, int n_vecs,
                                  const tci_bind *const *vecs)
 {
@@ -378,7 +378,7 @@ TCI_FN void tci_dot_pack_pack_turned(tci_gemm_state *s)
     tci_dot_pack_close(s, &open);
 }
 
-/* Zeros behind the last point of a row, up to a whole element and perhaps further. */
+/* Zeros after the last point of a row, up to a whole element and perhaps further. */
 static void tci_dot_pack_fill_row(tci_gemm_state *s, tci_lin at, int points)
 {
     tci_build *b = s->b;

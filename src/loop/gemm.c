@@ -88,7 +88,7 @@ static void tci_gemm_add_zeros(tci_gemm_state *s, const tci_tile *tile, tci_lin 
 /* ---- tiles ---- */
 
 /* Loops over the inner axes from the cut one on that are no part of the flat loop; returns the
- * inner points of the block before the place where they are. */
+ * inner points of the block before the position where they are. */
 static tci_lin tci_gemm_open_nest(tci_gemm_state *s, tci_lopen *open)
 {
     tci_build *b = s->b;
@@ -204,7 +204,7 @@ static void tci_gemm_join(tci_gemm_state *s, tci_lin at, int n, const tci_stage_
     }
 }
 
-/* A part ends before the stretch that begins at index `from` of the block, part number `part`: its
+/* A part ends before the range that begins at index `from` of the block, part number `part`: its
  * sums join those before it, if there are any, and another one begins. */
 static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                                int from, int part)
@@ -232,7 +232,7 @@ static void tci_gemm_next_part(tci_gemm_state *s, tci_lin at, int n, const tci_s
     tci_build_close(b, &begins);
 }
 
-/* The products of the block, stretch by stretch of the parts that they are in. */
+/* The products of the block, range by range of the parts that they are in. */
 static void tci_gemm_dot_parts(tci_gemm_state *s, const tci_tile *tile, tci_lin number,
                                const tci_stage_tuple *acc, tci_lin at)
 {

@@ -48,7 +48,7 @@ typedef struct tci_gemm {
     int row_load, vec_load;    /* and the loads that they are, -1: computed; */
     bool row_flips, vec_flips; /* bytes whose highest bit changes (loop/gemm_operands.c) */
     bool row_unsigned, vec_unsigned; /* four points: such bytes; of vectors one of the two */
-    int64_t inner;                   /* points of the inner axes behind the cut one, */
+    int64_t inner;                   /* points of the inner axes after the cut one, */
     int64_t run;                     /* of the axes of the flat loop over them, */
     int steps;                       /* and those of it that are written out */
     int row_run;        /* last inner axes along which the row factor is packed as one */
@@ -66,7 +66,7 @@ typedef struct tci_gemm {
     bool is_turned;     /* vectors run along an axis where results are mostly not contiguous */
     double overhead;    /* time of packing and storing over that of multiplying */
     double lost;        /* lanes that vectors of columns have, for each column */
-    /* Rows that are masked on one side of a place, NULL: there is none. `cut_at` is an index
+    /* Rows that are masked on one side of a position, NULL: there is none. `cut_at` is an index
      * expression that who emits sets, */
     const tci_causal *masked;
     bool hides_columns; /* of the columns that the rows see, else */

@@ -18,7 +18,7 @@ enum {
     TCI_GEMM_SQUARE = 16,   /* most lanes of a square tile that is transposed in registers */
     TCI_GEMM_REUSE = 8,     /* rows from which packing pays */
     TCI_GEMM_PAGES = 64,    /* whose addresses are at hand */
-    TCI_GEMM_MOVE = 5,      /* cycles of packing a stretch of at most a vector, */
+    TCI_GEMM_MOVE = 5,      /* cycles of packing a range of at most a vector, */
     TCI_GEMM_TOUCH = 10,    /* of reading one, that is not packed, for the first time, */
     TCI_GEMM_TURN = 5,      /* of one that is transposed in registers, */
     TCI_GEMM_TURN_FAR = 30, /* of one of filters that are in far memory, */
@@ -345,7 +345,7 @@ TCI_FN int64_t tci_gemm_panel(const tci_kernel *k, const tci_gemm *p, bool *pair
 }
 
 /* The load that a factor is; of integers that are multiplied several at once, whose elements are as
- * wide as a point, also behind the conversion, and behind the sum with 128 that only changes the
+ * wide as a point, also after the conversion, and after the sum with 128 that only changes the
  * highest bit of a byte (*flips). -1: it is another value. */
 static int tci_gemm_load(const tci_kernel *k, const tci_kred *red, int inst, bool *flips)
 {

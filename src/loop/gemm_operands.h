@@ -25,7 +25,7 @@ TCI_FN tci_gemm_access tci_gemm_examine(const tci_kernel *k, int inst, int axis)
 /* The rows' and the columns' factors and what is to know of them, but for sides of several axes:
  * `vec` is the DOT's factor along the vectors. False: the two do not fit. */
 TCI_FN bool tci_gemm_factors(const tci_kernel *k, int lanes, int vec, tci_gemm *p);
-/* The columns of the panels that the vector factor is in, one whole vector behind the other, or
+/* The columns of the panels that the vector factor is in, one whole vector after the other, or
  * several points in an element; 0: it is in none. */
 TCI_FN int64_t tci_gemm_panel(const tci_kernel *k, const tci_gemm *p, bool *paired);
 /* Points that an element of its panels may hold, 1: one. */

@@ -28,7 +28,7 @@ enum {
     TCI_ROW_BLOCK = 256, /* threads of a block of several rows */
     TCI_ROW_FEW = 4,     /* threads that read whole sectors of a row, of halves too */
     TCI_ROW_SPARE = 4,   /* vectors in registers that leave others enough */
-    TCI_ROW_BUSY = 2     /* such blocks for each processor, at least */
+    TCI_ROW_BUSY = 2     /* such blocks for each SM, at least */
 };
 
 /* The same of a thread's own points over tiles of few rows, where loads are guarded: tiles fetch

@@ -74,7 +74,7 @@ typedef enum tci_mem {
     /* T f(T c, T a, T b) of i32: the four products of the bytes of a, unsigned, and those of b,
      * not, are added to c */
     TCI_MEM_DOT_FOURS,
-    /* T f(T v, int h): as HIGH_HALF, in each stretch of 2 h lanes */
+    /* T f(T v, int h): as HIGH_HALF, in each group of 2 h lanes */
     TCI_MEM_NEAR_HALF,
     /* as HIGH_HALF, of each thread's first lane alone; h is a multiple of what a thread holds */
     TCI_MEM_HIGH_FIRST,

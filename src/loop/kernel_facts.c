@@ -254,7 +254,7 @@ static bool tci_query_is_large(const tci_kernel *k)
     return points >= TCI_QUERY_WINDOW;
 }
 
-/* Of a reduction: an axis along which loads are shared. A scan has none. On a processor, which
+/* Of a reduction: an axis along which loads are shared. A scan has none. On a CPU, which
  * waits for each step of a chain before the next one, also one where only the element is shared
  * that all lanes take, where vectors have few neighbours, or large windows meet: rows of an image,
  * of a convolution of each channel alone. */

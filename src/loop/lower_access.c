@@ -168,7 +168,7 @@ static void tci_access_open_lanes(tci_build *b, const tci_bind *vec, tci_lopen *
 {
     int end = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int begin = tci_lx_const(b->l, 0);
-    if (b->l->threads > 1) { /* each thread walks the lanes it holds */
+    if (b->l->threads > 1) { /* each thread traverses the lanes it holds */
         int held = b->l->lanes / b->l->threads;
         begin = tci_lx_make(b->l, TCI_LX_MUL, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0), -1,
                             held);
@@ -215,9 +215,9 @@ static int tci_access_by_lane(tci_build *b, int inst)
     return tci_build_mem(b, ld, t, b->l->lanes, b->cur);
 }
 
-/* ---- at computed places ---- */
+/* ---- at computed positions ---- */
 
-/* Lanes behind a row's end as the first one, which is there. */
+/* Lanes after a row's end as the first one, which is there. */
 static int tci_access_filled(tci_build *b, int value)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
@@ -682,7 +682,7 @@ static int tci_access_computed(tci_build *b, int value)
     return tci_access_lane_of(b, all);
 }
 
-/* Checked where the point is that it is for: lanes behind a row's end have no index. */
+/* Checked where the point is that it is for: lanes after a row's end have no index. */
 static int tci_access_fault(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];

@@ -11,7 +11,7 @@
 
 enum { TCI_BUILD_LINE = 64 /* bytes: arrays in work memory begin with lines of a cache */ };
 
-/* Index expressions share parts, so a walk looks at each part once: what it found there counts
+/* Index expressions share parts, so a traversal looks at each part once: what it found there counts
  * while the same outermost call is under way and no binding has changed. */
 typedef struct tci_lkx_found {
     int32_t at_pass, range_pass; /* when they were found; 0: never */
@@ -202,7 +202,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
 }
 
 /* Each group of terms of one block becomes one index let there, on top of the shallower ones; the
- * constant stays at the place of use. */
+ * constant stays at the position of use. */
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
 {
     tci_loop *l = b->l;
@@ -706,7 +706,7 @@ static int tci_build_literal(tci_build *b, const tci_kinst *inst)
     return t == from ? word : tci_build_prim(b, TCI_P_CAST, t, 1, &word, 0);
 }
 
-/* The argument of a SELECT that a guard known at this place chooses, else -1. */
+/* The argument of a SELECT that a guard known at this position chooses, else -1. */
 static int tci_build_chosen(const tci_build *b, const tci_kinst *inst)
 {
     if (inst->op != TCI_K_PRIM || inst->prim != TCI_P_SELECT) {
@@ -757,7 +757,7 @@ static tci_lin tci_build_keep_sum(tci_build *b, const tci_lkeep *keep, tci_lin a
     return at;
 }
 
-/* Point number i of n, at its place among zeros. */
+/* Point number i of n, at its position among zeros. */
 static int tci_build_word_part(tci_build *b, int value, int i, int n)
 {
     bool is_float = b->l->values[value].dtype == TC_F32;

@@ -25,7 +25,7 @@ typedef struct tci_bind {
     tci_lin at;
     tci_dim lo, hi; /* range of every (existing) lane, inclusive */
     int32_t n;      /* index expression: lanes that exist; -1: all */
-    int32_t block;  /* what is loaded at this place stays in this block: a branch's, else 0 */
+    int32_t block;  /* what is loaded at this position stays in this block: a branch's, else 0 */
 } tci_bind;
 
 typedef struct tci_lmemo {
@@ -51,7 +51,7 @@ typedef struct tci_lkeep {
     int32_t local; /* or ~operand: it is there, and no stage stores it */
     int32_t stage, first, last;
     bool is_padded; /* whole vectors may be touched where only some lanes exist; of what a stage
-                         * stores only vectors of neighbours, as the padding is behind each row */
+                         * stores only vectors of neighbours, as the padding is after each row */
     tci_lin base;
     tci_dim *coef;
     tci_lin *origin;
@@ -83,14 +83,14 @@ typedef struct tci_build {
     tci_lmemo *memo;
     int n_memo, cap_memo;
     int32_t *memo_first; /* per instruction */
-    bool meets;          /* loads are looked for by their places, too */
+    bool meets;          /* loads are looked for by their positions, too */
     tci_lplace *places;
     int n_places, cap_places;
     tci_lkeep **keeps;
     int n_keeps, cap_keeps;
     int32_t *todo;
     int n_todo, cap_todo;
-    struct tci_lkx *kx; /* what the walk over an index expression under way found */
+    struct tci_lkx *kx; /* what the traversal over an index expression under way found */
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
     int turn_axis, n_turn;
@@ -145,7 +145,7 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
-/* An axis of known size at `first` and the n - 1 places behind it, all within the axis. */
+/* An axis of known size at `first` and the n - 1 positions after it, all within the axis. */
 TCI_FN void tci_build_neighbours(tci_build *b, int axis, tci_lin first, int n,
                                  const tci_bind **binds);
 /* The n digits, the last one lowest, of a number in [0, the product of their sizes). */

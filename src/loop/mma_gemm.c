@@ -47,12 +47,12 @@ enum {
     TCI_MMA_SIDE = 16,      /* rows of a factor */
     TCI_MMA_STEP = 32,      /* bytes of the depth that a product takes, */
     TCI_MMA_SLAB = 64,      /* and that a slab has, and a product of f64 takes */
-    TCI_MMA_SUMS = 1 << 17, /* bytes of a processor's sums, at most: half of its registers */
+    TCI_MMA_SUMS = 1 << 17, /* bytes of an SM's accumulators, at most: half of its registers */
     TCI_MMA_WIDE = 8,       /* times that a product of f64 takes as long as others, */
     TCI_MMA_SHARED = 3,     /* and one of what a block's unit takes as that does */
     TCI_MMA_MOVE = 12,      /* instructions to move 16 bytes or an element */
     TCI_MMA_BUSY = 8,       /* warps that hide each other's waits; of f64 twice as many */
-    TCI_MMA_RESIDENT = 256, /* threads that a processor should hold at once, at least */
+    TCI_MMA_RESIDENT = 256, /* threads that an SM should hold at once, at least */
     TCI_MMA_LINE = 128,     /* bytes of shared memory in a cycle */
     TCI_MMA_ROWS = 8        /* rows of a panel that threads take in turns */
 };
@@ -186,7 +186,7 @@ static double tci_mma_moved(const tci_mma *w, const tci_simt_gemm_side *side, in
     return pieces / w->p.threads * TCI_MMA_MOVE;
 }
 
-/* Cycles of the busiest processor for a slab: the slowest of its unit, shared memory and issuing,
+/* Cycles of the busiest SM for a slab: the slowest of its unit, shared memory and issuing,
  * and more where few warps hide each other's waits. */
 static double tci_mma_cycles(const tci_query *a, const tci_mma *w)
 {
@@ -432,7 +432,7 @@ static tc_dtype tci_mma_factor(tc_dtype t)
     return t == TC_F64 ? TC_F64 : t == TC_I8 ? TC_I32 : TC_U32;
 }
 
-/* The warp's factors of a side, from a place of the panel along the depth. */
+/* The warp's factors of a side, from a position of the panel along the depth. */
 static void tci_mma_take(tci_mma_state *s, int f, tci_lin half, tci_lin depth, int *factors)
 {
     tci_build *b = s->b;
@@ -502,9 +502,9 @@ static void tci_mma_slabs(tci_mma_state *s)
 
 /* ---- the result ---- */
 
-/* Of a thread's part of 16 x 16 sums: two rows, and two columns that are neighbours in each half of
- * them, behind row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a side is
- * in pairs the halves are what is even and what is odd. */
+/* Of a thread's part of 16 x 16 accumulators: two rows, and two columns that are neighbours in each
+ * half of them, after row lane / 4 and column 2 (lane % 4), lane its number in the warp. Where a
+ * side is in pairs the halves are what is even and what is odd. */
 static tci_simt_gemm_points tci_mma_points(tci_build *b, const tci_mma *w,
                                            const tci_mma_panel *panel, int f)
 {

@@ -21,7 +21,7 @@ enum {
     TCI_GEMM_FETCHED = 4, /* rows that a tile fetches ahead, at most */
     TCI_GEMM_AHEAD = 8,   /* inner points between what is used and what is fetched */
     TCI_GEMM_WRITTEN = 8, /* points of a last inner axis that are no loop in packing */
-    TCI_GEMM_PIECE = 96   /* inner points of a tile that are packed by one stretch after
+    TCI_GEMM_PIECE = 96   /* inner points of a tile that are packed by one range after
                                        the other: what the first cache holds */
 };
 
@@ -410,7 +410,7 @@ static bool tci_gemm_packs_all(const tci_gemm *p)
     return p->vec_by_vector && p->of_columns.n_axes == 1 && !tci_dot_pack_by_window(p);
 }
 
-/* Vectors of a stretch of the last axis of the columns, for all inner points of the block. */
+/* Vectors of a range of the last axis of the columns, for all inner points of the block. */
 static void tci_gemm_pack_stretch(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_gemm_state *s = arg;
@@ -457,7 +457,7 @@ static void tci_gemm_clear_rest(tci_gemm_state *s, int64_t count)
     tci_build_close(b, &open);
 }
 
-/* Zeros in the pairs behind those of a block up to a whole step of a unit, before these are packed;
+/* Zeros in the pairs after those of a block up to a whole step of a unit, before these are packed;
  * pairs are `pitch` elements apart, from element `at` of the panel on. */
 static void tci_gemm_clear_steps(tci_gemm_state *s, int local, tci_lin at, int64_t pitch)
 {
@@ -484,7 +484,7 @@ static void tci_gemm_clear_steps(tci_gemm_state *s, int local, tci_lin at, int64
 }
 
 /* A tile of columns of several axes: for each point of those before the last one that it touches,
- * the stretch of the last one. */
+ * the range of the last one. */
 static void tci_gemm_pack_piece(tci_gemm_state *s, tci_lin at, int64_t count)
 {
     tci_build *b = s->b;
@@ -510,7 +510,7 @@ static void tci_gemm_pack_piece(tci_gemm_state *s, tci_lin at, int64_t count)
     tci_build_close(b, &open);
 }
 
-/* Piece by piece of the depth, so that stretches that share a line of the panel find it near. */
+/* Piece by piece of the depth, so that ranges that share a line of the panel find it near. */
 static void tci_gemm_pack_stretches(tci_gemm_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
@@ -523,7 +523,7 @@ static void tci_gemm_pack_stretches(tci_gemm_state *s, tci_lin tile, int64_t cou
     at = tci_build_let(b, tci_build_lx(b, at));
     s->vec->origin[s->p->vec_axis] = at;
     s->vec->base = tci_lin_mul(b, tile, s->tile_step);
-    s->vec->is_padded = false; /* the next stretch follows */
+    s->vec->is_padded = false; /* the next range follows */
     tci_gemm_clear_rest(s, count);
     if (step < s->p->depth) {
         int end = tci_build_lx(b, depth);
@@ -758,7 +758,7 @@ static void tci_gemm_pack_along(tci_build *b, void *arg, int n, const tci_bind *
     tci_build_set(b, axis, NULL);
 }
 
-/* The stretch of the last inner axes that the current row has in the block. */
+/* The range of the last inner axes that the current row has in the block. */
 static void tci_gemm_pack_run(tci_gemm_state *s)
 {
     tci_build *b = s->b;

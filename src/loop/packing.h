@@ -20,7 +20,7 @@ typedef struct tci_gemm_state {
     int64_t steps;     /* of a block at most: inner points or elements (loop/dot_packing.h), */
     int vec_pairs, row_pairs; /* whose panels are these, */
     tci_lin row_base; /* that of the rows at hand from here on; and while one is filled or */
-    tci_lin step;     /* multiplied the number of an element, the places of its points, and */
+    tci_lin step;     /* multiplied the number of an element, the positions of its points, and */
     const tci_bind *places[TCI_DOT_PACK_MOST]; /* the vectors and sums of the tile */
     const tci_bind *const *vecs;
     int n_vecs;
@@ -29,7 +29,7 @@ typedef struct tci_gemm_state {
     tci_lin tile_row;       /* on a unit: the number of the row tile in the group */
     int block;              /* number of the depth block: lx */
     tci_lin before;         /* products of a point before the block */
-    const tci_bind **fixed; /* the block's place on the inner axes before the cut one */
+    const tci_bind **fixed; /* the block's position on the inner axes before the cut one */
     tci_lin first, depth;   /* of the cut inner axis */
     const tci_bind *zero;
     tci_lin zero_from, zero_to; /* points of the block, not of depth: all row factors are +0 */
@@ -49,7 +49,7 @@ TCI_FN void tci_gemm_make_panels(tci_gemm_state *s, int64_t group);
 /* The axes of a side but for the last one at `bind`. */
 TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, const tci_bind *bind);
 
-/* The vectors of the panel that are multiplied a few inner points behind `inner`. */
+/* The vectors of the panel that are multiplied a few inner points after `inner`. */
 TCI_FN void tci_gemm_fetch_panel(tci_gemm_state *s, int n, tci_lin inner);
 /* Prefetches the operands of vectors that are used `inner` inner points later, or `columns`
  * further. */
@@ -67,7 +67,7 @@ TCI_FN const tci_bind **tci_gemm_bind_column_vectors(tci_gemm_state *s, tci_lin 
                                                      int *n);
 /* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
  * columns). Of an unknown number of columns what is left is TCI_GEMM_LEFT where it is packed,
- * and a whole tile behind that. */
+ * and a whole tile after that. */
 TCI_FN void tci_gemm_columns(tci_gemm_state *s, int chunk,
                              void (*body)(tci_gemm_state *, tci_lin, int64_t));
 /* The vector factor of block `chunk` of columns, and the row factor of the rows at hand (s->at). */

@@ -131,7 +131,7 @@ static void tci_row_buffer_array(tci_build *b, const tci_kred *red, const tci_ro
     if (local >= 0) {
         return;
     }
-    /* of a vector that begins in the last row, anywhere, and ends behind it */
+    /* of a vector that begins in the last row, anywhere, and ends after it */
     n = tci_dim_add(n, b->l->lanes);
     keep->local = rows->has_work ? tci_build_work(b, t, n)
                                  : tci_build_local(b, t, tci_dim_known(n), 0);

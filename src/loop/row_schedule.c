@@ -63,7 +63,7 @@ static bool tci_rows_is_kept(const tci_rows_keeps *keeps, int inst, int stage)
     return kept;
 }
 
-/* The last stage that walks the same rows in turn. */
+/* The last stage that traverses the same rows in turn. */
 static int tci_rows_last(const tci_kernel *k, int first)
 {
     int last = first;

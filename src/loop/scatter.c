@@ -116,7 +116,7 @@ static void tci_scatter_together(tci_build *b, const tci_kstore *store)
     }
 }
 
-/* ---- stretches ---- */
+/* ---- ranges ---- */
 
 /* Takes points at, at + 1, ... n of them, into what is made of the element so far: all are read
  * before the first is taken in. */
@@ -134,7 +134,7 @@ static void tci_scatter_take(tci_build *b, const tci_kstore *store, int made, tc
     tci_build_set(b, axis, NULL);
 }
 
-/* From *at on, n points at a time as often as that goes before `end`; *at ends behind them. */
+/* From *at on, n points at a time as often as that goes before `end`; *at ends after them. */
 static void tci_scatter_groups(tci_build *b, const tci_kstore *store, int made, tci_lin *at,
                                int end, int n)
 {
@@ -149,7 +149,7 @@ static void tci_scatter_groups(tci_build *b, const tci_kstore *store, int made, 
     *at = stop;
 }
 
-/* A stretch of the stage's one axis, the same for all lanes; its store goes to one element, which
+/* A range of the stage's one axis, the same for all lanes; its store goes to one element, which
  * stays in a register meanwhile. */
 static void tci_scatter_stretch(tci_build *b, int stage, const tci_kstore *store)
 {

@@ -51,7 +51,7 @@ static bool tci_sched_is_same(const tci_sched *x, const tci_sched *y)
     return same;
 }
 
-/* Puts it where its cost belongs, behind its equals; drops what is there already. */
+/* Puts it where its cost belongs, after its equals; drops what is there already. */
 static int tci_sched_insert(tci_sched *list, int n, int most, const tci_sched *s)
 {
     int at = n;
@@ -153,7 +153,7 @@ static bool tci_sched_is_word(const char *name, const char *word, size_t n)
     return strlen(name) == n && !memcmp(name, word, n);
 }
 
-/* A number up to 2^31, and nothing behind it. */
+/* A number up to 2^31, and nothing after it. */
 static bool tci_sched_number(const char *text, size_t n, int64_t *value)
 {
     *value = 0;

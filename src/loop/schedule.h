@@ -20,13 +20,13 @@ typedef struct tci_launch {
      * what one left (flags, run/bind_operands.c). */
     tci_dim work_bytes;
     tci_dim *dims;
-    int n_dims;      /* scratch: whose values are words behind the literals */
+    int n_dims;      /* scratch: whose values are words after the literals */
     int lanes;       /* for explain */
     char note[96];   /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
     const char *why; /* scratch: the schedule's text and cost, the best, the runners-up */
 } tci_launch;
 
-/* The cheapest schedule by the model. Never fails but by escape. */
+/* The cheapest schedule by the model. Never fails but by longjmp. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
 /* The loop IR for the schedule text `forced` (NULL: the cheapest). If that is not a schedule of

@@ -36,9 +36,9 @@ enum {
     TCI_PRODUCT_SLAB = 16,  /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,    /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,   /* neighbouring points of a thread */
-    TCI_PRODUCT_WARP_X = 8, /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_X = 8, /* positions of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
-    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that an SM should hold at once, */
     TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
     TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
     TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
@@ -129,7 +129,7 @@ static void tci_simt_gemm_shape(tci_simt_gemm *p, const tci_simt_gemm_tile *tile
     p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
 }
 
-/* Cycles of the busiest processor for one step along the depth: the slower of issuing instructions
+/* Cycles of the busiest SM for one step along the depth: the slower of issuing instructions
  * and of reading panels, and more where few warps hide each other's waits. */
 static double tci_simt_gemm_cycles(const tci_kernel *k, const tci_machine *machine,
                                    const tci_simt_gemm *p)
@@ -245,7 +245,7 @@ TCI_FN tci_lin tci_simt_gemm_digit(tci_build *b, int64_t before, int64_t n)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
 }
 
-/* The thread's place along the columns, and along the rows. */
+/* The thread's position along the columns, and along the rows. */
 static tci_lin tci_simt_gemm_x(tci_build *b, const tci_simt_gemm *p)
 {
     const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
@@ -485,7 +485,7 @@ static tci_lin tci_simt_gemm_at(const tci_simt_gemm_points *points, int i)
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. The second of a
- * pair is behind the first on the last axis, where that has pairs alone. */
+ * pair is after the first on the last axis, where that has pairs alone. */
 static const tci_bind **tci_simt_gemm_binds(tci_build *b, const tci_simt_gemm_points *points)
 {
     const tci_simt_gemm_side *side = points->side;
@@ -532,7 +532,7 @@ static bool tci_simt_gemm_open(tci_build *b, const tci_simt_gemm_points *points,
     return cut;
 }
 
-/* Whether statement `one` stores an element, and `next` the one behind it: both are one access. */
+/* Whether statement `one` stores an element, and `next` the one after it: both are one access. */
 static bool tci_simt_gemm_joins(tci_loop *l, const tci_lstmt *one, const tci_lstmt *next)
 {
     bool stores = one->op == TCI_L_MEM && one->mem == TCI_MEM_STORE_ONE && next->op == TCI_L_MEM &&

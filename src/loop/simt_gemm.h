@@ -22,7 +22,7 @@ typedef struct tci_simt_gemm {
     tci_simt_gemm_side rows, columns;
     int64_t depth; /* of the contracted axes, counted as one */
     int threads;   /* of a block */
-    int resident;  /* blocks that a processor should hold at once */
+    int resident;  /* blocks that an SM should hold at once */
 } tci_simt_gemm;
 
 /* The tiles that there are, the last one for values wider than 4 bytes alone. */
@@ -62,7 +62,7 @@ typedef struct tci_simt_gemm_points {
 } tci_simt_gemm_points;
 /* The sum of the point number row of the rows and column of the columns. */
 typedef tci_stage_tuple (*tci_product_sum_fn)(tci_build *b, void *arg, int row, int column);
-/* The stages behind the first for all points of the thread, points[0] of the rows. */
+/* The stages after the first for all points of the thread, points[0] of the rows. */
 TCI_FN void tci_simt_gemm_finish(tci_build *b, const tci_simt_gemm_points *points,
                                  tci_product_sum_fn sum, void *arg);
 /* The thread's number divided by c, or what is left of it (TCI_LX_DIV, TCI_LX_MOD); / before % n */

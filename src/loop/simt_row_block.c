@@ -223,7 +223,7 @@ typedef struct tci_row_told {
     const tci_kred *red;
     int local, tag, words;
     int64_t parts, group;
-    tci_lin at, part, in_group, number; /* the part, its place in its group, which group */
+    tci_lin at, part, in_group, number; /* the part, its position in its group, which group */
 } tci_row_told;
 
 /* The outer axes [first, end) as one. */

@@ -20,7 +20,7 @@ enum {
     TCI_WINDOW_SHORT = 2048,  /* elements of a row of a map, at most */
     TCI_WINDOW_NARROW = 2,    /* bytes of an element of a map for which its vectors are wide */
     TCI_WINDOW_HELD = 32,     /* sums that a thread holds where it is worth it */
-    TCI_WINDOW_BUSY = 512,    /* threads that keep a processor busy, */
+    TCI_WINDOW_BUSY = 512,    /* threads that keep an SM busy, */
     TCI_WINDOW_BUSY_BOTH = 64 /* or that do where each reads much of both factors */
 };
 
@@ -191,7 +191,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 
 /* ---- a thread ---- */
 
-/* Binds all outer axes but that of the rows, of which it returns the place of the first one. */
+/* Binds all outer axes but that of the rows, of which it returns the position of the first one. */
 static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;

@@ -16,9 +16,9 @@
 enum {
     TCI_SMEM_TRANSPOSE_PITCH = TCI_SQUARE + 1,
     TCI_SMEM_TRANSPOSE_BYTES = 40960,                                  /* of all arrays together */
-    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines walked at once */
+    TCI_SMEM_TRANSPOSE_STEP = TCI_SMEM_TRANSPOSE_THREADS / TCI_SQUARE, /* lines traversed at once */
     TCI_SMEM_TRANSPOSE_FAR_BYTES = 64, /* a stride that wants turning */
-    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first walk */
+    TCI_SMEM_TRANSPOSE_FILL = -2       /* the stage of the first traversal */
 };
 
 static bool tci_smem_transpose_turns(const tci_kernel *k, const tci_kinst *in, int row_axis,
@@ -61,7 +61,7 @@ TCI_FN bool tci_smem_transpose_plan(const tci_kernel *k, int row_axis, int vec_a
     return q->n_loads > 0;
 }
 
-/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+/* The position of this thread's `step`-th element: `fast` runs with the threads, `slow` every
  * TCI_SQUARE of them. */
 typedef struct tci_smem_transpose_walk {
     const tci_smem_transpose *q;
@@ -115,7 +115,7 @@ static void tci_smem_transpose_elements(tci_build *b, const tci_smem_transpose_w
     tci_build_set(b, w->slow_axis, NULL);
 }
 
-/* Both walks. */
+/* Both traversals. */
 static void tci_smem_transpose_walks(tci_build *b, const tci_smem_transpose *q, tci_lin row,
                                      tci_lin vec, bool edge)
 {

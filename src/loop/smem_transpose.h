@@ -7,7 +7,7 @@
 
 enum { TCI_SQUARE = 64, TCI_SMEM_TRANSPOSE_THREADS = 256 }; /* side; a multiple of it in threads */
 
-/* A pointwise kernel walked in square tiles of `row_axis` x `vec_axis`. */
+/* A pointwise kernel traversed in square tiles of `row_axis` x `vec_axis`. */
 typedef struct tci_smem_transpose {
     int row_axis, vec_axis;
     int32_t *loads;

@@ -87,7 +87,7 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
 
 /* ---- prefetches ---- */
 
-/* Prefetches what is `ahead` elements behind the place x of an operand. */
+/* Prefetches what is `ahead` elements after the position x of an operand. */
 static void tci_stage_fetch(tci_build *b, int operand, int x, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -121,8 +121,8 @@ TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile
     }
 }
 
-/* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
- * elements behind a cache line. */
+/* The next row of what the rows' kernel reads, at the current position of `axis`, which is `skip`
+ * elements after a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
 {
     const tci_kernel *k = b->k;

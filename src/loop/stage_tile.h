@@ -32,7 +32,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
  * stores. */
 TCI_FN void tci_stage_values(tci_build *b, int stage);
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
-/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
+/* Elements of `store` from the position where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */
 TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
                           tci_dim hi);
@@ -41,8 +41,8 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
 /* At the first point of a row: the lines that the next tile of this row stores to by the caches,
  * which no machine fetches by itself where a tile has as many rows as lanes. */
 TCI_FN void tci_stage_fetch_stores(tci_build *b, int stage, const tci_tile *tile);
-/* For the next row along next_axis (-1: nothing), at the current place of `axis`, which is `skip`
- * elements behind a cache line. */
+/* For the next row along next_axis (-1: nothing), at the current position of `axis`, which is
+ * `skip` elements after a cache line. */
 TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);

@@ -125,8 +125,8 @@ static tci_lin tci_nest_groups(tci_nest *n, int begin, int end, tci_lopen *open)
     return tci_lin_var(n->b, tci_build_for(n->b, from, to, 1, open));
 }
 
-/* Binds an axis to its next digit of u, a number of blocks, and the place in the block; *left: what
- * u still counts, without the chunks and groups. */
+/* Binds an axis to its next digit of u, a number of blocks, and the position in the block; *left:
+ * what u still counts, without the chunks and groups. */
 static void tci_nest_bind(tci_nest *n, int axis, tci_lin *u, int64_t block, tci_lin in_block,
                           tci_dim *left)
 {

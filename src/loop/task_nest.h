@@ -20,7 +20,7 @@ typedef struct tci_nest {
     int64_t share;          /* > 0: units are row tiles, and tasks are multiples of it */
     int rows;               /* units of a block, where there are several: its rows */
     bool chunks_first;      /* neighbouring units are chunks, not groups */
-    int64_t block;          /* > 0: of the last other axis, which it divides, so many places */
+    int64_t block;          /* > 0: of the last other axis, which it divides, so many positions */
     int within;             /* are inside this other axis, and blocks outside it */
     bool fence;             /* stores that bypass the caches end the task */
     /* derived */

@@ -18,7 +18,7 @@
 
 enum {
     TCI_PER_POINT_ROWS = 8,  /* of a thread, at most */
-    TCI_PER_POINT_BUSY = 512 /* threads that keep a processor busy */
+    TCI_PER_POINT_BUSY = 512 /* threads that keep an SM busy */
 };
 
 /* ---- whether and how ---- */

@@ -145,7 +145,7 @@ static int tci_tile_candidates(const tci_query *a, int64_t n[TCI_FORM_CANDIDATES
 }
 
 /* Cycles of the inner step over those that its arithmetic alone would take, and vectors that are
- * walked over those that there are. */
+ * traversed over those that there are. */
 static double tci_tile_slower_of(const tci_query *a, int64_t n_vecs, int64_t rows, int64_t unroll)
 {
     double ports = a->machine.block_threads > 0 ? 1 : a->machine.facts.ports;
@@ -456,7 +456,7 @@ static void tci_packed_largest(const tci_query *a, const tci_gemm *p, int64_t *r
     tci_tile_largest_of(a, vectors, true, 1, rows, unroll);
 }
 
-/* The same of one vector; false: the larger tile hardly walks more vectors than there are. */
+/* The same of one vector; false: the larger tile hardly traverses more vectors than there are. */
 static bool tci_packed_single(const tci_query *a, const tci_gemm *p, int64_t unroll, int64_t *rows)
 {
     int64_t one, vectors = tci_packed_vectors(a, p);
@@ -488,7 +488,7 @@ static int tci_packed_candidates(const tci_query *a,
     return count;
 }
 
-/* The tile's time, by what it walks and loads, over that of the best tile. */
+/* The tile's time, by what it traverses and loads, over that of the best tile. */
 static double tci_packed_tile_factor(const tci_query *a, const tci_gemm *p, const int64_t *n)
 {
     int64_t rows, unroll, single, vectors = tci_packed_vectors(a, p);

@@ -72,7 +72,7 @@ static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
     tci_build_set(b, axis, NULL);
 }
 
-/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+/* A SCAN by a block of threads, several steps at a time: after a store the next load would wait.
  * False: done the other way. */
 static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
                                  const tci_stage_tuple *acc)
@@ -164,7 +164,7 @@ static int32_t tci_stage_rows_ahead(const tci_build *b, int n)
     return b->l->threads > 1 && n <= TCI_STAGE_BLOCK_ROWS / 4 ? TCI_STAGE_BLOCK_ROWS / n : 0;
 }
 
-/* The stretch of the last axis that is in part number `part`, and the loop over it; `before`:
+/* The range of the last axis that is in part number `part`, and the loop over it; `before`:
  * products before the axis' first one. */
 static void tci_stage_take_part(tci_build *b, int stage, const tci_tile *tile,
                                 const tci_stage_tuple *acc, const tci_stage_tuple *total,
@@ -228,8 +228,8 @@ static void tci_stage_take_parts(tci_build *b, int stage, const tci_tile *tile,
 
 /* ---- the whole ---- */
 
-/* The same at each place of the stage's last axis, one after the other; of a long one in stretches
- * that are written out, and a shorter one behind them. */
+/* The same at each position of the stage's last axis, one after the other; of a long one in ranges
+ * that are written out, and a shorter one after them. */
 static void tci_stage_take_stretch(tci_build *b, int stage, const tci_tile *tile,
                                    const tci_stage_tuple *acc, tci_lin at, int64_t last, int64_t n)
 {
@@ -247,7 +247,7 @@ static void tci_stage_take_stretch(tci_build *b, int stage, const tci_tile *tile
     tci_build_set(b, axis, NULL);
 }
 
-/* Places of a stretch of so long an axis: all of few, else a divisor if there is one. */
+/* Places of a range of so long an axis: all of few, else a divisor if there is one. */
 static int64_t tci_stage_places(int64_t size)
 {
     int64_t n = TCI_MIN(size, TCI_STAGE_BLOCK_ROWS);

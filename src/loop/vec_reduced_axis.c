@@ -87,7 +87,7 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` after `at`:
  * whole, partial or absent. */
 static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
                                   int u)
@@ -169,7 +169,7 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && tci_dim_lt(0, count)) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), tci_dim_known(count));
     }
-    /* lanes without a register are behind the longest axis */
+    /* lanes without a register are after the longest axis */
     int end_lane = TCI_MIN(tci_kernel_lanes(b->k), m->n_regs * b->l->lanes);
     for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
@@ -214,7 +214,7 @@ TCI_FN tci_stage_tuple tci_stage_join_halves(tci_build *b, const tci_kred *red, 
     return v;
 }
 
-/* Element x of an array of lanes takes in the one h behind it. */
+/* Element x of an array of lanes takes in the one h after it. */
 static void tci_stage_array_join(tci_build *b, const tci_kred *red, tci_stage_tuple array, int x,
                                  int h)
 {

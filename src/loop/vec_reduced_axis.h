@@ -14,7 +14,7 @@ TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis);
 /* The lanes of an accumulator, joined as class LANES says: neighbours that come first, .. */
 TCI_FN tci_stage_tuple tci_stage_join_near(tci_build *b, const tci_kred *red, tci_stage_tuple v);
-/* .. and behind them lane i and i + h, for h = from, from / 2 ...: the result is in lane 0. */
+/* .. and after them lane i and i + h, for h = from, from / 2 ...: the result is in lane 0. */
 TCI_FN tci_stage_tuple tci_stage_join_halves(tci_build *b, const tci_kred *red, tci_stage_tuple v,
                                              int from);
 

@@ -130,7 +130,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
     tci_build_close(b, &open);
 }
 
-/* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
+/* A loop over whole groups of `unroll` vectors from *at; *at ends after them. */
 static void tci_stage_groups(tci_build *b, tci_lin *at, int end, tci_dim lo, tci_dim hi, int unroll,
                              tci_vec_body body, void *arg)
 {

@@ -7,7 +7,7 @@
 enum { TCI_MAX_UNROLL = 64 };
 typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **vecs);
 
-/* A vector (n: elements that exist, index expression; -1 all) at a place in [lo, hi]. */
+/* A vector (n: elements that exist, index expression; -1 all) at a position in [lo, hi]. */
 TCI_FN const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n);
 /* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
  * whose last vector may be partial. The axis itself is bound by the body. */
@@ -17,10 +17,10 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
  * first. */
 TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
                                       tci_dim hi, int unroll, tci_vec_body body, void *arg);
-/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. Those that are not known are left out: what is there is masked. */
+/* Inner positions of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at
+ * most max, else none. Those that are not known are left out: what is there is masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
-/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+/* The rows after the last whole tile of `base` rows, of `size` in all, where that is not known:
  * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
 typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
 TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,

@@ -23,7 +23,7 @@ enum {
     TCI_MATRIX_SUMS_MOST = 320,  /* and with registers of the others, at most */
     TCI_MATRIX_ENTRY = 160,      /* of them, where threads have 128 registers at first */
     TCI_MATRIX_HELD = 4,         /* least elements of a row that a thread of the epilogue holds */
-    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FILL = 2000,      /* cycles to a tile's first product, and to store accumulators */
     TCI_MATRIX_TURN = 4000,      /* of the epilogue's warps between two tiles */
     TCI_MATRIX_LATENCY = 2200,   /* cycles of a load while all units load, */
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
@@ -125,7 +125,7 @@ static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *mac
     return TCI_MAX(TCI_MAX(multiply, load), latency / (x->stages - 1));
 }
 
-/* Of the chain for a tile; a unit's processor has issued all it can for some warps. Lanes that are
+/* Of the chain for a tile; a unit's SM has issued all it can for some warps. Lanes that are
  * no columns are masked. */
 static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int warps)
 {
@@ -354,7 +354,7 @@ TCI_FN tci_lin tci_matrix_given(tci_build *b, int axis)
     return at;
 }
 
-/* The sums of the rows at hand, where the main loop has left them. */
+/* The accumulators of the rows at hand, where the main loop has left them. */
 static void tci_matrix_keep(tci_build *b, const tci_matrix *x, int stage)
 {
     int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);

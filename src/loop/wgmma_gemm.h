@@ -29,14 +29,14 @@ enum {
     TCI_MATRIX_MORE_WARPS = 7  /* or so many, where registers suffice */
 };
 
-/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
- * rounding up of its start. */
+/* Bytes of one stage, of the buffers for accumulators, and of all shared memory with barriers and
+ * the rounding up of its start. */
 TCI_BLOCK_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_steps(const tci_matrix *x); /* of k */
 TCI_BLOCK_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_BLOCK_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
-/* True if the consumers hold more sums than twelve warps have registers for, at an equal share
- * each. */
+/* True if the consumers hold more accumulators than twelve warps have registers for, at an equal
+ * share each. */
 TCI_BLOCK_FN bool tci_matrix_is_wide(const tci_matrix *x);
 /* The tiles (consumers, sub_rows, columns, shares) that take least time by the model; returns how
  * many. */
@@ -49,9 +49,9 @@ TCI_BLOCK_FN double tci_matrix_ns(const tci_kernel *k, const tci_machine *machin
 /* Parts that other templates share. The rows of a tile that the epilogue takes at once, for a
  * kernel whose epilogue begins with stage `first`; */
 TCI_BLOCK_FN void tci_matrix_set_groups(const tci_kernel *k, int first, tci_matrix *x);
-/* where the main loop stands: on a whole number of columns or of groups of rows; */
+/* where the main loop runs: on a whole number of columns or of groups of rows; */
 TCI_BLOCK_FN tci_lin tci_matrix_given(tci_build *b, int axis);
-/* the chain behind stage `stage`, for the rows at hand. */
+/* the chain after stage `stage`, for the rows at hand. */
 TCI_BLOCK_FN void tci_matrix_hole(tci_build *b, const tci_matrix *x, int stage);
 /* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
 TCI_BLOCK_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,

@@ -171,7 +171,7 @@ static const char *tci_ox_pad_out(tci_ox_out_graph *g, const tci_node *n, const 
     return TCI_OW(&g->w, "Pad", x, tci_ow_ints(&g->w, 2 * n->rank, pads), fill);
 }
 
-/* Windows along an axis are a Gather of places, whose second axis then moves to the end. */
+/* Windows along an axis are a Gather of positions, whose second axis then moves to the end. */
 static const char *tci_ox_window_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     int windows = n->n_attr / 4, rank = n->in[0]->rank;
@@ -285,7 +285,7 @@ static const char *tci_ox_arg_out(tci_ox_out_graph *g, const char *op, const tci
     return tci_ow_op(&g->w, op, 1, &x, 2, attrs);
 }
 
-/* Running products and extremes: joined with what stands 1, 2, 4, ... elements before. */
+/* Running products and extremes: combined with the element 1, 2, 4, ... positions earlier. */
 static const char *tci_ox_joined_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
 {
     static const char *const ops[] = {[TCI_MODE_ADD] = "Add",
@@ -350,7 +350,7 @@ static const char *tci_ox_scatter_out(tci_ox_out_graph *g, const tci_node *n, co
 
 /* ---- elementwise ops ---- */
 
-/* The value column of an elementwise row, in f32 of halves. */
+/* The value column of an elementwise row, in f32 for f16 and bf16. */
 static const char *tci_ox_formula_out(tci_ox_out_graph *g, const tci_node *n, const char *const *in)
 {
     const char *stack[TCI_FORMULA_DEPTH + 1], *operands[3];

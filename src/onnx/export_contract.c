@@ -157,7 +157,7 @@ TCI_FN const char *tci_ox_contract_out(tci_ox_out_graph *g, const tci_node *n,
     if (tci_ox_find_conv(g->walk->s, n, &conv) && tci_ox_conv_fits(&conv)) {
         return tci_ox_conv_out(g, &conv, n, operands);
     }
-    for (int i = 0; i < 2; i++) { /* sums of halves are f32 */
+    for (int i = 0; i < 2; i++) { /* sums of f16 and bf16 are f32 */
         in[i] = n->in[i]->dtype == n->dtype ? in[i] : tci_ox_to_dtype(g, in[i], (tc_dtype)n->dtype);
     }
     bool known = tci_is_known(n) && tci_is_known(n->in[0]) && tci_is_known(n->in[1]);

@@ -26,7 +26,7 @@ static int64_t tci_ox_after(const tci_ox_sliding *w, int i)
     return tci_dim_known(w->after[i]) < 0 ? 0 : tci_dim_known(w->after[i]);
 }
 
-/* True if the operator's own rule gives as many places as there are. */
+/* True if the operator's own rule gives as many positions as there are. */
 static bool tci_ox_places_follow(const tci_ox_sliding *w)
 {
     bool follow = true;
@@ -113,7 +113,7 @@ static const char *tci_ox_ordered(tci_ox_out_graph *g, const tci_node *n, const 
     return tci_ox_resized(g, n->rank, moved, o->n_merged, o->sizes, x);
 }
 
-/* The result, [batch, groups * filters, places], as n has its axes. */
+/* The result, [batch, groups * filters, positions], as n has its axes. */
 static const char *tci_ox_as_result(tci_ox_out_graph *g, const tci_ox_conv *c, const tci_node *n,
                                     const char *y)
 {

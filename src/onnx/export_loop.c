@@ -6,7 +6,7 @@
 #include "export_state.h"
 #include "../graph/loop_node.h"
 
-/* The scan outputs of a reversed repetition, last step first. */
+/* The scan outputs of a reversed loop, last step first. */
 static const char *tci_ox_in_order(tci_ox_out_graph *g, const tci_repeat *r, const char *x)
 {
     const int64_t start = INT64_MAX, end = INT64_MIN, axis = 0, step = -1;
@@ -111,7 +111,7 @@ TCI_FN const char *tci_ox_repeat_out(tci_ox_out_graph *g, tci_node *n, const cha
         *rows = tci_ox_stacked(g, &r, in[i], *rows);
     }
     TCI_PUSH(s, g->loops, g->n_loops, g->cap_loops, loop);
-    return ""; /* a repetition has no value of its own */
+    return ""; /* a loop has no value of its own */
 }
 
 TCI_FN const char *tci_ox_result_out(tci_ox_out_graph *g, const tci_node *n)

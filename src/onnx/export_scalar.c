@@ -156,7 +156,7 @@ static const char *tci_ox_mulhi_out(tci_ox_out_graph *g, tc_dtype d, const char 
                          tci_ox_to_dtype(g, top, d));
 }
 
-/* ---- recipes ---- */
+/* ---- expansions ---- */
 
 static const char *tci_ox_step(tci_ox_out_graph *g, const tci_recipe *r, const tci_step_inst *s,
                                const char *const *x)

@@ -108,7 +108,7 @@ static const char *tci_hlo_take(tci_hlo *h, tc_dtype t, const tci_hlo_shape *fro
 }
 
 /* Windows along an axis: its elements are taken in the order of the windows, and the axis of
- * places within a window then moves to the end. */
+ * positions within a window then moves to the end. */
 static const char *tci_hlo_window_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     tci_scratch *s = h->walk->s;
@@ -183,7 +183,7 @@ static const char *tci_hlo_reduce(tci_hlo *h, int op, tc_dtype t, const tci_hlo_
                        tci_hlo_type(h, t, shape), tci_hlo_dtype(t), tci_hlo_type(h, t, &to));
 }
 
-/* Sums of integers are of a wider dtype, those of halves of f32, rounded once. */
+/* Sums of integers are of a wider dtype, those of f16 and bf16 are in f32, rounded once. */
 static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);
@@ -203,7 +203,7 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &to, in, t, x);
 }
 
-/* Axes that stay, in x of which n are reduced: where the result's axes stand in x. */
+/* Axes that stay, in x of which n are reduced: the positions of the result's axes in x. */
 static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
 {
     int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);
@@ -241,7 +241,7 @@ static const char *tci_hlo_devsq_out(tci_hlo *h, const tci_node *n, const char *
     return tci_hlo_convert(h, &to, t, (tc_dtype)n->dtype, x);
 }
 
-/* The first of the largest or smallest elements: values and places reduced together. */
+/* The first of the largest or smallest elements: values and positions reduced together. */
 static const char *tci_hlo_arg_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->in[0]->rank, n->in[0]->shape);

@@ -8,7 +8,7 @@
 #include "export.h"
 #include "find_conv.h"
 
-/* A repetition that has left: the names of its results. */
+/* A loop that has left: the names of its results. */
 typedef struct tci_hlo_loop {
     const tci_node *repeat;
     const char **results;
@@ -86,7 +86,7 @@ TCI_FN const char *tci_hlo_pad(tci_hlo *h, tc_dtype t, const tci_hlo_shape *from
 /* Of a reduction row: the op that joins two values of dtype t, and what changes nothing. */
 TCI_FN const char *tci_hlo_joins(int op, tc_dtype t);
 TCI_FN tci_value tci_hlo_identity(int op, tc_dtype t);
-/* True where a stands before b: the larger, or the smaller; a NaN first, or last. */
+/* True if a is sorted before b: the larger, or the smaller; a NaN first, or last. */
 TCI_FN const char *tci_hlo_before(tci_hlo *h, const tci_hlo_shape *shape, tc_dtype t, bool largest,
                                   bool nan_first, const char *a, const char *b);
 

@@ -67,7 +67,7 @@ static const char *tci_hlo_ordered(tci_hlo *h, const tci_node *n, const tci_hlo_
     return tci_hlo_arrange(h, (tc_dtype)n->dtype, &from, o->axes, shape, x);
 }
 
-/* The result, [batch, groups * filters, places], as n has its axes. */
+/* The result, [batch, groups * filters, positions], as n has its axes. */
 static const char *tci_hlo_as_result(tci_hlo *h, const tci_ox_conv *c, const tci_node *n,
                                      const tci_hlo_shape *from, const char *y)
 {

@@ -212,7 +212,7 @@ TCI_FN const char *tci_hlo_scatter_out(tci_hlo *h, const tci_node *n, const char
     return r;
 }
 
-/* Values and places in order, by a stable sort; then the first of the places. */
+/* Values and positions in order, by a stable sort; then the first of the positions. */
 TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     const tci_hlo_shape shape = tci_hlo_shape_of(h, n->rank, n->in[0]->shape);
@@ -235,7 +235,7 @@ TCI_FN const char *tci_hlo_topk_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_cut(h, n, &shape, &to, tci_scratch_printf(h->walk->s, "%s#1", r));
 }
 
-/* Joined with what stands 1, 2, 4, ... elements before. Sums of halves are f32. */
+/* Combined with the element 1, 2, 4, ... positions earlier. Sums of f16 and bf16 are f32. */
 TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x)
 {
     static const int ops[] = {[TCI_MODE_ADD] = TCI_OP_SUM,

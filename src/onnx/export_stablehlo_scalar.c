@@ -214,7 +214,7 @@ static const char *tci_hlo_round(tci_hlo *h, const tci_hlo_shape *shape, tc_dtyp
     return tci_hlo_convert(h, shape, half, TC_F32, tci_hlo_convert(h, shape, TC_F32, half, a));
 }
 
-/* The StableHLO op of a MATH prim; NULL: its recipe. */
+/* The StableHLO op of a MATH prim; NULL: its expansion. */
 static const char *tci_hlo_math_op(tci_prim p)
 {
     switch ((int)p) {
@@ -235,7 +235,7 @@ static const char *tci_hlo_math_op(tci_prim p)
 static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
                                 tc_dtype to, const char *const *x);
 
-/* True if a step adds a constant so large that the sum is a whole number, as recipes round. XLA
+/* True if a step adds a constant so large that the sum is a whole number, as expansions round. XLA
  * takes (x + c) - c for x, so what is added to must be rounded before. */
 static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
 {
@@ -246,7 +246,7 @@ static bool tci_hlo_rounds(const tci_recipe *r, const tci_step_inst *s)
            r->insts[last].value.f < 2 * most;
 }
 
-/* One step of a recipe. */
+/* One step of an expansion. */
 static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tci_recipe *r,
                                 const tci_step_inst *s, const char **x)
 {
@@ -260,7 +260,7 @@ static const char *tci_hlo_step(tci_hlo *h, const tci_hlo_shape *shape, const tc
     return tci_hlo_binary(h, "add", shape, t, y, x[s->n_args - 1]);
 }
 
-/* The recipe of a MATH prim, step by step. */
+/* The expansion of a MATH prim, step by step. */
 static const char *tci_hlo_recipe(tci_hlo *h, const tci_hlo_shape *shape, tci_prim p, tc_dtype t,
                                   const char *const *x)
 {
@@ -351,7 +351,7 @@ static const char *tci_hlo_prim(tci_hlo *h, const tci_hlo_shape *shape, tci_prim
     case TCI_P_TOINT:
         return tci_hlo_convert(h, shape, t, to, x[0]);
         TCI_MATH_PRIMS(TCI_PRIM_CASE) return tci_hlo_math(h, shape, p, t, x);
-    case TCI_P_LANE1: /* slow paths of recipes that have an op: sine, cosine, tan, log */
+    case TCI_P_LANE1: /* slow paths of expansions that have an op: sine, cosine, tan, log */
     case TCI_P_COUNT: break;
     }
     TCI_ASSERT(h->walk->s, false);

@@ -200,7 +200,7 @@ TCI_FN const char *tci_hlo_repeat_out(tci_hlo *h, tci_node *n, const char *const
         loop.results[r.n_carry + i] = s.names[s.y + i];
     }
     TCI_PUSH(h->walk->s, h->loops, h->n_loops, h->cap_loops, loop);
-    return ""; /* a repetition has no value of its own */
+    return ""; /* a loop has no value of its own */
 }
 
 TCI_FN const char *tci_hlo_result_out(tci_hlo *h, const tci_node *n)

@@ -6,7 +6,7 @@
 #include "find_conv.h"
 #include "proto_write.h"
 
-/* A repetition that has left: the names of its results. */
+/* A loop that has left: the names of its results. */
 typedef struct tci_ox_left_loop {
     const tci_node *repeat;
     const char **results;

@@ -102,7 +102,7 @@ TCI_FN void tci_ox_put_file(const tci_ox_walk *w, const char *path, const tci_st
     }
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 /* A list of nodes whose operands must leave before them. */
 typedef struct tci_ox_stack {
@@ -110,7 +110,7 @@ typedef struct tci_ox_stack {
     int n, cap;
 } tci_ox_stack;
 
-/* Operands within a repetition's body are the repetition's own matter. */
+/* Operands within a loop's body are the loop's own matter. */
 static int tci_ox_n_operands(const tci_node *n)
 {
     return tci_node_is_value(n) ? 0 : tci_node_n_outside(n);
@@ -137,7 +137,7 @@ static const char *const *tci_ox_operands(tci_ox_walk *w, tci_node *n, tci_ox_st
     return ready ? names : NULL;
 }
 
-/* An expansion leaves in the place of its composite: NULL once that has its name. */
+/* An expansion leaves in place of its composite: NULL once that has its name. */
 static tci_node *tci_ox_expansion(tci_ox_walk *w, tci_node *n)
 {
     tci_node *to = tci_ox_left_of(w, n)->expansion;

@@ -22,7 +22,7 @@ struct tci_ox_walk {
     tci_graph *graph;
     const char *format; /* "ONNX", for messages */
     tci_node *const *inputs;
-    int n_inputs;                   /* named before the walk; any nodes */
+    int n_inputs;                   /* named before the traversal; any nodes */
     const char *const *input_names; /* of each; NULL: tci_ox_input_name chooses */
     /* Writes n, whose operands have the names in[], and returns its name; NULL: n has no form, or
      * leaves as its expansion. */
@@ -36,10 +36,10 @@ struct tci_ox_walk {
     tc_site here;
     tci_ox_left *left;
     uint32_t n_left; /* by the id of a node */
-    /* *at is the node of `known` that is being written, outside of repetitions; NULL: not asked */
+    /* *at is the node of `known` that is being written, outside of loops; NULL: not asked */
     tci_node **at;
     const tci_table *known;
-    int depth; /* of walks within walks */
+    int depth; /* of nested traversals */
 };
 
 /* Ends the export: n, made at its place, has no form, and why; "" is no reason. */

@@ -64,7 +64,7 @@ static void tci_ox_end_windows(tci_ox_sliding *w, int i, tci_dim count)
 
 /* ---- convolutions ---- */
 
-/* The axis of a contraction with that place in operand or result `which`. */
+/* The axis of a contraction with that position in operand or result `which`. */
 static const tci_contract_axis_of *tci_ox_axis_at(const tci_contraction *c, int which, int place)
 {
     for (int i = 0; i < c->n_axes; i++) {

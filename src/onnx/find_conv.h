@@ -13,7 +13,7 @@ typedef struct tci_ox_sliding {
     tci_node *x;
     int n;
     int axis[TCI_OX_SPATIAL];    /* of x */
-    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the place within the window */
+    int element[TCI_OX_SPATIAL]; /* of the WINDOW: the position within the window */
     tci_dim kernel[TCI_OX_SPATIAL], stride[TCI_OX_SPATIAL], dilation[TCI_OX_SPATIAL];
     /* Elements of padding, negative ones cut; the last window ends with the padded axis. */
     tci_dim before[TCI_OX_SPATIAL], after[TCI_OX_SPATIAL];
@@ -21,8 +21,8 @@ typedef struct tci_ox_sliding {
 
 /* A convolution. The axes of x that no window is along, those of f and those of the result are in
  * lists, in x's order: batch (x and the result), groups (all three), channels (x and f, summed),
- * filters (f and the result). Of a weight gradient the places are summed and the elements are the
- * result: then stride and dilation are exchanged. */
+ * filters (f and the result). Of a weight gradient the positions are summed and the elements are
+ * the result: then stride and dilation are exchanged. */
 typedef struct tci_ox_conv {
     tci_ox_sliding w;
     tci_node *f;

@@ -59,7 +59,7 @@ static const tci_onnx_function *tci_ox_function_of(const tci_ox *m, const tci_on
     return NULL;
 }
 
-/* The node with attributes of the enclosing function in the place of references to them. */
+/* The node with attributes of the enclosing function in place of references to them. */
 static tci_onnx_node *tci_ox_resolve(const tci_ox *m, const tci_onnx_node *n)
 {
     tci_onnx_node *r = tci_scratch_copy(m->s, n, sizeof(*n));
@@ -368,7 +368,7 @@ static tci_ox_result tci_ox_build_main(const tci_ox_op *o)
     return r;
 }
 
-/* A block with the arrays and names behind the struct. */
+/* A block with the arrays and names after the struct. */
 static tc_onnx_model *tci_ox_pack(const tci_ox_op *o, const tci_ox_result *r)
 {
     const tci_ox *m = o->m;

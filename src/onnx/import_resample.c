@@ -326,7 +326,7 @@ TCI_OX_MAKE(grid_sample)
     tci_ox_out(o, 0, y);
 }
 
-/* theta [n, 2, 3] or [n, 3, 4] times (x, y[, z], 1) of each place. */
+/* theta [n, 2, 3] or [n, 3, 4] times (x, y[, z], 1) of each position. */
 TCI_OX_MAKE(affine_grid)
 {
     int n;
@@ -353,7 +353,7 @@ TCI_OX_MAKE(affine_grid)
     tci_ox_out(o, 0, tci_ox_shape_as(o, grid, axes + 2, to));
 }
 
-/* ---- samples at computed places of [n, c, h, w] ---- */
+/* ---- samples at computed positions of [n, c, h, w] ---- */
 
 /* Bilinear samples at rows y and columns x [n, m] of images [n, c, h, w]; outside of them 0: [n, c,
  * m]. */

@@ -72,7 +72,7 @@ static bool tci_pb_next(tci_pb *p, tci_pb_field *f)
     f->id = key >> 3;
     f->wire = (int)(key & 7);
     f->bytes = *p;
-    if (f->id == 0) { /* protobuf has none: a stretch of zeros would be fields without end */
+    if (f->id == 0) { /* protobuf has none: a range of zeros would be fields without end */
         tci_pb_bad(p, "a field has the number 0");
     } else if (f->wire == 0) {
         f->value = tci_pb_varint(p);

@@ -17,7 +17,7 @@ struct tc_comm {
     int64_t number;
     int32_t refs;   /* the user's, and one for each program */
     bool is_open;   /* not freed by the user */
-    int32_t busy;   /* atomic: a run, or a call of the user's, has it */
+    int32_t busy;   /* atomic: a run, or a user call, has it */
     int32_t failed; /* atomic: an operation failed, so ranks are no longer in step */
     int rank, size;
     int64_t process; /* that made it: a child made by fork cannot use it */
@@ -70,7 +70,7 @@ TCI_FN void tci_comm_tell(const char *why);
 /* The communicator of that number with a count more; NULL: it has been freed by all. */
 TCI_FN tc_comm *tci_comm_retain(int64_t number);
 TCI_FN void tci_comm_release(tc_comm *c);
-/* A handle of the user's; NULL: it is none, or was freed. */
+/* A user handle; NULL: it is none, or was freed. */
 TCI_FN tc_comm *tci_comm_of(const tc_comm *handle);
 /* The same with a count more. */
 TCI_FN tc_comm *tci_comm_hold(const tc_comm *handle);

@@ -229,7 +229,7 @@ TCI_FN tci_node *tci_build_pad_mode(tci_graph *g, tci_node *x, int axis, tci_dim
     return tci_build_cat(g, parts, n_parts, at);
 }
 
-/* ---- channels and places ---- */
+/* ---- channels and positions ---- */
 
 static bool tci_arrange_image(tci_graph *g, const tci_node *x, int64_t factor)
 {

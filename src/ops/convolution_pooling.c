@@ -178,7 +178,7 @@ TCI_FN tci_node *tci_window_grouped(tci_graph *g, tci_node *x, int n, const tci_
 TCI_FN tci_node *tci_window_contract(tci_graph *g, tci_node *windows, tci_node *w, int n,
                                      int64_t groups)
 {
-    enum { image, group, channel, place };                 /* labels; behind those of places */
+    enum { image, group, channel, place };                 /* labels; after those of positions */
     const int element = place + n, filter = place + 2 * n; /* those of the window */
     int lx[TCI_IMAGE_RANK + TCI_IMAGE_AXES], lw[TCI_IMAGE_RANK], out[TCI_IMAGE_RANK];
     int nx = 0, nw = 0, no = 0;
@@ -414,8 +414,8 @@ TCI_FN tci_node *tci_build_max_pool(tci_graph *g, int n, tci_node *x, const stru
     return tci_image_result(g, &p.image, r);
 }
 
-/* Where element `at` of a window, counted along axis i of n of the windows' places, stands in x. In
- * the padding only where nothing is larger than that: then the first element inside is meant. */
+/* Where element `at` of a window, counted along axis i of n of the windows' positions, stands in x.
+ * In the padding only where nothing is larger than that: then the first element inside is meant. */
 static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tci_node *at)
 {
     const int n = p->image.n;
@@ -434,7 +434,7 @@ static tci_node *tci_pooling_place(tci_graph *g, const tci_pooling *p, int i, tc
     return tci_build_where(g, outside, tci_composite_binary(g, TCI_OP_REMAINDER, at, apart), at);
 }
 
-/* Position of the first largest element of each window [N, C, places, elements], counted through
+/* Position of the first largest element of each window [N, C, positions, elements], counted through
  * the window. */
 static tci_node *tci_pooling_argmax(tci_graph *g, tci_node *windows, int n)
 {
@@ -664,7 +664,8 @@ static tci_adaptive tci_adaptive_of(tci_graph *g, tci_dim n, tci_dim m)
     return a;
 }
 
-/* The places in x of the elements of each window, [m, most]; behind its end the last one again. */
+/* The positions in x of the elements of each window, [m, most]; after its end the last one
+ * again. */
 static tci_node *tci_adaptive_places(tci_graph *g, const tci_adaptive *a)
 {
     tci_node *at = tci_composite_binary(g, TCI_OP_ADD, a->first,
@@ -741,8 +742,8 @@ TCI_FN tci_node *tci_build_adaptive_avg_pool(tci_graph *g, int n, tci_node *x, i
     return tci_image_result(g, &image, tci_build_cast(g, r, (tc_dtype)x->dtype));
 }
 
-/* The windows along all axes, [N, C, places, elements], and the place in an image of each element,
- * [places, elements]. */
+/* The windows along all axes, [N, C, positions, elements], and the position in an image of each
+ * element, [positions, elements]. */
 static tci_node *tci_adaptive_all(tci_graph *g, tci_node *x, int n, const tci_dim *out,
                                   tci_node **places)
 {
@@ -789,7 +790,7 @@ TCI_FN tci_node *tci_build_adaptive_max_pool_indices(tci_graph *g, int n, tci_no
         flat[0] = tci_dim_mul(flat[0], places->shape[i]);
         flat[1] = tci_dim_mul(flat[1], places->shape[n + i]);
     }
-    /* place [places, at]: read at the number of the window and that of its element */
+    /* position [positions, at]: read at the number of the window and that of its element */
     tci_node *each = tci_build_size_value(g, flat[1], TC_I64);
     tci_node *number = tci_build_reshape(g, tci_build_iota(g, flat[0]), n, out + 2);
     number = tci_composite_binary(g, TCI_OP_MUL, number, each);

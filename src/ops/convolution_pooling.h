@@ -24,7 +24,7 @@ TCI_FN bool tci_window_fields(tci_graph *g, const char *name, int n, int64_t *v,
 static const int64_t tci_window_ones[TCI_IMAGE_AXES] = {1, 1, 1};
 static const int64_t tci_window_zeros[TCI_IMAGE_AXES] = {0, 0, 0};
 
-/* x with its last n axes padded, and the kernel's appended: [..., places, elements]. */
+/* x with its last n axes padded, and the kernel's appended: [..., positions, elements]. */
 TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t *before,
                                  const tci_dim *after, tci_node *fill, const tci_dim *kernel,
                                  const int64_t *stride, const int64_t *dilation);
@@ -32,7 +32,7 @@ TCI_FN tci_node *tci_window_over(tci_graph *g, tci_node *x, int n, const int64_t
 /* Fields of tc_conv for n axes. */
 typedef struct tci_window_conv {
     int64_t stride[TCI_IMAGE_AXES], padding[TCI_IMAGE_AXES], dilation[TCI_IMAGE_AXES];
-    int64_t after[TCI_IMAGE_AXES]; /* padding behind the last element */
+    int64_t after[TCI_IMAGE_AXES]; /* padding after the last element */
     int64_t more[TCI_IMAGE_AXES];  /* output padding */
     int64_t groups;
 } tci_window_conv;
@@ -46,7 +46,7 @@ TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_ima
 TCI_FN tci_node *tci_window_grouped(tci_graph *g, tci_node *x, int n, const tci_dim *sizes,
                                     int64_t groups);
 /* The CONTRACT of windows over x [N, (groups), C / groups, ...] and w [O, C / groups, ...]: the sum
- * over channels and elements inside each group, [N, (groups), O / groups, places]. */
+ * over channels and elements inside each group, [N, (groups), O / groups, positions]. */
 TCI_FN tci_node *tci_window_contract(tci_graph *g, tci_node *windows, tci_node *w, int n,
                                      int64_t groups);
 /* r [N, O, ...] in x's compute dtype with the bias, if there is one, in x's dtype. */

@@ -9,7 +9,7 @@
 
 /* ---- in a sorted list ---- */
 
-/* Steps of halving that find a place among n, n known or not. */
+/* Steps of halving that find a position among n, n known or not. */
 static int tci_search_steps(tci_dim n)
 {
     int steps = 0;
@@ -19,7 +19,7 @@ static int tci_search_steps(tci_dim n)
     return steps;
 }
 
-/* True if the element at a place of the sorted list comes before the value; NaN comes after all
+/* True if the element at a position of the sorted list comes before the value; NaN comes after all
  * else. */
 static tci_node *tci_search_before(tci_graph *g, tci_node *sorted, tci_node *place,
                                    tci_node *values, bool right)
@@ -121,7 +121,7 @@ TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x)
     return x ? tci_build_reduce(g, TCI_OP_SUM, tci_build_cast(g, x, TC_BOOL), all, false) : NULL;
 }
 
-/* Where through all of x the first `size` true elements stand, and whether there are so many. */
+/* Row-major positions of the first `size` true elements of x, and whether there are so many. */
 static tci_node *tci_search_true(tci_graph *g, tci_node *x, tci_dim size, tci_node **found)
 {
     if (!tci_build_check_shape(g, 1, &size, TC_I64)) {
@@ -297,9 +297,9 @@ TCI_FN tci_node *tci_build_repeat_interleave(tci_graph *g, tci_node *x, tci_node
 
 typedef struct tci_places {
     tci_graph *g;
-    int rank, n, first; /* of x; indices; the axis at which their axes stand in the result */
+    int rank, n, first; /* of x; indices; the axis at which their axes are in the result */
     int *order, *back;  /* x's axes with those that have an index in front; and back */
-    tci_dim *sizes;     /* of the indices' axes, and behind them of x's others */
+    tci_dim *sizes;     /* of the indices' axes, and after them of x's others */
     int n_index;        /* how many axes the indices have */
     tci_dim all, count; /* elements of the axes with an index; of the indices */
     tci_node *flat;     /* one index through these axes, [count] */
@@ -469,7 +469,7 @@ TCI_FN tci_node *tci_build_index(tci_graph *g, tci_node *x, tci_node *const *ind
     return tci_places_end(&p, tci_places_turn(&p, r, false));
 }
 
-/* src as it stands in x[indices], as [count, others]. */
+/* src in the order of x[indices], as [count, others]. */
 static tci_node *tci_places_source(const tci_places *p, tci_node *like, tci_node *src)
 {
     tci_words w;

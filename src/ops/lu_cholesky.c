@@ -20,7 +20,7 @@ enum {
     TCI_ELIMINATE_BLOCK = 32
 };
 
-/* ---- repetitions ---- */
+/* ---- loops ---- */
 
 enum { TCI_ELIMINATE_PARTS = 4 };
 
@@ -51,7 +51,7 @@ static bool tci_eliminate_bind(tci_eliminate *e, tci_node *const *of, int n, int
     return true;
 }
 
-/* A graph of a compile has its scratch, which an escape drops; a context's graph has none. */
+/* A graph of a compile has its scratch, which a longjmp drops; a context's graph has none. */
 static tci_node *tci_eliminate_node(tci_graph *g, const tci_repeat *r)
 {
     tci_scratch s;

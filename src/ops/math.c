@@ -59,7 +59,7 @@ static void tci_math_build_recipe(tci_math *m, tci_prim p)
         tci_math_log_low(m, true);
         break;
         TCI_BASE_PRIMS(TCI_PRIM_CASE)
-    case TCI_P_COUNT: break; /* no recipe */
+    case TCI_P_COUNT: break; /* no expansion */
     }
 }
 

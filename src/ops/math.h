@@ -12,7 +12,8 @@ enum { TCI_RECIPE_MAX = 320, TCI_RECIPES_MAX = 5504 }; /* instructions of the lo
 enum { TCI_DIV_NORMAL = 1 };
 enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 
-/* One value of a recipe; operands are indices of earlier values. Invariant: args[i] < own index. */
+/* One value of an expansion; operands are indices of earlier values. Invariant: args[i] < own
+ * index. */
 typedef struct tci_step_inst {
     uint8_t kind; /* TCI_RECIPE_* */
     uint8_t prim; /* BASE prim when kind is PRIM */
@@ -36,7 +37,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 TCI_FN const double *tci_math_mills(bool below, int *n);
 
 /* Powers of whole and half numbers up to 8 (ops/pow_expansion.c): which exponents, and x to the b
- * of one as a recipe of x in the given memory, for TCI_POWER_MAX. */
+ * of one as an expansion of x in the given memory, for TCI_POWER_MAX. */
 enum { TCI_POWER_MAX = 64 };
 TCI_FN bool tci_power_is_plain(double b);
 TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);

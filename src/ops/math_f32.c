@@ -306,7 +306,7 @@ static tci_math_pair tci_math_times_power(tci_math *m, tci_math_pair y, int nu, 
     return y;
 }
 
-/* The first steps of gelu's recipes. From a = |x| = 14.36 on a Phi(-a) is less than half of the
+/* The first steps of gelu's expansions. From a = |x| = 14.36 on a Phi(-a) is less than half of the
  * least subnormal: there a is 16.27, whose scale 2^n is 0, as an underflow takes some processors as
  * long as several of these. nu - e is -(a^2), exactly. */
 typedef struct tci_math_gelu {

@@ -17,7 +17,7 @@ static tci_node *tci_sets_at(tci_graph *g, tci_node *x, int axis, tci_node *plac
     return keepdims ? r : tci_build_squeeze(g, r, axis);
 }
 
-/* Where the element stands that has `rank` others before it in order, k - 1 at most (NULL: so
+/* Position of the element that has `rank` others before it in order, k - 1 at most (NULL: so
  * many), [..., 1, ...]: short axes are sorted. */
 static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, tci_node *rank)
 {
@@ -31,7 +31,7 @@ static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, t
                                   : first;
 }
 
-/* Where the k-th smallest stands along the axis, which has size 1 then. */
+/* Position of the k-th smallest along the axis, which has size 1 then. */
 static tci_node *tci_sets_kth(tci_graph *g, tci_node *x, int at, tci_dim k)
 {
     tci_dim n = x->rank ? x->shape[at] : 1;
@@ -326,7 +326,7 @@ TCI_FN tci_node *tci_build_unique(tci_graph *g, tci_node *x, int axis, tci_dim s
     if (which == 3) {
         return tci_build_true_count(g, starts);
     }
-    if (which == 1) { /* the number of an element's set, at its place in x */
+    if (which == 1) { /* the number of an element's set, at its position in x */
         tci_node *number = tci_build_scan(g, starts, 0, false, TCI_MODE_ADD);
         number = tci_composite_binary(g, TCI_OP_SUB, number, tci_composite_whole(g, 1));
         return order ? tci_build_scatter(g, number, 0, order, number, TCI_MODE_SET) : number;

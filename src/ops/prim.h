@@ -56,8 +56,8 @@
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integers have POWI). Same columns. Ulp
  * bounds: tests/unit/test_math.c. EXPN is EXP, bit for bit, where its operand is not above 0, in
- * fewer instructions; above 0 it is what its recipe gives. GELUH is GELU in fewer instructions, for
- * results that are rounded to f16 or bf16. LOG_LOW(d, l) is log(1 + e^-d) - l, what
+ * fewer instructions; above 0 it is what its expansion gives. GELUH is GELU in fewer instructions,
+ * for results that are rounded to f16 or bf16. LOG_LOW(d, l) is log(1 + e^-d) - l, what
  * rounding took of l, which is near that, d >= 0; 0 where l is not above 2^-100. LOG2_LOW: of
  * log2(1 + 2^-d). */
 #define TCI_MATH_PRIMS(X)                                                                         \

@@ -127,7 +127,7 @@ TCI_FN tci_node *tci_build_place_of_rank(tci_graph *g, tci_node *words, int axis
 
 /* ---- what comes first ---- */
 
-/* The true ones go to the front from the first on, the others to the back from there: all places
+/* The true ones go to the front from the first on, the others to the back from there: all positions
  * are taken, each once. */
 TCI_FN tci_node *tci_build_true_first(tci_graph *g, tci_node *truth, int axis)
 {

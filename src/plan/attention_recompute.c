@@ -124,7 +124,8 @@ static bool tci_scores_is_cheap(const tci_scores *p, const tci_node *n)
     return fits && n->rank < 64 && tci_scores_depth(n) <= TCI_SCORES_DEPTH;
 }
 
-/* A GPU has forms for products of f32 and of halves; a processor's unit for those of bf16. */
+/* A GPU has forms for products of f32 and of f16 or bf16 values; a CPU's matrix unit for those of
+ * bf16. */
 static bool tci_scores_is_for(const tci_scores *p, const tci_node *n)
 {
     const tci_machine machine = p->a->machine;
@@ -562,8 +563,9 @@ static tci_node *tci_scores_row_sum(const tci_scores *p, const tci_node *fold, c
     return tci_build_reduce(g, TCI_OP_SUM, tci_build_ew(g, TCI_OP_MUL, both), list, false);
 }
 
-/* A product of halves that is a pair and taken as f32 is not rounded on the way: a unit's sums are
- * f32, and rounding them costs as much as the power of a weight. NULL: n is no such cast. */
+/* A product of f16 or bf16 values that is a pair and taken as f32 is not rounded on the way: a
+ * unit's sums are f32, and rounding them costs as much as the power of a weight. NULL: n is no such
+ * cast. */
 static tci_node *tci_scores_wide(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     const tci_node *in = n->op == TCI_OP_CAST && n->dtype == TC_F32 ? n->in[0] : NULL;
@@ -670,7 +672,7 @@ static tci_node *tci_scores_of_rows(const tci_scores *p, const tci_node *n, cons
     return folds ? tci_scores_row_sum(p, n, now) : tci_scores_wide(p, n, now);
 }
 
-/* A processor's rows are in any order, as their own are packed. */
+/* A CPU's rows are in any order, as their own are packed. */
 static tci_node *tci_scores_of_lines(const tci_scores *p, const tci_node *n, const tci_table *now)
 {
     const tci_scores_set *set;
@@ -1091,8 +1093,8 @@ static bool tci_scores_is_attention(const tci_scores *p, const tci_scores_set *s
     return powers && other && tci_scores_are_normalized(p, set, needs);
 }
 
-/* Attention alone in short heads: by threads it takes no longer than products of halves do, which
- * leave an array of pairs. */
+/* Attention alone in short heads: by threads it takes no longer than products of f16 or bf16 values
+ * do, which leave an array of pairs. */
 static bool tci_scores_is_short(const tci_scores_set *set, const tci_scores_end *end,
                                 uint64_t needs)
 {

@@ -60,7 +60,7 @@ typedef struct tci_scores {
     const tci_scores_refused *refused;
     tci_node_list list;
     tci_table facts;
-    int32_t *first_user, *users; /* per place in the list */
+    int32_t *first_user, *users; /* per position in the list */
     tci_scores_set *sets;
     int n_sets, cap_sets;
     tci_scores_kernels *out; /* NULL: one kernel by itself is a set too */

@@ -62,7 +62,7 @@ static tci_node *tci_bf16x3_stack(const tci_bf16x3 *h, tci_node *x, int low_at)
     return tci_build_cast(g, tci_build_where(g, is_low, low, all), TC_BF16);
 }
 
-/* Rebuilds the layout ops on top of x over `stack`, in the place of the value below it. */
+/* Rebuilds the layout ops on top of x over `stack`, in place of the value below it. */
 static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const tci_node *source,
                                  tci_node *stack)
 {
@@ -90,7 +90,7 @@ static tci_node *tci_bf16x3_over(const tci_bf16x3 *h, const tci_node *x, const t
                           attr);
 }
 
-/* The contraction of halves, for which a matrix unit has a route. */
+/* The contraction of f16 or bf16 values, for which a matrix unit has a route. */
 static bool tci_bf16x3_fits(tci_offer *o)
 {
     const tci_machine *m = &o->a->machine;

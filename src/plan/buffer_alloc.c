@@ -204,8 +204,8 @@ static void tci_place_put(tci_place *p, int n_placed, int life, int64_t offset)
     p->offsets[life] = offset;
 }
 
-/* Places all in order; returns the bytes that takes, *highest: the place in the order of the life
- * that ends there. */
+/* Places all in order; returns the bytes that takes, *highest: the position in the order of the
+ * life that ends there. */
 static int64_t tci_place_all(tci_place *p, int *highest)
 {
     int64_t bytes = -1;

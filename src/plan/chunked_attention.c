@@ -53,7 +53,7 @@ typedef struct tci_attn_blocks {
     int n_deep;
 } tci_attn_blocks;
 
-/* One kernel of a set as a repetition. */
+/* One kernel of a set as a loop. */
 typedef struct tci_attn_blocks_loop {
     tci_attn_blocks *b;
     const tci_scores_set *set;
@@ -107,7 +107,7 @@ static int tci_attn_blocks_across(const tci_scores_set *set, int kernel)
 }
 
 /* Rows of a band, such that all that is computed at once keeps a machine busy. Of a size that is a
- * symbol the last band may be mostly rows that are cut off: on a processor, where it costs little,
+ * symbol the last band may be mostly rows that are cut off: on a CPU, where it costs little,
  * they are shorter. */
 static int64_t tci_attn_blocks_rows(const tci_attn_blocks *b, const tci_scores_set *set, int kernel)
 {
@@ -436,7 +436,7 @@ static int tci_attn_blocks_out(const tci_attn_blocks_loop *l, const tci_scores_e
     return axis;
 }
 
-/* Replaces the ends of a kernel by results of its repetition. */
+/* Replaces the ends of a kernel by results of its loop. */
 static void tci_attn_blocks_run(tci_attn_blocks *b, const tci_scores_set *set, int kernel)
 {
     tci_scratch *s = b->a->s;

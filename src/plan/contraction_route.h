@@ -14,7 +14,7 @@
 
 #include "rfactor.h"
 
-/* Association classes of contractions, the preferred ones first. On a processor a result depends on
+/* Association classes of contractions, the preferred ones first. On a CPU a result depends on
  * nothing else. */
 typedef enum tci_sums {
     TCI_SUMS_UNIT_RUNS,  /* as a matrix unit adds over copies of windows: runs of channels filled up
@@ -81,9 +81,9 @@ TCI_FN bool tci_route_fits(const tci_route *route, const tci_algo *a, tci_node *
                            const tci_contraction *c, tci_offer *o);
 /* True if an operand is windows that no kernel stores. */
 TCI_FN bool tci_route_reads_windows(const tci_algo *a, const tci_contraction *c);
-/* Products that lanes of a processor, or its unit, take at once (tci_kred.points), 0: one. */
+/* Products that lanes of a CPU, or its matrix unit, take at once (tci_kred.points), 0: one. */
 TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine);
-/* True if a processor's unit takes the contraction, which is of bytes of any signs. */
+/* True if a CPU's matrix unit takes the contraction, which is of bytes of any signs. */
 TCI_FN bool tci_plan_any_signs(const tci_contraction *c, const tci_machine *machine);
 /* The dtype that an operand in i32 widens, through views; TC_I32: it is not so. */
 TCI_FN tc_dtype tci_int8_source(tci_node *n);

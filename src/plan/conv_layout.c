@@ -202,7 +202,7 @@ static double tci_conv_layout_cost(const tci_offer *o)
 
 /* ---- the copies ---- */
 
-/* The contraction of `in`, the axis of its result with label `last` behind all others; *back: the
+/* The contraction of `in`, the axis of its result with label `last` after all others; *back: the
  * order of axes that is the old one. */
 static tci_node *tci_conv_layout_contract(const tci_conv_layout *m, tci_node *const *in,
                                           int64_t *back)

@@ -46,7 +46,7 @@ static tci_node *tci_algo_cat(const tci_algo *a, tci_node *n)
 
 /* ---- calls ---- */
 
-/* A function of the user's, or a communicator, reads dense memory. */
+/* A user function, or a communicator, reads dense memory. */
 static tci_node *tci_algo_call(const tci_algo *a, tci_node *n)
 {
     tci_node **in = TCI_NEW_ARRAY(a->s, tci_node *, n->n_in);
@@ -92,8 +92,8 @@ static tci_node *tci_algo_halves(const tci_algo *a, tci_node *n)
     return halves ? halves : n;
 }
 
-/* Contraction n in f32 of widened halves as one of halves: what it multiplies does not depend on
- * whether a widening is stored. n: it is none. */
+/* Contraction n in f32 of widened f16 or bf16 values as one of f16 or bf16 values: what it
+ * multiplies does not depend on whether a widening is stored. n: it is none. */
 static tci_node *tci_algo_narrow(const tci_algo *a, tci_node *n)
 {
     tci_node *in[2] = {tci_algo_halves(a, n->in[0]), tci_algo_halves(a, n->in[1])};

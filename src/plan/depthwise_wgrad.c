@@ -130,7 +130,7 @@ static int64_t tci_dwgrad_most(const tci_dwgrad *p)
                    TCI_DWGRAD_CHAIN);
 }
 
-/* From the innermost summed axis on, so many places. */
+/* From the innermost summed axis on, so many positions. */
 static void tci_dwgrad_cut(tci_dwgrad *p)
 {
     int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;

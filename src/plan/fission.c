@@ -28,7 +28,7 @@ enum {
     TCI_PRICE_NEAR = 4,        /* times the floor: a cut that comes so near ends the search */
     TCI_PRICE_GAIN = 12,       /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,      /* in tenths */
-    TCI_PRICE_LAUNCH_NS = 300, /* of a kernel on a processor */
+    TCI_PRICE_LAUNCH_NS = 300, /* of a kernel on a CPU */
     TCI_PRICE_CALL = 16,       /* flops of an op that is expensive by itself */
     TCI_PRICE_PRIMS = 3,       /* primitive operations that an elementwise op has, about */
     TCI_PRICE_BROADCAST = 8    /* elements for each of its source: a broadcast is not stored */

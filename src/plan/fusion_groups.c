@@ -142,8 +142,9 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     }
 }
 
-/* True if `from` depends on `target` (*why is CYCLE), or if the walk gets long (FAR). It begins at
- * the target, which came late or is read by what came late, so that little depends on it. */
+/* True if `from` depends on `target` (*why is CYCLE), or if the traversal gets long (FAR). It
+ * begins at the target, which came late or is read by what came late, so that little depends on
+ * it. */
 static bool tci_group_depends(tci_fusion *f, int from, int target, tci_why *why)
 {
     int32_t *stack = NULL;
@@ -213,7 +214,7 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
             outer_of[read->axes[a]] = outer;
         }
     }
-    /* each outer axis is walked by one axis of r, in order */
+    /* each outer axis is traversed by one axis of r, in order */
     for (int o = 0; o < g->n_outer; o++) {
         int found = 0;
         for (int i = 0; i < r->n_domain; i++) {
@@ -677,7 +678,7 @@ static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
     }
 }
 
-/* The results of a repetition are one group. */
+/* The results of a loop are one group. */
 static void tci_group_place_result(tci_fusion *f, int root)
 {
     const tci_root *r = &f->roots[root];

@@ -63,7 +63,7 @@ typedef enum tci_root_kind {
     TCI_ROOT_SCAN,
     TCI_ROOT_SCATTER,
     TCI_ROOT_REPEAT,
-    TCI_ROOT_CUSTOM, /* a call of the user's function, or a collective: a group of its own */
+    TCI_ROOT_CUSTOM, /* a call of a user function, or a collective: a group of its own */
     TCI_ROOT_KINDS
 } tci_root_kind;
 
@@ -83,9 +83,9 @@ typedef struct tci_root {
     int32_t group;
     int32_t n_domain, n_out; /* domain axes; the first n_out index the output */
     tci_dim *domain;
-    /* Per axis of the node: how many places along it the stage does not walk but lists, with a
-     * store for each (the domain has size 1 there); 1: it walks them. No group reads such a root
-     * that it makes */
+    /* Per axis of the node: how many positions along it the stage does not traverse but lists, with
+     * a store for each (the domain has size 1 there); 1: it traverses them. No group reads such a
+     * root that it makes */
     int32_t *listed;
     int32_t n_listed;
     int32_t *out_axis; /* per axis of the node: its domain axis */
@@ -130,7 +130,7 @@ typedef struct tci_group {
     int32_t n_inner;
     tci_dim *inner;             /* inner axes, which its roots share */
     int32_t weight, n_operands; /* of distinct nodes; what it reads */
-    int32_t stamp;              /* of the last graph walk */
+    int32_t stamp;              /* of the last graph traversal */
     int32_t kernel;             /* as tci_scores_kernels.of says of a root; 0: of none */
 } tci_group;
 
@@ -181,7 +181,7 @@ typedef struct tci_scores_kernels {
 /* Reads along one axis of a value, through layout and elementwise ops. */
 typedef struct tci_assoc_axis {
     double along; /* elements of the largest source that has stride 1 along it */
-    bool joined;  /* everything walks it and the axis before it as one */
+    bool joined;  /* everything traverses it and the axis before it as one */
 } tci_assoc_axis;
 
 /* The association class of a REDUCE or SCAN (plan/reduction_lanes.c). */
@@ -207,7 +207,7 @@ typedef struct tci_fusion {
     tci_scratch *s;
     tci_table *associations; /* a tci_association for each node; NULL: classes follow from what is
                               * reproducible */
-    tci_unit_facts *units;   /* NULL: units take what has a form for them, as on a processor */
+    tci_unit_facts *units;   /* NULL: units take what has a form for them, as on a CPU */
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
@@ -216,16 +216,16 @@ typedef struct tci_fusion {
     bool joins;                    /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_scores_kernels *pairs; /* what is to be one kernel */
     bool *joined;                    /* per item of it: is it one? */
-    const tci_table *late;           /* set of what is computed behind the peak; NULL: none is */
+    const tci_table *late;           /* set of what is computed after the peak; NULL: none is */
     tci_node_list nodes;             /* everything the outputs need, inputs first */
     tci_root *roots;
     int32_t n_roots, cap_roots;
     tci_group *groups;
     int32_t n_groups, cap_groups;
     int32_t *order;       /* groups in execution order */
-    int32_t stamp;        /* counts the walks that mark what they met */
+    int32_t stamp;        /* counts the traversals that mark what they met */
     int32_t round;        /* the one at hand, from 1 on; 0 before the first */
-    int32_t first_forced; /* place of the first value that it forced into memory */
+    int32_t first_forced; /* position of the first value that it forced into memory */
     tci_undo trail;
     int32_t n_placed, n_probed; /* roots, in all rounds: the work that was done; */
     int32_t n_lowered;          /* groups that took no kernel of an earlier fusion */
@@ -259,7 +259,7 @@ typedef struct tci_pnode {
     int32_t group, operand_of;              /* the last group that evaluated it, that read it */
     int32_t n_here;                         /* how often the root at hand evaluates it */
     int32_t at; /* position in the list of recompute_or_store.c's division */
-    /* the last walk (tci_fusion.stamp) that did so with it */
+    /* the last traversal (tci_fusion.stamp) that did so with it */
     int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
 TCI_INLINE tci_pnode *tci_pnode_of(const tci_fusion *f, const tci_node *n)
@@ -314,10 +314,10 @@ typedef struct tci_algo {
     tci_table *forced;        /* a set: what gets memory whatever is planned */
     tci_node *const *changed; /* leaves that the program's effects change */
     int n_changed;
-    tci_table *whole;        /* a set: contractions that are made of no parts, nor of halves,
-                        * nor of copies of f32 */
-    tci_table *images;       /* a set: those with channels last (layout_propagation.c) */
-    tci_table *panels;       /* as in tci_plan; NULL: nothing is computed once */
+    tci_table *whole;  /* a set: contractions that are not made of parts, f16 or bf16 values, or
+                              * copies of f32 */
+    tci_table *images; /* a set: those with channels last (layout_propagation.c) */
+    tci_table *panels; /* as in tci_plan; NULL: nothing is computed once */
     tci_table *associations; /* as in tci_fusion */
     tci_str
         *routes; /* lines on how contractions are computed (plan/contraction_route.c); NULL: none */
@@ -391,7 +391,7 @@ TCI_FN tci_node *tci_plan_winograd_by(const tci_algo *a, tci_node *n, int m);
 /* plan/int8_dot.c: contraction n of bytes that differ in their signs, where it takes four products;
  * else n. */
 TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
-/* plan/scatter_sort.c: SCATTER n as stretches of an order; NULL: it stays as it is. */
+/* plan/scatter_sort.c: SCATTER n as ranges of an order; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/split_scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
@@ -399,7 +399,7 @@ TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
 /* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
-/* plan/sort.c: TOPK n as what finds its places. */
+/* plan/sort.c: TOPK n as what finds its positions. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);
 /* plan/split_k.c: contraction n as a sum of parts, with a line in `orders`; NULL: it stays as it
  * is. */
@@ -417,7 +417,7 @@ static inline int tci_root_n_before(const tci_root *r)
 TCI_FN int tci_root_before(const tci_fusion *f, const tci_root *r, int i);
 /* The buffer of n, which is in memory. */
 TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n);
-/* plan/recompute_or_store.c. By what a repetition is counted: */
+/* plan/recompute_or_store.c. By what recomputation is counted: */
 typedef enum tci_store_mode {
     TCI_STORE_BY_GROUP,
     TCI_STORE_BY_ROOT,
@@ -437,7 +437,7 @@ TCI_FN void tci_undo_begin(tci_fusion *f);
 /* that will change this group, and what is known of this node. */
 TCI_FN void tci_undo_group(tci_fusion *f, int group);
 TCI_FN void tci_undo_node(tci_fusion *f, tci_pnode *p);
-/* Undoes the roots whose nodes have this place or a later one. */
+/* Undoes the roots whose nodes have this position or a later one. */
 TCI_FN void tci_undo_undo(tci_fusion *f, int place);
 /* plan/init_section.c: marks what is computed once, and forces into memory what each run reads of
  * it. changed: leaves that the program's effects change. */
@@ -471,7 +471,7 @@ TCI_FN tci_remat_result tci_plan_remat(tci_scratch *s, tci_graph *g, const tci_p
 TCI_FN int32_t *tci_plan_steps_of_groups(tci_scratch *s, const tci_plan *p);
 /* A line in p->again on the values of regions (tc_checkpoint) that p computes again. */
 TCI_FN void tci_plan_report_regions(tci_scratch *s, tci_graph *g, tci_plan *p);
-/* A round: places anew what comes from place `from` on; first_forced says whether there must be
+/* A round: places anew what comes from position `from` on; first_forced says whether there must be
  * another. */
 TCI_FN void tci_group_round(tci_fusion *f, int from, tci_store_mode mode);
 /* Notes that `reader` is kept out of the group of `source`. */
@@ -520,7 +520,7 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 enum { TCI_SCAN_PARTS = 3 }; /* the attribute */
 TCI_FN tci_dim tci_root_parts(const tci_node *n);
 TCI_FN bool tci_root_is_linked(const tci_node *n);
-/* The places that r lists are numbered; `domain` at place `place`. */
+/* The positions that r lists are numbered; `domain` at position `place`. */
 TCI_FN void tci_root_at_place(tci_kernel *k, const tci_root *r, int place, int *domain);
 /* Index of axis `axis` of r's node, given that of each domain axis. */
 TCI_FN int tci_root_index(tci_kernel *k, const tci_root *r, const int *domain, int axis);
@@ -534,7 +534,7 @@ enum { TCI_SCATTER_APART = 2 }; /* the attribute */
 TCI_FN tci_put tci_root_puts(const tci_node *n);
 /* The value and position that a SCATTER root stores for the point `domain`. */
 TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
-/* plan/loops.c. Lists the repetitions that the roots need, whose bodies are none of the nodes from
+/* plan/loops.c. Lists the loops that the roots need, whose bodies are none of the nodes from
  * then on: results become memory that RESULTs stand for, and what they read is forced. */
 TCI_FN void tci_repeat_find(tci_scratch *s, tci_plan *p, tci_graph *g, tci_node **roots, int n,
                             tci_node *const *inputs, int n_inputs, tci_table *forced,
@@ -551,7 +551,8 @@ TCI_FN tci_step tci_repeat_step(const tci_repeat_maker *m, tci_plan *p, const tc
                                 const tci_group *g, tci_kernel *k);
 /* The steps are in order and have memory: those of bodies take their places. */
 TCI_FN void tci_repeat_place(tci_scratch *s, tci_plan *p);
-/* plan/loop_in_kernel.c: each repetition of little work becomes one step, if the machine takes it.
+/* plan/loop_in_kernel.c: each loop with little work per iteration becomes one step, if the machine
+ * takes it.
  */
 TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine);
 /* Kernels of no step go. */
@@ -584,7 +585,7 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
                                   tci_plan *plan, tci_machine machine);
 /* The tci_korder that a matrix unit gives CONTRACT root r, whatever shares its kernel: MATRIX, TF32
  * or CHAIN where none takes it as a kernel by itself over operands that are in memory, but for
- * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a processor the kernel
+ * layout ops, padding and widening. TCI_CLASS_ANY: sums of integers, and on a CPU the kernel
  * decides. */
 TCI_FN int tci_plan_unit_of(const tci_fusion *f, const tci_root *r, tci_machine machine);
 /* True unless kernel k of group g gives its contraction another order than that. */
@@ -625,12 +626,12 @@ TCI_FN bool tci_class_may_keep(const tci_fusion *f, const tci_node *n);
 /* Number of last axes that form one axis of lanes, given LANES; else 0. */
 TCI_FN int tci_class_run(const tci_fusion *f, const tci_node *n);
 /* The value x whose largest elements m SUM n of exp(x - m) is made with in one pass (class ONLINE),
- * on a processor; NULL: it is not. */
+ * on a CPU; NULL: it is not. */
 TCI_FN tci_node *tci_class_online_of(const tci_fusion *f, const tci_node *n);
 /* The products of a part of CONTRACT n's sums (SPLIT), 0: they are chains. */
 TCI_FN int tci_class_part_of(const tci_node *n, tci_machine machine);
-/* True if the last two axes that CONTRACT root r sums, over windows, change places on a processor:
- * the one along which neighbouring rows of places meet the same row of an image comes last. */
+/* True if the last two axes that CONTRACT root r sums, over windows, change places on a CPU:
+ * the one along which neighbouring rows of positions meet the same row of an image comes last. */
 TCI_FN bool tci_class_turns(const tci_fusion *f, const tci_root *r);
 /* As tci_plan_unit_of sees an operand of a contraction: is n a layout op, padding or a widening
  * that is not stored; and what is n read from? */

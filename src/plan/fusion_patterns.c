@@ -384,7 +384,7 @@ static bool tci_pattern_is_forced(const tci_join *j)
     return forced;
 }
 
-/* The same of bf16 on a processor's unit, which kernel/match_matrix_unit.c says of the kernel. */
+/* The same of bf16 on a CPU's unit, which kernel/match_matrix_unit.c says of the kernel. */
 static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j, double saved,
                                   tci_why *why)
 {

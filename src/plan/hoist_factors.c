@@ -32,7 +32,7 @@ static bool tci_factored_is_spread(const tci_factored *f, const tci_node *x)
     return spread;
 }
 
-/* Spread x in the place of the sum. */
+/* Spread x in place of the sum. */
 static tci_node *tci_factored_outside(const tci_factored *f, tci_node *x)
 {
     for (int i = 0; i < f->n->n_attr; i++) {

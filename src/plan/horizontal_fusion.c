@@ -51,7 +51,7 @@ typedef struct tci_horizontal {
 
 /* ---- which steps ---- */
 
-/* True if a GEMM, which has work memory on a processor, is in the kernel. */
+/* True if a GEMM, which has work memory on a CPU, is in the kernel. */
 static bool tci_horizontal_multiplies(const tci_kernel *k)
 {
     bool any = false;
@@ -68,7 +68,7 @@ static double tci_horizontal_work(const tci_kernel *k)
 }
 
 /* No values along inner axes but sums of them: such a kernel needs no memory of its own. Nor that
- * of a block of threads, where it walks one row once. */
+ * of a block of threads, where it traverses one row once. */
 static bool tci_horizontal_stages_fit(const tci_horizontal *b, const tci_kernel *k)
 {
     bool fit = k->n_stages > 0;
@@ -149,7 +149,7 @@ static bool tci_horizontal_is_there(const tci_horizontal *b, const int32_t *step
 }
 
 /* Steps of one distance, from `first`: as many as one launch takes are one unit from now on, if
- * that pays. Returns the next one, behind them. */
+ * that pays. Returns the next one, after them. */
 static int tci_horizontal_one(tci_horizontal *b, const int32_t *steps, int first, int n)
 {
     int words = 0, operands = 0, end = first;

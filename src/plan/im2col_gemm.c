@@ -30,7 +30,7 @@ typedef struct tci_im2col {
     const tci_contraction *c;
     int which;         /* the operand that is windows */
     tci_axes taps;     /* the group of its channels and elements: K, or its own */
-    tci_node *half[2]; /* the operands as halves */
+    tci_node *half[2]; /* the operands as f16 or bf16 */
     double cycles;     /* of the route */
 } tci_im2col;
 
@@ -39,7 +39,7 @@ static tci_axes tci_im2col_own(int which)
     return which ? TCI_AXES_N : TCI_AXES_M;
 }
 
-/* Operand x in halves; NULL: it is something else. */
+/* Operand x in f16 or bf16; NULL: it is something else. */
 static tci_node *tci_im2col_half(const tci_algo *a, tci_node *x)
 {
     if (tci_dtype_is_half((tc_dtype)x->dtype)) {
@@ -138,7 +138,7 @@ static double tci_im2col_cycles(const tci_im2col *m)
            copy / TCI_SPLIT_K_CYCLE_BYTES;
 }
 
-/* Columns of the result that a tile may have: places of one image where they come last. */
+/* Columns of the result that a tile may have: positions of one image where they come last. */
 static double tci_im2col_columns(const tci_im2col *m)
 {
     double columns = 1;
@@ -199,7 +199,7 @@ static double tci_im2col_cost(const tci_offer *o)
 
 /* ---- the matrices ---- */
 
-/* Writes the axes of a group, as places in c->axes, in the order of the matrices: of taps as the
+/* Writes the axes of a group, as positions in c->axes, in the order of the matrices: of taps as the
  * windows have them, but with that one last which is contiguous in the image. How many. */
 static int tci_im2col_group(const tci_im2col *m, tci_axes group, int *list)
 {

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* The place in `f` of the root of n; NULL: n has none. */
+/* The position in `f` of the root of n; NULL: n has none. */
 static const tci_root *tci_reuse_root(const tci_fusion *f, const tci_node *n)
 {
     const tci_pnode *p = tci_table_find(&f->known, n);

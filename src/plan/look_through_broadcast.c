@@ -5,8 +5,8 @@
  * axis of the result the axis of that value, if any. */
 #include "fusion_groups.h"
 
-/* One step of a walk down: where the axes of x, at[i], are in what x reshapes; -1: they have one
- * element. False: it is more than axes of one element that come and go. */
+/* One step of a traversal down: where the axes of x, at[i], are in what x reshapes; -1: they have
+ * one element. False: it is more than axes of one element that come and go. */
 static bool tci_broadcast_below_reshape(tci_scratch *s, const tci_node *x, int n, int *at)
 {
     const tci_node *in = x->in[0];

@@ -418,7 +418,7 @@ static const tci_plan_repeat *tci_repeat_of_kernel(const tci_plan *p, const tci_
     return x;
 }
 
-/* Row by row, the other way round where the repetition is reversed. */
+/* Row by row, the other way round where the loop is reversed. */
 static tci_repeat_spot tci_repeat_walk(const tci_repeat *r, int32_t buffer, tci_dim pitch)
 {
     tci_dim last = tci_dim_max(tci_dim_sub(r->length, 1), 0); /* there may be no step */

@@ -33,8 +33,8 @@ typedef struct tci_pk_family {
     int32_t n_kept;        /* of them: the last ones */
 } tci_pk_family;
 
-/* A root of the group: the family that its stage walks, that of its result, and the slot of each
- * axis of its domain (NULL: outer, or of size 1). */
+/* A root of the group: the family that its stage traverses, that of its result, and the slot of
+ * each axis of its domain (NULL: outer, or of size 1). */
 typedef struct tci_pk_member {
     int32_t family, of_result;
     tci_pk_slot **slot_of;
@@ -88,7 +88,7 @@ static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *si
     return f;
 }
 
-/* The family of these sizes, as every stage may walk the same axes. */
+/* The family of these sizes, as every stage may traverse the same axes. */
 static int tci_pk_family_of_sizes(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
@@ -141,8 +141,8 @@ static int tci_pk_run(const tci_pk *p, const tci_root *r)
     return folds ? tci_class_run(p->f, r->node) : 0;
 }
 
-/* Of a group that keeps rows: an inner axis of the group is one slot, whoever walks it. A
- * contraction walks what it sums first. */
+/* Of a group that keeps rows: an inner axis of the group is one slot, whoever traverses it. A
+ * contraction traverses what it sums first. */
 static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
 {
     tci_pk_slot **slots = TCI_NEW_ARRAY(p->s, tci_pk_slot *, r->n_domain + 1);
@@ -162,7 +162,7 @@ static void tci_pk_find_rows(tci_pk *p, const tci_root *r, tci_pk_member *m)
     m->family = tci_pk_family_of_slots(p, n, slots, r->kind == TCI_ROOT_CONTRACT ? n_out : 0);
 }
 
-/* The axes of r's domain in the order in which its stage walks them. */
+/* The axes of r's domain in the order in which its stage traverses them. */
 static int *tci_pk_walk(const tci_pk *p, const tci_root *r)
 {
     int *walk = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1), last = -1, before = -1;
@@ -567,7 +567,7 @@ static int tci_pk_earlier(tci_pk *p, const tci_root *r, int family, tci_kred sca
     return tci_pk_add_red(p, scan);
 }
 
-/* The running value of a part behind what it starts with; earlier: that, where parts are linked. */
+/* The running value of a part after what it starts with; earlier: that, where parts are linked. */
 static int tci_pk_started(tci_pk *p, const tci_root *r, const int *domain, int value, int earlier)
 {
     tc_dtype t = (tc_dtype)p->k->insts[value].dtype;
@@ -703,7 +703,7 @@ static int64_t tci_pk_clamp(double x)
     return x < 9e18 ? (int64_t)x : INT64_MAX;
 }
 
-/* The axes that a store walks. */
+/* The axes that a store traverses. */
 static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
 {
     uint64_t axes = 0;
@@ -712,7 +712,7 @@ static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
         int axis = a < k->n_outer ? a : stage->axes[a - k->n_outer];
         axes |= (uint64_t)1 << TCI_MIN(axis, 63);
     }
-    /* stretches of the stage's axis are apart: all of them together are the axis */
+    /* ranges of the stage's axis are apart: all of them together are the axis */
     return stage->from >= 0 ? axes & ~(k->kx[stage->from].axes | k->kx[stage->to].axes) : axes;
 }
 
@@ -846,7 +846,7 @@ static void tci_pk_add_word(tci_pk_word *words, int *n, const tci_node *node)
 }
 
 /* tc_k_<ops>: of the distinct ops of the group's roots and of what they inline the few that cost
- * most. What a composite or an op of the user's became bears its name. */
+ * most. What a composite or a custom op became bears its name. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
 {
     tci_pk_word words[TCI_PK_WORDS_MOST];

@@ -86,7 +86,7 @@ static bool tci_route_is_scattered(const tci_node *x, const tci_node *source)
     return axis != tci_relayout_row_axis(source) && tci_dim_lt(source->shape[axis], size);
 }
 
-/* Operand `which` as halves, to be copied as a matrix: its rows in memory are not aligned and
+/* Operand `which` as f16 or bf16, to be copied as a matrix: its rows in memory are not aligned and
  * several axes of memory are its rows or K, or its last axis is scattered. Windows are left to
  * plan/conv_layout.c, and weights of attention are not stored. NULL: no copy of it is a matrix, or
  * none is needed. */
@@ -166,7 +166,7 @@ static bool tci_route_unit_fits(tci_offer *o)
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
 
-/* A processor packs the operand with the columns in each run. */
+/* A CPU packs the operand with the columns in each run. */
 static double tci_route_unit_cost(const tci_offer *o)
 {
     tci_route_work work = tci_route_work_of(o, TCI_BY_UNIT);

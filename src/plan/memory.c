@@ -91,7 +91,7 @@ static void tci_memory_alone(tci_scratch *s, const tci_plan *p, tci_life *lives)
     }
 }
 
-/* Where a size is symbolic the places are found anew for the sizes of a run
+/* Where a size is symbolic the positions are found anew for the sizes of a run
  * (run/shape_instances.c). */
 static void tci_memory_place(tci_scratch *s, tci_plan *p, bool apart)
 {

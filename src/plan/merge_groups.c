@@ -234,9 +234,9 @@ static bool tci_join_check_reads(const tci_join *j, int i)
     return true;
 }
 
-/* Outer axes are walked once, in order, but for values made of pairs, which another order of axes
- * stores elsewhere; no inner axis twice. `rows`: a reduction is among the roots; else a value is
- * computed at outer points alone. */
+/* Outer axes are traversed once, in order, but for values made of pairs, which another order of
+ * axes stores elsewhere; no inner axis twice. `rows`: a reduction is among the roots; else a value
+ * is computed at outer points alone. */
 static bool tci_join_check_walk(const tci_join *j, int i, bool pairs, bool rows)
 {
     const tci_root *r = &j->f->roots[j->roots[i]];

@@ -154,7 +154,8 @@ static bool tci_plan_is_moved_leaf(const tci_node *n)
 }
 
 /* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
- * way below it leaves one, in the order in which the RESHAPE walks it. True when there was any. */
+ * way below it leaves one, in the order in which the RESHAPE traverses it. True when there was
+ * any. */
 static bool tci_plan_store_divided(const tci_lowered *low, tci_table *forced, tci_str *why)
 {
     bool any = false;
@@ -824,7 +825,7 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     }
     const tc_remat remat = machine.remat;
     const int64_t limit = machine.memory_limit;
-    machine.remat = TC_REMAT_NONE; /* what a repetition computes waits for nothing */
+    machine.remat = TC_REMAT_NONE; /* what a loop computes waits for nothing */
     machine.memory_limit = 0;      /* it is the whole plan's */
     const tci_plan_job job = {.maker = {s, g, literals, n_literals, machine},
                               .inputs = inputs,
@@ -845,9 +846,9 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     return p;
 }
 
-/* On a processor the association classes are decided here, before anything else; on machines of
+/* On a CPU the association classes are decided here, before anything else; on machines of
  * blocks where they are first asked for, of the graph that groups are made of, except how
- * transposes of contractions count. A body of a repetition finds those of the plan around it. */
+ * transposes of contractions count. A body of a loop finds those of the plan around it. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine)

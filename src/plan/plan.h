@@ -89,7 +89,7 @@ typedef struct tci_span { /* steps that are repeated */
     int32_t enter;        /* steps [enter, first) set the carries, */
     int32_t first, last;  /* steps [first, last) are done in each round */
     int32_t n_within;     /* of the spans that follow, those within it */
-    int32_t group;        /* the repetition's in the plan's fusion; -1: within another */
+    int32_t group;        /* the loop's in the plan's fusion; -1: within another */
     tci_dim rounds;
     int32_t first_move, n_moves;
     /* If the number of iterations is unknown: the final values of alternating carries are in their
@@ -126,7 +126,7 @@ typedef struct tci_plan_made {
     const tci_kernel *kernel;
     tci_hash hash;
     const char *text;
-    struct tci_lowered *low; /* NULL: of one step alone, as calls and repetitions */
+    struct tci_lowered *low; /* NULL: of one step alone, as calls and loops */
     const tci_reuse_operand *operands;
 } tci_plan_made;
 
@@ -175,11 +175,11 @@ typedef struct tci_life {
 TCI_FN int64_t tci_plan_least(tci_scratch *s, const tci_life *lives, int n, int n_steps);
 /* Places the lives of a run of n_steps steps; returns the bytes of the arena. apart: launches run
  * side by side, so small values keep their memory as long as they are `alone`. Changes `last`.
- * Escapes. */
+ * Longjmps. */
 TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps, bool apart);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
- * inputs and literal slots; roots the outputs in order. Escapes on failure. */
+ * inputs and literal slots; roots the outputs in order. Longjmps on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
                                int n_roots, tci_machine machine);

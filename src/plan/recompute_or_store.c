@@ -357,7 +357,7 @@ static bool tci_store_is_line(const tci_fusion *f, const tci_node *x)
 }
 
 /* True if the axes of x are those of its operand, in another order or repeated. A RESHAPE to the
- * same shape tells copies of scores apart. */
+ * same shape distinguishes copies of scores. */
 static bool tci_store_keeps_axes(const tci_node *x)
 {
     bool same = x->op == TCI_OP_RESHAPE && x->rank == x->in[0]->rank;
@@ -508,7 +508,7 @@ static tci_node *tci_store_made_of(const tci_node *n)
     return of;
 }
 
-/* The value to store in the place of n on a GPU, where a multiplication costs less than memory
+/* The value to store in place of n on a GPU, where a multiplication costs less than memory
  * traffic: n, or a value of fewer bytes from which n follows by one or two cheap ops, such as one
  * that was rounded and is widened again. NULL: that value is in memory. */
 static tci_node *tci_store_narrowest(const tci_fusion *f, tci_node *n)

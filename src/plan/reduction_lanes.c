@@ -101,8 +101,8 @@ static bool tci_assoc_has_unit(const tci_node *n, const tci_assoc_axis *axes)
 }
 
 /* On GPUs an operand that is read with stride 1 along no axis, as what a pool or a convolution of
- * steps gives back, does not part axes that others walk as one: if it is not stored, its index is
- * computed for each element in any case. */
+ * steps gives back, does not part axes that others traverse as one: if it is not stored, its index
+ * is computed for each element in any case. */
 static void tci_assoc_pointwise(const tci_table *known, const tci_node *n, bool blocks,
                                 tci_assoc_axis *axes)
 {
@@ -147,7 +147,7 @@ static bool tci_assoc_is_transpose(const tci_node *n)
     return n->op == TCI_OP_PERMUTE && n->rank == 2 && n->in[0]->op == TCI_OP_CONTRACT;
 }
 
-/* On a processor no axis of one element may be between axes that are walked as one. */
+/* On a CPU no axis of one element may be between axes that are traversed as one. */
 static void tci_assoc_permute(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
@@ -254,8 +254,8 @@ static int tci_assoc_last(const tci_node *n, int from, int to)
     return last;
 }
 
-/* True if axis b of part [j, j_end) of RESHAPE n and the one before it are walked as one: both are
- * of one axis of what it reads, or those that meet where they do are. */
+/* True if axis b of part [j, j_end) of RESHAPE n and the one before it are traversed as one: both
+ * are of one axis of what it reads, or those that meet where they do are. */
 static bool tci_assoc_splits(const tci_node *n, const tci_assoc_axis *in, int i, int i_end, int b,
                              int j_end)
 {
@@ -273,7 +273,7 @@ static bool tci_assoc_splits(const tci_node *n, const tci_assoc_axis *in, int i,
     return to > 0;
 }
 
-/* On a processor the axes of a part are walked as one if all that it reads are. */
+/* On a CPU the axes of a part are traversed as one if all that it reads are. */
 static void tci_assoc_reshape(const tci_node *n, bool blocks, const tci_assoc_axis *in,
                               tci_assoc_axis *axes)
 {
@@ -358,7 +358,7 @@ static bool tci_assoc_folds(const tci_assoc_fold *f, int axis)
     return folds;
 }
 
-/* Elements of the axes of x that end with `axis`, are kept or are not, and are walked as one. */
+/* Elements of the axes of x that end with `axis`, are kept or are not, and are traversed as one. */
 static double tci_assoc_line(const tci_assoc_fold *f, int axis)
 {
     double line = (double)tci_dim_most(f->x->shape[axis]);

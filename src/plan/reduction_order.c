@@ -111,7 +111,7 @@ TCI_FN tci_association tci_class_of(const tci_fusion *f, const tci_node *n)
     return (tci_association){.known = true, .lanes = tci_class_ends_rows(n), .n = TCI_VLANES};
 }
 
-/* True if the result of fold n is the same in every order. A processor keeps the class of the node
+/* True if the result of fold n is the same in every order. A CPU keeps the class of the node
  * also then. */
 static bool tci_class_is_any(const tci_fusion *f, const tci_node *n)
 {

@@ -34,7 +34,7 @@ typedef struct tci_relayout_panel {
 TCI_FN tci_node *tci_relayout_panels(const tci_algo *a, tci_node *x, tci_relayout_panel panel);
 /* Writes the order of x's axes in which `axis` comes last. */
 TCI_FN void tci_relayout_last(const tci_node *x, int axis, int64_t *order);
-/* Operand x with `now` in the place of `source`, a value that it moves, pads or converts: what
+/* Operand x with `now` in place of `source`, a value that it moves, pads or converts: what
  * moves and pads takes now's dtype. */
 TCI_FN tci_node *tci_relayout_over(const tci_algo *a, tci_node *x, const tci_node *source,
                                    tci_node *now);
@@ -45,11 +45,11 @@ TCI_FN tci_node *tci_algo_pad_axis(const tci_algo *a, tci_node *x, int axis, int
                                    tci_node *fill);
 /* The last axis of n with more than one element, or its last one. */
 TCI_FN int tci_relayout_row_axis(const tci_node *n);
-/* Operand n below a widening of halves or small integers, and layout ops on it, that nothing
- * stores; NULL: none. */
+/* Operand n below a widening of f16 or bf16 values or small integers, and layout ops on it, that
+ * nothing stores; NULL: none. */
 TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);
-/* Operand n with zeros around values in halves or in small integers, rather than around what is
- * widened of them: equal values, and a copy of fewer bytes, of which lanes may take several
+/* Operand n with zeros around values in f16 or bf16 or in small integers, rather than around what
+ * is widened of them: equal values, and a copy of fewer bytes, of which lanes may take several
  * products at once. */
 TCI_FN tci_node *tci_relayout_pad_narrow(const tci_algo *a, tci_node *n);
 /* Forces the value of operand n into memory: the first one below its views, or of the conversions

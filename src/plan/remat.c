@@ -41,8 +41,8 @@ typedef struct tci_remat {
     bool all;               /* reductions and contractions may be done again */
     int peak;               /* a step */
     const int32_t *step_of; /* per group */
-    int32_t *first, *last;  /* per buffer: the steps behind the peak that read it, -1: none */
-    bool *held;             /* per node, by its place in f->nodes: kept if it is needed at all */
+    int32_t *first, *last;  /* per buffer: the steps after the peak that read it, -1: none */
+    bool *held;             /* per node, by its position in f->nodes: kept if it is needed at all */
     uint8_t *fate;          /* tci_remat_fate */
     tci_node **again;       /* AGAIN: its copy */
     tci_table now;          /* of tci_node *: what late steps read in place of a node */
@@ -145,7 +145,7 @@ static int64_t tci_remat_fee(const tci_node *n)
     return (int64_t)(bytes / TCI_REMAT_FEE);
 }
 
-/* Nodes by place; those from which waiting values can be made are vertices. */
+/* Nodes by position; those from which waiting values can be made are vertices. */
 static tci_mincut *tci_remat_make_cut(tci_remat *m)
 {
     int n = m->f->nodes.n;

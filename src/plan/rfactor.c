@@ -106,7 +106,7 @@ TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line)
 typedef struct tci_rfactor_cut_at {
     int at;        /* of the reduced axes */
     int64_t chunk; /* elements of a chunk; 0: it is left whole */
-    int before;    /* reduced axes, the outermost ones, of which each place has chunks of its own */
+    int before;    /* reduced axes, the outermost ones: each position has chunks of its own */
 } tci_rfactor_cut_at;
 
 /* A GPU cuts the outermost axis if it has about as many elements as pieces are wanted, since what
@@ -127,7 +127,7 @@ static void tci_rfactor_cut_for_blocks(const tci_node *n, int64_t pieces, tci_rf
     cut->chunk = pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 
-/* By a processor the longest axis. Sizes that are symbols leave it whole: the order must not follow
+/* On a CPU the longest axis. Sizes that are symbols leave it whole: the order must not follow
  * from what they typically are. */
 static tci_rfactor_cut_at tci_rfactor_cut_of(const tci_node *n, tci_machine machine)
 {
@@ -160,10 +160,10 @@ typedef struct tci_rfactor_chunks {
     int64_t *axes, *parts;
     int n_kept, n_axes, n_parts;
     bool padded;
-    tci_association as; /* class of what walks the elements of chunks, on a processor */
+    tci_association as; /* class of what traverses the elements of chunks, on a CPU */
 } tci_rfactor_chunks;
 
-/* True if what a reduction is made of has its class: on a processor. Chunks that GPUs reduce are
+/* True if what a reduction is made of has its class: on a CPU. Chunks that GPUs reduce are
  * rows of another length. */
 static bool tci_rfactor_hands_on(const tci_algo *a)
 {
@@ -531,7 +531,7 @@ static const tci_rfactor_label *tci_rfactor_find(const tci_rfactor_label *cuts, 
     return NULL;
 }
 
-/* Operand `which` of f with the stretch of each axis that a cut names, and several parts of it as
+/* Operand `which` of f with the range of each axis that a cut names, and several parts of it as
  * an axis before that of their elements. */
 static void tci_rfactor_operand(const tci_algo *a, tci_contract_form *f, int which,
                                 const tci_rfactor_label *cuts, int n_cuts)
@@ -590,7 +590,7 @@ TCI_FN tci_node *tci_rfactor_contract(const tci_algo *a, const tci_contract_form
 
 /* ---- the pass ---- */
 
-/* n, a reduction, in the place of it: one of partial results where it is cut, else n itself. */
+/* n, a reduction, in place of it: one of partial results where it is cut, else n itself. */
 TCI_FN tci_node *tci_rfactor(const tci_algo *a, tci_node *n)
 {
     tci_node *made = NULL;

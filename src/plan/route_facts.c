@@ -98,7 +98,7 @@ TCI_FN bool tci_int8_for_unit(const tci_contraction *c, int few)
            2 * c->products >= TCI_MATRIX_FLOPS;
 }
 
-/* By a processor's unit (kernel/match_matrix_unit.c)? */
+/* True if a CPU's matrix unit computes it (kernel/match_matrix_unit.c). */
 static bool tci_int8_on_unit(const tci_contraction *c, const tci_machine *machine)
 {
     return machine->unit_bytes && tci_int8_for_unit(c, TCI_MATRIX_FEW);

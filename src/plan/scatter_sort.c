@@ -51,7 +51,7 @@ typedef struct tci_order {
     int64_t keys;             /* indices are below it; what fills up the last chunk has it */
     int64_t n, chunk, chunks; /* words */
     tc_dtype word;
-    int low; /* bits of a word below its index: those of places */
+    int low; /* bits of a word below its index: those of positions */
 } tci_order;
 
 /* ---- nodes ---- */
@@ -103,7 +103,7 @@ static tci_node *tci_order_kept(const tci_order *o, tci_node *n)
     return n;
 }
 
-/* Words at these places, each of which is there once. */
+/* Words at these positions, each of which is there once. */
 static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *places)
 {
     tci_node *in[3] = {words, places, words};
@@ -116,7 +116,7 @@ static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *pl
 
 /* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
  * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
- * none overflows. A chunk is not one stretch, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words so many
  * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
  * a word of its own in a register and meets what all lanes read. */
 static tci_node *tci_order_greater(const tci_order *o, tci_node *words)

@@ -30,7 +30,7 @@ typedef struct tci_small_conv {
     int64_t channels, wide, places;             /* wide: channels with zeros; places: of a run */
 } tci_small_conv;
 
-/* Windows over the last two axes of an image [images, channels, height, width], places of a run
+/* Windows over the last two axes of an image [images, channels, height, width], positions of a run
  * side by side. */
 static bool tci_small_conv_are_windows(const tci_node *x)
 {
@@ -121,7 +121,7 @@ static tci_node *tci_small_conv_copy(const tci_small_conv *r, tci_node *x, const
     return tci_relayout(r->a, x, (tci_relayout_to){perm, (int)perm[2], longer, true, false});
 }
 
-/* Windows of the image's copy: image, y, x, and of an element its row, place and channel. */
+/* Windows of the image's copy: image, y, x, and of an element its row, position and channel. */
 static tci_node *tci_small_conv_windows(const tci_small_conv *r)
 {
     const tci_node *w = r->window;

@@ -35,19 +35,19 @@ enum {
     TCI_SORT_KEEP = 4,     /* they are so many times k */
     TCI_SORT_BITS = 4,     /* of a digit */
     TCI_SORT_WORDS = 64,   /* of a chunk where digits are counted, which a u8 holds */
-    TCI_SORT_PLACE = 31    /* bits of a place below the word in a key */
+    TCI_SORT_PLACE = 31    /* bits of a position below the word in a key */
 };
 static const int64_t tci_sort_most = (int64_t)1 << (TCI_SORT_PLACE - 1); /* elements by keys */
 
-/* The sort of an axis of n elements, behind one of `lines`. */
+/* The sort of an axis of n elements, after one of `lines`. */
 typedef struct tci_sort {
     const tci_algo *a;
-    tci_dim lines, n; /* n: places given so far, those of what fills up too */
+    tci_dim lines, n; /* n: positions given so far, those of what fills up too */
     int bits;         /* of a word */
-    bool keys;        /* word and place are one value */
+    bool keys;        /* word and position are one value */
 } tci_sort;
 
-/* Elements of [lines, ...]: keys and NULL, or words of u64 and places. */
+/* Elements of [lines, ...]: keys and NULL, or words of u64 and positions. */
 typedef struct tci_sort_list {
     tci_node *words, *places;
 } tci_sort_list;
@@ -135,7 +135,7 @@ static uint64_t tci_sort_ones(const tci_sort *s)
     return UINT64_MAX >> (64 - s->bits);
 }
 
-/* Words and their places as elements. */
+/* Words and their positions as elements. */
 static tci_sort_list tci_sort_pack(const tci_sort *s, tci_node *words, tci_node *places)
 {
     words = tci_sort_cast(s, words, TC_U64);
@@ -154,7 +154,7 @@ static tci_node *tci_sort_join(const tci_sort *s, tci_node *a, tci_node *b)
     return tci_sort_kept(s, tci_sort_built(s, tci_build_cat(s->a->g, both, 2, 1)));
 }
 
-/* [lines, size]: behind the list elements that are greater than all others. */
+/* [lines, size]: after the list elements that are greater than all others. */
 static tci_sort_list tci_sort_fill(tci_sort *s, tci_sort_list l, tci_dim size)
 {
     tci_dim have = l.words->shape[1], more = tci_dim_sub(size, have);
@@ -259,7 +259,7 @@ static tci_node *tci_sort_targets(const tci_sort *s, tci_node *digits, tci_dim c
     return tci_sort_kept(s, TCI_SORT_SHAPE(s, to, 1, tci_dim_mul(chunks, TCI_SORT_WORDS)));
 }
 
-/* The list in order: keys are moved, of two values the places. */
+/* The list in order: keys are moved, of two values the positions. */
 static tci_sort_list tci_sort_by_digits(tci_sort *s, tci_sort_list l)
 {
     const int64_t apart[3] = {1, TCI_MODE_SET, 1};
@@ -307,15 +307,15 @@ static tci_sort_list tci_sort_list_first(tci_sort *s, tci_sort_list l, tci_dim k
     return l;
 }
 
-/* ---- what is left before that: places in their order, and words there ---- */
+/* ---- what is left before that: positions in their order, and words there ---- */
 
-/* Reads x at places, [lines, ...]. */
+/* Reads x at positions, [lines, ...]. */
 static tci_node *tci_sort_read(const tci_sort *s, tci_node *x, tci_node *places)
 {
     return tci_sort_built(s, tci_build_gather(s->a->g, x, 1, places));
 }
 
-/* The places of those of the first k ranks. */
+/* The positions of those of the first k ranks. */
 static tci_node *tci_sort_selected(const tci_sort *s, tci_node *words, int64_t k)
 {
     tci_node *rank = tci_sort_number(s, TC_I64, (uint64_t)k - 1);
@@ -324,8 +324,8 @@ static tci_node *tci_sort_selected(const tci_sort *s, tci_node *words, int64_t k
     return tci_sort_built(s, tci_build_slice(s->a->g, tci_sort_kept(s, all), 1, 0, k, 1));
 }
 
-/* The k groups of neighbours with the least words have the first k elements: their places, some
- * behind the axis, and *words there. */
+/* The k groups of neighbours with the least words have the first k elements: their positions, some
+ * after the axis, and *words there. */
 static tci_node *tci_sort_grouped(const tci_sort *s, tci_node **words, int64_t k)
 {
     tci_graph *g = s->a->g;
@@ -357,7 +357,7 @@ static tci_node *tci_sort_least(const tci_sort *s, tci_node *words)
     return TCI_SORT_SHAPE(s, r, 1, 1);
 }
 
-/* The places of what the first k of *words are among, which it is then; NULL: of all of them. */
+/* The positions of what the first k of *words are among, which it is then; NULL: of all of them. */
 static tci_node *tci_sort_left(const tci_sort *s, tci_node **words, int64_t k)
 {
     tci_node *places = NULL;
@@ -373,7 +373,7 @@ static tci_node *tci_sort_left(const tci_sort *s, tci_node **words, int64_t k)
     return places;
 }
 
-/* Where the first k of words [lines, ...] stand. */
+/* Positions of the first k of words [lines, ...]. */
 static tci_node *tci_sort_first_places(tci_sort *s, tci_node *words, tci_dim k)
 {
     tci_node *places = NULL;

@@ -40,7 +40,7 @@ enum {
     TCI_SPLIT_K_TILED = 16384,      /* of another one, which is made in tiles */
     TCI_SPLIT_K_POINTS = 1 << 22,   /* most partial sums of a GPU, */
     TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
-    TCI_SPLIT_K_HALVES = 1 << 21,   /* of halves partial sums that keep it busy, */
+    TCI_SPLIT_K_HALVES = 1 << 21,   /* of f16 or bf16 values partial sums that keep it busy, */
     TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
     TCI_SPLIT_K_FAR_READS = 2,      /* or of so many that its caches do not hold, */
     TCI_SPLIT_K_FAR = 1 << 21,
@@ -54,12 +54,12 @@ enum {
     /* Of the model of blocks, in cycles (measured on an H100, exact f32): */
     TCI_SPLIT_K_BUSY = 12,         /* warps that hide each other's waits, */
     TCI_SPLIT_K_BUSY_FILTERS = 24, /* and those where elements of windows are fetched */
-    TCI_SPLIT_K_PLACES = 8192,     /* for sums over more places than this */
+    TCI_SPLIT_K_PLACES = 8192,     /* for sums over more positions than this */
     TCI_SPLIT_K_SLAB = 16,         /* products that a tile takes in at once, */
     TCI_SPLIT_K_WAIT = 800         /* no faster than this, however small it is */
 };
 
-/* A stretch of summed[at]: from `start`, `parts` times `length` elements. */
+/* A range of summed[at]: from `start`, `parts` times `length` elements. */
 typedef struct tci_split_k_piece {
     int64_t start, parts, length;
 } tci_split_k_piece;
@@ -222,7 +222,7 @@ static int64_t tci_split_k_wanted(double reads, int64_t least)
                       : TCI_MAX(TCI_MIN(TCI_SPLIT_K_LENGTH_MOST, few), least);
 }
 
-/* Of a processor: are there too few results to go round, each of so many products that parts of
+/* On a CPU: are there too few results to go round, each of so many products that parts of
  * them are worth a kernel of their own? Then how long they are. */
 static bool tci_split_k_choose(tci_split_k *p)
 {
@@ -483,7 +483,7 @@ static void tci_split_k_unpermute(tci_split_k *p, int k)
     p->in[k] = tci_split_k_cast(p, x, (tc_dtype)whole->dtype);
 }
 
-/* The order of n's axes in which those that only the smaller operand has are behind the others, so
+/* The order of n's axes in which those that only the smaller operand has are after the others, so
  * that rows that read the same are neighbours; false: it is that already. */
 static bool tci_split_k_order(const tci_node *n, int64_t *order)
 {

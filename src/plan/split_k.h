@@ -8,13 +8,13 @@
 
 #include "contraction_route.h"
 
-/* Of the models of GPUs, in cycles of a processor (measured on an H100). */
+/* Of the models of GPUs, in cycles of an SM (measured on an H100). */
 enum {
     TCI_SPLIT_K_MANY = 512,         /* parts, at most, */
-    TCI_SPLIT_K_LEAST_HALVES = 256, /* of halves, of no fewer products */
+    TCI_SPLIT_K_LEAST_HALVES = 256, /* of f16 or bf16 values, of no fewer products */
     TCI_SPLIT_K_PROCESSORS = 132,
     TCI_SPLIT_K_LAUNCH = 3500,     /* of the kernel that adds up the parts */
-    TCI_SPLIT_K_CYCLE_BYTES = 1500 /* of partial sums, for all processors together */
+    TCI_SPLIT_K_CYCLE_BYTES = 1500 /* of partial sums, for all SMs together */
 };
 
 typedef struct tci_split_k {
@@ -23,7 +23,7 @@ typedef struct tci_split_k {
     tci_graph *g;
     const tci_node *n;
     const tci_contraction *c;
-    tc_dtype sum; /* of products and sums: n's, f32 for halves */
+    tc_dtype sum; /* of products and sums: n's, f32 for f16 and bf16 */
     tci_node *in[2];
     int64_t *labels[2];
     const int64_t *out;
@@ -43,7 +43,7 @@ TCI_FN double tci_split_k_moved(const tci_split_k *p);
 /* The sum of the parts that were chosen, and a line in `orders`. */
 TCI_FN tci_node *tci_split_k_made(tci_split_k *p);
 
-/* A product of halves on tensor cores, as the models see it. */
+/* A product of f16 or bf16 values on tensor cores, as the models see it. */
 typedef struct tci_unit_gemm {
     const double *size; /* of groups of axes (TCI_AXES_*) */
     double k, bytes;    /* products of a sum; bytes of the operands */

@@ -28,7 +28,7 @@ typedef enum tci_step_order_rule {
 
 enum {
     TCI_STEP_ORDER_MANY = 4096, /* steps from which the first rule has to do */
-    TCI_STEP_ORDER_DEPTH = 2    /* steps that AHEAD looks at behind one */
+    TCI_STEP_ORDER_DEPTH = 2    /* steps that AHEAD looks at after one */
 };
 
 typedef struct tci_step_order_step {
@@ -38,7 +38,7 @@ typedef struct tci_step_order_step {
     int32_t n_leads, cap_leads; /* steps that wait for it, once per reason */
     int32_t n_before;           /* how many such reasons it has itself */
     int32_t waits;              /* ... of steps that are not done yet */
-    int32_t met;                /* the last walk that came here */
+    int32_t met;                /* the last traversal that came here */
     int32_t deadline;           /* the first start that waits for it, or none */
     bool updates;               /* it writes the new value of a parameter */
 } tci_step_order_step;
@@ -340,7 +340,7 @@ static int64_t tci_step_order_ahead(tci_step_order *q, int t, int depth)
 }
 
 /* Lower comes first: starts, then what the earliest of them waits for; what waits itself; last
- * updates that no start waits for: behind all waits they may write over parameters, as nothing can
+ * updates that no start waits for: after all waits they may write over parameters, as nothing can
  * fail any more (run/program.c). */
 static int64_t tci_step_order_rank(const tci_step_order *q, int t)
 {
@@ -370,7 +370,7 @@ static int tci_step_order_choose_due(tci_step_order *q)
     return best;
 }
 
-/* The place among those that may be done of the one that is. */
+/* The position among those that may be done of the one that is. */
 static int tci_step_order_choose(tci_step_order *q, tci_step_order_rule rule)
 {
     int best = -1;
@@ -512,7 +512,7 @@ TCI_FN int32_t *tci_plan_distances(tci_scratch *s, const tci_plan *p)
     return distance;
 }
 
-/* A unit while units are put in order, in the place of its number; and a step, in that of its. */
+/* A unit while units are put in order, in place of its number; and a step, in that of its. */
 typedef struct tci_step_order_unit {
     int32_t waits;  /* reasons to wait for steps of others that are not done yet */
     int32_t last;   /* its last step; -1: no unit has that number */

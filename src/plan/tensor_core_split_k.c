@@ -13,7 +13,7 @@
 enum {
     TCI_SPLIT_K_UNIT_SLAB = 64,    /* products along K that a tile takes in at once */
     TCI_SPLIT_K_UNIT_BEGIN = 3900, /* cycles until the first slab is there, and for the results */
-    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all processors in a cycle */
+    TCI_SPLIT_K_UNIT_BYTES = 1900  /* that memory gives to all SMs in a cycle */
 };
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85

@@ -11,7 +11,7 @@
  * if one of these nodes was materialized in the round of its probe or later. */
 #include "fusion_groups.h"
 
-enum { TCI_ROOT_LISTED = 64 /* places of a root, at most */ };
+enum { TCI_ROOT_LISTED = 64 /* positions of a root, at most */ };
 
 /* ---- roots ---- */
 
@@ -50,7 +50,7 @@ TCI_FN tci_dim tci_root_parts(const tci_node *n)
                                                  : 0;
 }
 
-/* x, or of a reversed SCAN the place that is as far from the end of n. */
+/* x, or of a reversed SCAN the position that is as far from the end of n. */
 static int tci_root_from_end(tci_kernel *k, int x, tci_dim n, bool reverse)
 {
     int last = tci_kx_const(k, tci_dim_add(n, -1));
@@ -146,7 +146,7 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
 }
 
 /* A CAT of single elements along axes in front of the last one, nested or not, would ask for each
- * element which part it is of; so its places are listed. On a processor, where the parts that are
+ * element which part it is of; so its positions are listed. On a CPU, where the parts that are
  * stored side by side are vectors. */
 static void tci_root_list(const tci_fusion *f, tci_root *r)
 {
@@ -347,7 +347,7 @@ TCI_FN int tci_root_buffer_of(const tci_fusion *f, tci_node *n)
     return given ? known->buffer : f->roots[known->root].buffer;
 }
 
-/* Operands of a repetition, or of a user call, are materialized and read as a whole. */
+/* Operands of a loop, or of a user call, are materialized and read as a whole. */
 static void tci_root_read_all(tci_root_prober *p, tci_lower *l)
 {
     for (int i = 0; i < p->r->node->n_in; i++) {
@@ -492,7 +492,7 @@ TCI_FN int tci_root_add(tci_fusion *f, tci_node *n)
     holds = holds || tci_root_take(f, &now);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, now);
     p->root = f->n_roots - 1;
-    for (int i = 0; i < now.n_reads; i++) { /* others stand before them by now */
+    for (int i = 0; i < now.n_reads; i++) { /* others precede them by now */
         now.reads[i].root = tci_pnode_of(f, now.reads[i].node)->root;
     }
     if (!holds) {

@@ -53,8 +53,8 @@ static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int roo
     }
 }
 
-/* Each outer axis is walked once, unless its size is 1. In order, but by copies in another layout
- * of what a group that keeps rows makes. */
+/* Each outer axis is traversed once, unless its size is 1. In order, but by copies in another
+ * layout of what a group that keeps rows makes. */
 static void tci_fusion_verify_walk(tci_scratch *s, const tci_root *r, const tci_group *g)
 {
     int last = -1;
@@ -224,7 +224,7 @@ static bool tci_plan_verify_moves(tci_scratch *s, const tci_plan *p, int t, int 
     return known;
 }
 
-/* Of a step of a repetition, or one before it: in its buffer in all rounds. */
+/* Of a step of a loop, or one before it: in its buffer in all rounds. */
 static void tci_plan_verify_moved(tci_scratch *s, const tci_plan *p, int t, int o)
 {
     const tci_step *step = &p->steps[t];

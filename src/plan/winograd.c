@@ -61,7 +61,7 @@ static bool tci_winograd_is_known(const tci_node *n)
     return tci_build_is_known(n->rank, n->shape) && tci_dim_lt(0, tci_node_count(n));
 }
 
-/* Windows of 3 x 3 neighbours at every place of an image of four axes. */
+/* Windows of 3 x 3 neighbours at every position of an image of four axes. */
 static bool tci_winograd_has_windows(const tci_node *x)
 {
     if (x->op != TCI_OP_WINDOW || x->n_attr != 8 || x->in[0]->rank != 4) {
@@ -178,7 +178,7 @@ static double tci_winograd_cost(const tci_winograd *w)
            TCI_WINOGRAD_LAUNCHES;
 }
 
-/* Vectors run along the places of an image. */
+/* Vectors run along the positions of an image. */
 static double tci_winograd_direct(const tci_winograd *w)
 {
     double places = (double)w->images * tci_winograd_whole(w->sizes[0] * w->sizes[1]);
@@ -305,7 +305,7 @@ static tci_node *tci_winograd_stack(const tci_winograd *w, tci_node **parts, int
     return all;
 }
 
-/* Elements of x from start[i] on along axis i, `count[i]` of them, `step` apart along places. */
+/* Elements of x from start[i] on along axis i, `count[i]` of them, `step` apart along positions. */
 static tci_node *tci_winograd_slice(const tci_winograd *w, tci_node *x, const int *start,
                                     const tci_dim *count, int step)
 {

@@ -570,7 +570,7 @@ static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
     }
 }
 
-/* A result of a repetition of one step: its body is among the nodes that were expanded before. */
+/* A result of a loop of one iteration: its body is among the nodes that were expanded before. */
 static tci_node *tci_rewrite_result(tci_rewrite_pass *p, tci_node *n)
 {
     const tci_repeat r = tci_repeat_of(n->in[0]);
@@ -596,7 +596,7 @@ static bool tci_rewrite_is_passed(const tci_node *n)
     return tci_op_is(x->op, TCI_IS_MEMORY) || x->op == TCI_OP_RESULT;
 }
 
-/* x, which the BARRIER n is to keep apart: the movement over its source behind the BARRIER. */
+/* x, which the BARRIER n is to keep apart: the movement over its source after the BARRIER. */
 static tci_node *tci_rewrite_behind(tci_rewrite_pass *p, const tci_node *n, tci_node *x, int depth)
 {
     if (x->op == TCI_OP_IOTA) {

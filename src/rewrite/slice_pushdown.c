@@ -108,8 +108,8 @@ static tci_node *tci_pushdown_permute(tci_pushdown *c, tci_node *x, tci_pushdown
 }
 
 /* The part of x whose axes in `merged`, each with the next as one, begin at start[axis] and have
- * size[axis] places: for each of them the phases that begin in the midst of a place, then those
- * before them, a place later. */
+ * size[axis] positions: for each of them the phases that begin in the midst of a position, then
+ * those before them, a position later. */
 static tci_node *tci_pushdown_phases(tci_pushdown *c, tci_node *x, tci_pushdown_part part,
                                      const int *merged, int n)
 {

@@ -128,7 +128,7 @@ static tci_node *tci_later_copy_node(tci_scratch *s, tci_graph *g, const tci_nod
     return copy;
 }
 
-/* Copies what the request needs. Escapes by the job's scratch. */
+/* Copies what the request needs. Longjmps through the job's scratch. */
 static void tci_later_copy(tci_later_job *j, const tci_request *r)
 {
     tci_scratch *s = &j->s;

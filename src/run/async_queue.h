@@ -11,7 +11,7 @@ TCI_FN tc_queue *tci_queue_make(void);
 TCI_FN tc_queue *tci_queue_over(const tc_backend *device, void *native);
 /* Waits for everything on it. NULL is fine. */
 TCI_FN void tci_queue_free(tc_queue *q);
-/* Checks, and gives the run to the queue; *event, where asked for, tells of its end. The text of a
+/* Checks, and gives the run to the queue; *event, if requested, completes at its end. The text of a
  * failure, which is one of now, is in *why: "" where there was no memory for a call. */
 TCI_FN tc_status tci_queue_run(tc_queue *q, tc_program *f, const tc_bufs *inputs,
                                const tc_bufs *outputs, tc_event **event, tci_error *why);

@@ -102,7 +102,7 @@ static tci_overlap_choice tci_overlap_choices(const tci_overlap *o, int i, int64
     c.last = TCI_MIN(high >= 0 ? high / t->by : -((-high - 1) / t->by + 1), t->hi);
     c.next = TCI_MAX(first, t->lo);
     int64_t m = o->divisor[i + 1];
-    if (!m) { /* nothing is behind it */
+    if (!m) { /* nothing is after it */
         return left % t->by ? none : c;
     }
     int64_t common = tci_overlap_divide(t->by, m, &inverse);

@@ -6,8 +6,8 @@
 #include "runtime_structs.h"
 
 /* Memory of the device; where it has none left, idle workspaces and code that no program uses are
- * given back and it is asked once more. NULL: out of memory, and tci_device_memory_text tells. No
- * lock of run/ is held. */
+ * given back and it is asked once more. NULL: out of memory, and tci_device_memory_text has the
+ * message. No lock of run/ is held. */
 TCI_FN void *tci_device_memory_get(const tc_backend *device, int64_t bytes);
 /* The same without giving anything back: under a lock. */
 TCI_FN void *tci_device_memory_try(const tc_backend *device, int64_t bytes);

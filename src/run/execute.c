@@ -355,7 +355,7 @@ static tc_status tci_walk_set(tc_call *c, int begin, int end)
     return status;
 }
 
-/* A condition of the user's that did not hold ends the run (tc_assert_finite and the like). */
+/* A user condition that did not hold ends the run (tc_assert_finite and the like). */
 static tc_status tci_walk_probe(tc_call *c, tc_status status)
 {
     char text[400];
@@ -590,7 +590,7 @@ TCI_FN tc_status tci_walk_begin(tc_call *c, tci_run *r)
     bool holds = !status && c->program->collectives;
     status = status ? status : tci_walk_prepare(c, r);
     status = status ? status : tci_walk_rows(c, r, code->n_init_section, r->at);
-    if (!status) { /* what is behind the run on its queue comes after all of it */
+    if (!status) { /* what is after the run on its queue comes after all of it */
         void **q = r->queues;
         status = tci_walk_judge(c, tci_walk_order(c, 1, q[TCI_QUEUE_DOWN], q[TCI_QUEUE_WORK]));
     }

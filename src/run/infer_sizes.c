@@ -645,7 +645,8 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
     }
 }
 
-/* A buffer, not given with its sizes, of which one axis tells the symbol; -1: there is none. */
+/* A buffer, not given with its sizes, of which one axis determines the symbol; -1: there is
+ * none. */
 static int tci_solve_teller(const tci_solve *s, int symbol)
 {
     for (int i = 0; i < s->v->n_equations; i++) {
@@ -654,7 +655,8 @@ static int tci_solve_teller(const tci_solve *s, int symbol)
         if (!b || b->sizes || e->axis < 0 || e->n != 1 || e->symbols[0] != symbol) {
             continue;
         }
-        int way = e->direction[0]; /* it tells all values apart: it moves with each by 1 or more */
+        int way = e->direction[0]; /* it distinguishes all values: it changes with each by 1 or
+                                    * more */
         tci_dim moved = tci_dim_mul(s->v->code->symbols[symbol], way == 1 ? -1 : 1);
         tci_dim rest = tci_dim_add(e->d, moved);
         int left = tci_dim_is_valid(rest) ? tci_dim_direction(rest, symbol) : 2;
@@ -677,7 +679,7 @@ static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
     }
 }
 
-/* Several values fit, or it takes too long to tell. */
+/* Several values fit, or the search takes too long. */
 static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
 {
     const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);

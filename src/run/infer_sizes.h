@@ -15,12 +15,12 @@ typedef struct tci_solver tci_solver;
 TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
                                    const tci_dim *user);
 TCI_FN void tci_solver_free(tci_solver *v);
-/* A symbol that no buffer tells anything of; -1: there is none. */
+/* A symbol that no buffer determines; -1: there is none. */
 TCI_FN int tci_solver_untold(const tci_solver *v);
 /* Words of room that one search needs, zeroed. */
 TCI_FN size_t tci_solver_room(const tci_solver *v);
 /* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
- * program takes. TC_ERR_BUFFER: none fit, or several do; text tells. */
+ * program takes. TC_ERR_BUFFER: none fit, or several do; text has the message. */
 TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
                                   const tc_bufs *outputs, int64_t *values, char *text,
                                   size_t text_room);

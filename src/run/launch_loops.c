@@ -20,7 +20,7 @@
 
 /* ---- launches that are recorded ---- */
 
-enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with repetitions, at most */
+enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with loops, at most */
 
 /* With their operands where they lay when they were put on it. */
 typedef struct tci_walk_tape {
@@ -69,7 +69,7 @@ static void tci_walk_put(tc_call *c, int begin, int end)
     }
 }
 
-/* Each launch of repetitions after the one before it. */
+/* Each launch of loops after the one before it. */
 static void tci_walk_chain(tci_scratch *s, tci_walk_tape *t)
 {
     int32_t *last = TCI_NEW_ARRAY(s, int32_t, t->n + 1);
@@ -123,9 +123,9 @@ TCI_FN tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
     return status;
 }
 
-/* ---- repetitions ---- */
+/* ---- loops ---- */
 
-/* The operands of a repetition are where they are in the next round; */
+/* Moves the operands of a loop to where they are in the next iteration; */
 TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
     void **slots = c->slots;
@@ -338,7 +338,7 @@ static bool tci_walk_run_loop(tc_call *c, const tci_run_repeat *r, const tci_wal
 
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last);
 
-/* All rounds of a plain repetition, unless the run is cancelled; returns how many were done. */
+/* All rounds of a plain loop, unless the run is cancelled; returns how many were done. */
 static int64_t tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
 {
     const tci_run_step *steps = c->program->steps, *end = steps + r->last;
@@ -355,7 +355,7 @@ static int64_t tci_walk_plain_rounds(tc_call *c, const tci_run_repeat *r)
     return round;
 }
 
-/* Rounds of repetition i from `*round` on, one after the other. */
+/* Rounds of loop i from `*round` on, one after the other. */
 static tc_status tci_walk_round_by_round(tc_call *c, int i, int64_t *round)
 {
     const tci_run_repeat *r = &c->program->repeats[i];
@@ -370,7 +370,7 @@ static tc_status tci_walk_round_by_round(tc_call *c, int i, int64_t *round)
     return status;
 }
 
-/* Launches [begin, end), of which those of the repetitions from `first` to before `last` are done
+/* Launches [begin, end), of which those of the loops from `first` to before `last` are done
  * in rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
 {

@@ -176,7 +176,7 @@ static int64_t tci_walk_room(int64_t bytes)
     return (bytes + 63) & ~(int64_t)63;
 }
 
-/* A function of the user's, on host memory with room for its operands. */
+/* A user function, on host memory with room for its operands. */
 static tc_status tci_walk_call_copies(tc_call *c, const tci_run_step *step, char *host)
 {
     const tc_backend *device = c->program->code->device;

@@ -66,7 +66,8 @@ static void tci_param_after_fork(void)
     }
 }
 
-/* A run that changed parameters tells what devices have of them: that lock is the inner one. */
+/* A run that changed parameters updates the state of their device copies: that lock is the inner
+ * one. */
 static void tci_param_announce(void)
 {
     for (int i = 0; i < TCI_PARAM_LOCKS; i++) {

@@ -52,8 +52,8 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-/* All but n_outputs, n_steps and the sizes behind are set. Binds of parameters: the most there can
- * be. */
+/* All but n_outputs, n_steps and the sizes that follow are set. Binds of parameters: the most there
+ * can be. */
 static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
     sizes->n_outputs = code->n_outputs - sizes->n_effects;
@@ -179,7 +179,7 @@ static bool tci_program_is_simple(const tc_program *f)
            (f->code->device ? f->code->device->alloc != NULL : f->options.parallel_for == NULL);
 }
 
-/* A run may be cancelled before any step of a repetition, and fail in any of a collective: none may
+/* A run may be cancelled before any step of a loop, and fail in any of a collective: none may
  * follow the first launch that writes the new value. The slots of launches ascend. */
 static bool tci_program_is_last(const tc_program *f, int effect)
 {
@@ -296,7 +296,7 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 
 /* Tasks that are worth being taken by themselves. A thread that calls several times can be helped
  * by others when it is slow, but each call has an overhead (it packs columns anew). Of two
- * threads one is rarely far behind; of sixteen on processors that are shared with strangers some
+ * threads one is rarely far behind; of sixteen on CPUs that are shared with strangers some
  * took twice as long as others for as many tasks. */
 static int64_t tci_program_least(const tci_code_kernel *kernel, int64_t n_tasks, int threads)
 {
@@ -745,7 +745,7 @@ TCI_FN void tci_errors_record(tci_thread_errors *list, tci_mutex *lock, tc_statu
     if (!e) {
         e = tci_heap_get(sizeof(*e));
         if (!e) {
-            return; /* the status still tells */
+            return; /* the status still reports it */
         }
         e->thread = tci_os_thread_id();
         e->system_thread = tci_os_thread();

@@ -33,11 +33,11 @@ typedef struct tci_ctx {
     uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
     uint32_t region;                  /* open now (debug/string_intern.h); */
     uint32_t *regions;
-    int n_regions, cap_regions; /* those around it */
-    int n_lent;                 /* functions of the user's that calls under way have called */
-    int lent_scopes;            /* as many of the scopes are of before the last of these */
-    bool freed_within;          /* one of these asked for the context's end */
-    bool many_said;             /* the log said that very many tensors are alive */
+    int n_regions, cap_regions;          /* those around it */
+    int n_lent;                          /* user functions that calls under way have called */
+    int lent_scopes;                     /* as many of the scopes are of before the last of these */
+    bool freed_within;                   /* one of these asked for the context's end */
+    bool many_said;                      /* the log said that very many tensors are alive */
     const struct tci_build_trace *trace; /* of a tc_jit whose context it is, or NULL */
 } tci_ctx;
 /* State of a tc_jit while its function records (api/jit.c). */
@@ -51,7 +51,7 @@ typedef struct tci_build_trace {
 typedef struct tci_run_step {
     tci_kernel_fn fn; /* NULL: interp runs it, or */
     const tci_interp *interp;
-    const tci_custom_call *call; /* a function of the user's is called */
+    const tci_custom_call *call; /* a user function is called */
     const int64_t *literals;     /* words of this kernel's literal slots, in the program's block */
     int64_t n_tasks;
     int64_t least;      /* tasks that a thread takes at a time, at least */
@@ -59,12 +59,12 @@ typedef struct tci_run_step {
     int32_t threads;    /* parts it is cut into; 1: serial; 0: see slice */
     bool faults;
     int32_t n_operands;
-    int64_t work_bytes; /* a slot behind the operands: work memory (here thread 0's) */
+    int64_t work_bytes; /* a slot after the operands: work memory (here thread 0's) */
     int64_t rounds;     /* of an in-kernel loop; 0: it is none */
     int64_t slice;      /* rounds between two looks whether the run is cancelled; 0: all */
     int32_t go;         /* operand whose first byte ends the loop; -1: none does */
 } tci_run_step;
-/* A repetition of launches [first, last), and those of its moves: slots of a call. */
+/* A loop of launches [first, last), and those of its moves: slots of a call. */
 typedef struct tci_run_move {
     int32_t slot;
     bool back;
@@ -117,7 +117,7 @@ typedef struct tci_kept_bind {
 enum { TCI_INDEX_CASTS = 4 };
 typedef struct tci_index_read {
     const char *call; /* "tc_gather" */
-    const char *file; /* where it stands, or NULL */
+    const char *file; /* its location, or NULL */
     int32_t line, axis;
     tci_dim size;          /* of the axis, in the symbols of the program */
     const char *size_text; /* a symbolic one as the user has it, or NULL */
@@ -154,7 +154,7 @@ typedef struct tci_port_room {
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
     uint64_t thread;       /* tci_os_thread_id */
-    int32_t system_thread; /* tci_os_thread, which tells whether it lives */
+    int32_t system_thread; /* tci_os_thread, by which it is known to be alive */
     tci_error error;
 } tci_thread_error;
 /* Error texts of one object per thread, guarded by its lock. */
@@ -263,7 +263,7 @@ struct tc_call {
     tci_error last;
 };
 
-/* A repetition that was recorded with the test of its end (tc_backend.record_loop). */
+/* A loop that was recorded with the test of its end (tc_backend.record_loop). */
 typedef struct tci_walk_loop {
     void *sequence; /* NULL: none yet, or refused */
     void *done;     /* device memory: the number of rounds */
@@ -277,7 +277,7 @@ struct tci_device_call {
     void *sequence;  /* recorded launches, or NULL */
     void *updates;   /* those from tc_program.commit on, or NULL */
     int runs;        /* with operands where they are now: 0, 1, or 2 for more */
-    /* Per repetition: one that the device ends itself, NULL so far; NULL: none is */
+    /* Per loop: one that the device ends itself, NULL so far; NULL: none is */
     struct tci_walk_loop *loops;
     struct tci_walk_tape *tape; /* where launches go while they are recorded, or NULL */
     int64_t *fault;             /* of the backend's queues, or NULL */
@@ -311,7 +311,7 @@ TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_statu
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
 /* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the
- * context's error tell it until the next one. On a handle without a node the handle's own error
+ * context's error have it until the next one. On a handle without a node the handle's own error
  * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...) TCI_PRINTF(5, 6);
@@ -463,7 +463,7 @@ TCI_FN bool tci_bind_takes(const tc_backend *device, const void *memory);
 TCI_FN int64_t tci_bind_bytes(const tci_code *code, int port);
 
 /* ---- run/launch_deps.c ---- */
-/* Fills `after` of the launches of c, which begin at that step, in the scratch. Escapes. */
+/* Fills `after` of the launches of c, which begin at that step, in the scratch. Longjmps. */
 TCI_FN void tci_deps_launches(tci_scratch *s, const tc_call *c, int first, tc_launch *launches,
                               int n);
 
@@ -535,7 +535,7 @@ TCI_FN tc_status tci_call_accept(tc_call *c, const tc_bufs *inputs, const tc_buf
 /* Its halves, on a device with queues: as tci_walk_begin and _end, with parameters. */
 TCI_FN tc_status tci_call_begin(tc_call *inner, tci_run *r);
 TCI_FN tc_status tci_call_end(tc_call *inner, tci_run *r);
-/* The run of the inner call ended so: c->last tells why in the words of the user. */
+/* The run of the inner call ended so: c->last has the message for the user. */
 TCI_FN tc_status tci_call_told(tc_call *c, tc_status status, const tc_bufs *inputs,
                                const tc_bufs *outputs);
 /* The size of the axis that an index of the last run was outside of; -1: none was. */

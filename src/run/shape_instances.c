@@ -222,7 +222,7 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
                                     (int64_t)tci_interp_workspace(to->interp));
 }
 
-/* A function of the user's is given the sizes of the run. */
+/* A user function is given the sizes of the run. */
 static const tci_custom_call *tci_dynamic_custom(tci_dynamic_build *b, const tci_custom_call *from)
 {
     tci_custom_call *call = tci_dynamic_get(b, 1, sizeof(*call));
@@ -286,7 +286,7 @@ static tci_dim *tci_dynamic_offsets(tci_dynamic_build *b, const tci_code_step *s
     return offsets;
 }
 
-/* The words of a kernel stand behind those of the family, once for each kernel. */
+/* The words of a kernel follow those of the family, once for each kernel. */
 static void tci_dynamic_steps(tci_dynamic_build *b)
 {
     const tci_code *from = b->family;

@@ -35,7 +35,7 @@ struct tci_dynamic {
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
 TCI_FN void tci_dynamic_free(tc_program *f);
-/* The name of a size that no buffer tells anything of, so that no run can know it, or NULL. */
+/* The name of a size that no buffer determines, so that no run can infer it, or NULL. */
 TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 /* Calls of a family: they remember the instance that ran last. */
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);

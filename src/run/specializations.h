@@ -53,7 +53,7 @@ typedef struct tci_variant_guard {
 typedef struct tci_variant {
     tci_retired retired;
     tci_variant_kind *kind;
-    tci_variant_guard *guards; /* kind->n_axes, behind the struct */
+    tci_variant_guard *guards; /* kind->n_axes, after the struct */
     tc_program *program;       /* counted */
     char *padded;              /* atomic: memory of padded buffers, idle; or NULL */
     int64_t id, compile_ns;
@@ -118,7 +118,7 @@ TCI_FN tci_variant_list *tci_variants_kind(tci_variants *v, const tci_signature 
 /* A specialization without guards or program yet. NULL: no memory. */
 TCI_FN tci_variant *tci_variants_make(tci_variant_kind *kind);
 TCI_FN void tci_variants_free_one(tci_variant *x); /* one that was never added */
-/* Adds it: those of known sizes stand before symbolic ones. False: no memory. */
+/* Adds it: those of known sizes precede symbolic ones. False: no memory. */
 TCI_FN bool tci_variants_add(tci_variants *v, tci_variant *x);
 /* Removes all that `drops` says. False: no memory; then none is removed. */
 TCI_FN bool tci_variants_remove(tci_variants *v, const tci_variant *const *drops, int n);

@@ -40,7 +40,7 @@ enum {
     TCI_POOL_PARTS = 64,   /* at most; threads beyond share them */
     TCI_POOL_FRACTION = 2, /* of what a part has left is taken at a time */
     TCI_POOL_WAKES = 4,    /* workers that one thread wakes */
-    TCI_POOL_LINE = 64     /* bytes that two processors do not write to at once */
+    TCI_POOL_LINE = 64     /* bytes that two CPUs do not write to at once */
 };
 
 /* ---- floating-point environment ---- */
@@ -188,8 +188,8 @@ typedef struct tci_pool_worker {
     uint64_t seen;  /* ticket that was current when it was made */
     tci_mutex lock; /* of its sleep */
     int32_t asleep; /* atomic; written by the worker under the lock */
-    int32_t id;     /* the system's, behind the first sleep; under the lock */
-    int32_t off;    /* the processor it is kept off, or -1; under the lock */
+    int32_t id;     /* the system's, after the first sleep; under the lock */
+    int32_t off;    /* the CPU it is kept off, or -1; under the lock */
     tci_cond wake;
 } tci_pool_worker;
 
@@ -200,7 +200,7 @@ static struct {
     int32_t busy;              /* atomic: 1 while a thread owns the fields below */
     int32_t alone;             /* atomic: 1 in a forked child for ever */
     int32_t cpus;              /* atomic: threads of a run, unless it says; 0 = not asked yet */
-    int32_t cores;             /* atomic: processors; 0 = not asked yet */
+    int32_t cores;             /* atomic: CPUs; 0 = not asked yet */
     tci_pool_worker **workers; /* workers[i] has index i + 1 */
     int n_workers, cap_workers;
     tci_pool_job job;
@@ -443,7 +443,7 @@ static int tci_pool_staff(int wanted)
     return TCI_MIN(wanted, tci_pool.n_workers);
 }
 
-/* Processors that this process may use. */
+/* CPUs that this process may use. */
 static int tci_pool_cores(void)
 {
     int32_t cores = __atomic_load_n(&tci_pool.cores, __ATOMIC_RELAXED);
