@@ -1985,8 +1985,10 @@ TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, bool by
 
 #endif
 
-
 /* ---- src/loop/flash_attention.c, continued ---- */
+#include <string.h>
+
+
 enum {
     TCI_ATTENTION_ALIGNED = 1024, /* bytes: the start of a box */
     TCI_ATTENTION_SLOTS = 2,      /* of rows, if those of the next tile fit too */

@@ -7,6 +7,8 @@
  * of tci_attention_pipelines. */
 #include "flash_attention.h"
 
+#include <string.h>
+
 #include "emit_stages.h"
 
 enum {
