@@ -270,7 +270,7 @@ static tc_tensor pooled(program *p, tc_tensor x)
 
 static tc_tensor attended(program *p)
 {
-    int64_t width = 4 * (1 + below(p, 8)), keys = size_of(p), rows = size_of(p);
+    int64_t width = 4 * (1 + below(p, 8)), keys = side_of(p), rows = side_of(p);
     int64_t q[3] = {1 + below(p, 3), rows, width}, k[3] = {q[0], keys, width};
     return tc_scaled_dot_product_attention(input(p, TC_F32, 3, q), input(p, TC_F32, 3, k),
                                            input(p, TC_F32, 3, k), TC_NONE, false, 0);
