@@ -217,8 +217,8 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);
 
-/* ---- ops/convolution_pooling.c: images of n axes, 1 to 3; those with indices give the positions of
- * the values, counted through an image ---- */
+/* ---- ops/convolution_pooling.c: images of n axes, 1 to 3; those with indices give the positions
+ * of the values, counted through an image ---- */
 TCI_FN tci_node *tci_build_conv(tci_graph *g, int n, tci_node *x, tci_node *w, tci_node *bias,
                                 const struct tc_conv *o);
 TCI_FN tci_node *tci_build_max_pool(tci_graph *g, int n, tci_node *x, const struct tc_pool *o);
