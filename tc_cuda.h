@@ -682,46 +682,60 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
            tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/match_attention.c ---- */
-/* kernel/match_attention.c - matches fused attention kernels for GPUs: two contractions with row
- * operations between them.
+/* kernel/match_attention.c - matches fused attention kernels for GPUs, forward and gradients:
+ * contractions with row operations between them.
  *
- * In: a kernel, the machine. Out: whether it is
+ * In: a kernel, the machine. Out: the descriptor of kernel/match_attention.h, if the kernel is, in
+ * stages of any order,
  *
- *     stage 0  s = DOT of queries and keys over d, keeping the keys
- *     stage 1  m = MAX over the keys of x, a value made of s
- *     stage 2  l = SUM over the keys of e = exp(x - m)
- *     stage 3  w = e * (1 / l) or e / l, kept
- *     stage 4  o = DOT of w, rounded to the values' dtype, and values over the keys
- *     stage 5  stores of values made of o, and of values made of m and l
+ *     s = DOT of rows and steps over d, keeping the steps
+ *     m = MAX over the steps of x, a value made of s; l = SUM over the steps of exp(x - m)
+ *     w = exp(x - m) / l, or exp(x - m) * (1 / l), kept; rounded or not
+ *     g = DOT of other rows and steps over dv, keeping the steps
+ *     c = a value made of w, g and values of a query alone, kept
+ *     o = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
+ *     p = DOT over the steps of w, rounded likewise, and the steps of g or, without g, other ones
+ *     stores of values made of o or p, or of m and l
  *
- * and its two products as a matrix unit takes them; or stages 0 to 2 and stores of values made of m
- * and l alone, for kernels that compute the weights from these (value_columns of kernel/ir.h). A
- * matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads take
- * f32, f16 and bf16 in any layout. The answer is a function of shape, layout, dtype and the kind of
- * machine, and loop/ can schedule every kernel that matches. */
+ * where either m and l are reductions of this kernel and there are neither g, c nor o (forward; if
+ * there are no w and p either, the kernel stores values of rows for kernels that compute the
+ * weights from these, see value_columns of kernel/ir.h), or m and l are values of a query alone
+ * (gradients; c and o need g, and p may be absent then). If the steps are keys the gradient is the
+ * one to queries, else the one to keys and values, or, in wide heads, to one of these.
+ *
+ * A matrix unit takes 16-bit operands in the layouts of kernel/match_matrix_unit.h; SIMT threads
+ * take f32, f16 and bf16 in any layout (f32 is not rounded). The answer is a function of shape,
+ * layout, dtype and the kind of machine, and loop/ can schedule every kernel that matches. */
 
 #include <string.h>
 
-/* Its stages, and its reductions: one each. */
-enum {
-    TCI_ATTENTION_SCORES,
-    TCI_ATTENTION_MOST,
-    TCI_ATTENTION_SUM,
-    TCI_ATTENTION_WEIGHTS,
-    TCI_ATTENTION_RESULT,
-    TCI_ATTENTION_REDS,
-    TCI_ATTENTION_ROW_REDS = TCI_ATTENTION_WEIGHTS /* without a result */
-};
 enum { TCI_ATTENTION_CUT = 1 << 29 }; /* of a cut's distance, at most */
+
+/* State of the match: reductions by number, -1: none. */
+typedef struct tci_attention_search {
+    const tci_kernel *k;
+    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] takes w */
+    int n_in, n_out;
+    int most, sum;    /* of a row, where the chain is online */
+    uint64_t weights; /* kept values that are the weight, rounded or not, */
+    int change;       /* and the gradient of a score */
+    int steps;        /* their axis */
+    int8_t dtype;
+} tci_attention_search;
+
+static bool tci_attention_is_online(const tci_attention_search *f)
+{
+    return f->sum >= 0;
+}
+
+static uint64_t tci_attention_bit(int red)
+{
+    return red >= 0 ? (uint64_t)1 << TCI_MIN(red, 63) : 0;
+}
 
 /* ---- the stages ---- */
 
-static bool tci_attention_walks(const tci_kstage *st, int kind, int n_axes, int n_kept)
-{
-    return st->kind == kind && st->n_axes == n_axes && st->n_kept == n_kept;
-}
-
-TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
+static bool tci_attention_has_sizes(const tci_kernel *k)
 {
     bool fits = k->n_axes <= TCI_MATRIX_AXES && k->n_outer >= 1 &&
                 k->n_outer <= 1 + TCI_MATRIX_PLAIN_BATCH && !k->faults;
@@ -732,66 +746,110 @@ TCI_FN bool tci_attention_has_sizes(const tci_kernel *k)
     return fits;
 }
 
-/* True if the kernel is to store values of rows alone. */
-static bool tci_attention_is_rows(const tci_kernel *k)
-{
-    return k->n_reds == TCI_ATTENTION_ROW_REDS;
-}
-
 /* Columns of the values that weights are multiplied with in another kernel; 0: not known. */
-static int64_t tci_attention_elsewhere(const tci_kernel *k)
+static int64_t tci_attention_elsewhere(const tci_attention_search *f)
 {
-    const tci_kred *sum = &k->reds[TCI_ATTENTION_SUM];
-    return sum->order == TCI_ORDER_STEPS ? sum->order_n : k->value_columns;
+    const tci_kred *sum = &f->k->reds[f->sum];
+    return sum->order == TCI_ORDER_STEPS ? sum->order_n : f->k->value_columns;
 }
 
-/* The stages and reductions, and the axes of d, keys and values: d again where there are none. */
-static bool tci_attention_has_form(const tci_kernel *k, int axes[3])
+static bool tci_attention_is_load(const tci_kernel *k, int inst)
 {
-    const bool rows = tci_attention_is_rows(k);
-    const int n_reds = rows ? TCI_ATTENTION_ROW_REDS : TCI_ATTENTION_REDS;
-    static const uint8_t ops[TCI_ATTENTION_REDS] = {TCI_RED_DOT, TCI_RED_MAX, TCI_RED_SUM,
-                                                    TCI_RED_MAX, TCI_RED_DOT};
-    static const uint8_t n_axes[TCI_ATTENTION_REDS] = {2, 1, 1, 1, 2};
-    static const uint8_t kept[TCI_ATTENTION_REDS] = {1, 0, 0, 1, 1};
-    if (k->vector != TCI_VEC_INNER || k->n_reds != n_reds || k->n_stages <= n_reds ||
-        !tci_attention_has_sizes(k) || (rows && tci_attention_elsewhere(k) == 0)) {
+    return k->insts[inst].op == TCI_K_LOAD;
+}
+
+/* True if reduction r keeps one value for each step. */
+static bool tci_attention_is_kept(const tci_kernel *k, int r)
+{
+    return k->reds[r].op == TCI_RED_MAX && k->stages[k->reds[r].stage].n_kept == 1;
+}
+
+/* A reduction along the steps: a kept value, or the only MAX or SUM of a row. */
+static bool tci_attention_sort_row(tci_attention_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    bool is_max = red->op == TCI_RED_MAX;
+    if (f->k->stages[red->stage].n_kept > 0) {
+        return tci_attention_is_kept(f->k, r);
+    }
+    int *own = is_max ? &f->most : &f->sum;
+    bool fits = (is_max || red->op == TCI_RED_SUM) && *own < 0;
+    *own = r;
+    return fits;
+}
+
+/* A DOT of two loads, a DOT of one, or a reduction along the steps. */
+static bool tci_attention_sort(tci_attention_search *f, int r)
+{
+    const tci_kred *red = &f->k->reds[r];
+    const tci_kstage *st = &f->k->stages[red->stage];
+    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE) {
         return false;
     }
-    for (int r = 0; r < n_reds; r++) {
-        const tci_kred *red = &k->reds[r];
-        if (red->op != ops[r] || red->dtype != TC_F32 || red->stage != r ||
-            !tci_attention_walks(&k->stages[r], TCI_STAGE_REDUCE, n_axes[r], kept[r])) {
-            return false;
-        }
+    if (red->op != TCI_RED_DOT) {
+        return st->n_axes == 1 && tci_attention_sort_row(f, r);
     }
-    axes[0] = k->stages[TCI_ATTENTION_SCORES].axes[0];
-    axes[1] = k->stages[TCI_ATTENTION_SCORES].axes[1];
-    axes[2] = rows ? axes[0] : k->stages[TCI_ATTENTION_RESULT].axes[1];
-    bool fits = k->n_axes == k->n_outer + (rows ? 2 : 3);
-    for (int r = TCI_ATTENTION_MOST; r < n_reds; r++) {
-        fits = fits && k->stages[r].axes[0] == axes[1];
+    int loads = tci_attention_is_load(f->k, red->in[0]) + tci_attention_is_load(f->k, red->in[1]);
+    int *n = loads == 2 ? &f->n_in : &f->n_out;
+    if (st->n_axes != 2 || st->n_kept != 1 || loads == 0 || *n == 2) {
+        return false;
     }
-    for (int t = n_reds; t < k->n_stages; t++) {
-        bool row = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 0, 0);
-        bool column = tci_attention_walks(&k->stages[t], TCI_STAGE_MAP, 1, 0);
-        fits = fits && (row || (column && !rows && k->stages[t].axes[0] == axes[2]));
+    (loads == 2 ? f->in : f->out)[(*n)++] = r;
+    return true;
+}
+
+/* An online chain has both statistics, one product of loads, and, without weights, the number of
+ * columns that these are multiplied with. */
+static bool tci_attention_has_counts(const tci_attention_search *f)
+{
+    if (f->n_in == 0 || (f->most < 0) != (f->sum < 0)) {
+        return false;
     }
-    for (int i = 0; i < k->n_stores; i++) {
-        fits = fits && k->stores[i].stage >= n_reds;
+    return !tci_attention_is_online(f)
+               ? f->n_out > 0
+               : f->n_in == 1 && f->n_out <= 1 && (f->n_out == 1 || tci_attention_elsewhere(f) > 0);
+}
+
+static bool tci_attention_has_form(tci_attention_search *f)
+{
+    const tci_kernel *k = f->k;
+    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
+    for (int r = 0; r < k->n_reds && fits; r++) {
+        fits = tci_attention_sort(f, r);
+    }
+    if (!fits || !tci_attention_has_counts(f)) {
+        return false;
+    }
+    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *st = &k->stages[k->reds[r].stage];
+        bool is_in = r == f->in[0] || r == f->in[1];
+        fits = fits && st->axes[is_in] == f->steps;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool is_row = st->n_axes == 0 && tci_attention_is_online(f);
+        bool is_map = st->kind == TCI_STAGE_MAP &&
+                      (is_row || (st->n_axes == 1 && st->axes[0] != f->steps));
+        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
     }
     return fits;
 }
 
 /* ---- the values ---- */
 
-TCI_FN const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
+/* Instruction `inst` where it is such a PRIM, else NULL. */
+static const tci_kinst *tci_attention_prim(const tci_kernel *k, int inst, tci_prim prim)
 {
     const tci_kinst *in = inst >= 0 ? &k->insts[inst] : NULL;
     return in && in->op == TCI_K_PRIM && in->prim == prim ? in : NULL;
 }
 
-TCI_FN const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
+/* The x - m of a power exp(x - m), else NULL. */
+static const tci_kinst *tci_attention_exponent(const tci_kernel *k, int inst)
 {
     const tci_kinst *exp = tci_attention_prim(k, inst, TCI_P_EXP);
     exp = exp ? exp : tci_attention_prim(k, inst, TCI_P_EXPN);
@@ -807,7 +865,8 @@ static int tci_attention_inverse(const tci_kernel *k, int inst)
     return is_one ? in->args[1] : -1;
 }
 
-TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
+/* e and l of a weight e / l or e * (1 / l); false: it is none. */
+static bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
 {
     const tci_kinst *times = tci_attention_prim(k, inst, TCI_P_MUL);
     const tci_kinst *by = tci_attention_prim(k, inst, TCI_P_DIV);
@@ -823,72 +882,247 @@ TCI_FN bool tci_attention_weight(const tci_kernel *k, int inst, int *e, int *l)
     return *l >= 0;
 }
 
-TCI_FN int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
+/* The operand of a rounding to dtype t, if `inst` is one. */
+static int tci_attention_rounded(const tci_kernel *k, int inst, int8_t t)
 {
     tci_prim round = t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16;
     const tci_kinst *in = t == TC_F32 ? NULL : tci_attention_prim(k, inst, round);
     return in ? in->args[0] : inst;
 }
 
-/* True if the value depends on no other reductions than those of the set. */
-static bool tci_attention_is_end(const tci_kernel *k, int inst, unsigned reds, bool *seen)
+/* The value of an element of kept reduction r, without a rounding to the dtype of operands, which
+ * *rounds reports, and without the reductions that keep it before. */
+static int tci_attention_kept(const tci_attention_search *f, int r, bool *rounds)
 {
-    const tci_kinst *in = &k->insts[inst];
-    bool fits = in->op != TCI_K_RED || reds >> tci_kinst_number(in) & 1;
-    for (int a = 0; a < in->n_args && fits && !seen[inst]; a++) {
-        fits = tci_attention_is_end(k, in->args[a], reds, seen);
+    const tci_kernel *k = f->k;
+    *rounds = false;
+    for (;;) {
+        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
+        *rounds |= of != k->reds[r].in[0];
+        if (k->insts[of].op != TCI_K_RED) {
+            return of;
+        }
+        int before = tci_kinst_number(&k->insts[of]);
+        if (!tci_attention_is_kept(k, before)) {
+            return of;
+        }
+        r = before;
     }
-    seen[inst] = true;
-    return fits;
 }
 
-/* Stores are of a row's columns, or of its largest score and sum. */
-static bool tci_attention_has_stores(const tci_kernel *k, tci_attention *x)
+/* True if value i depends on a query alone, along its axis `query`. */
+static bool tci_attention_is_own(const tci_kernel *k, int i, const tci_attention *x, int query)
 {
+    uint64_t own = (uint64_t)1 << query;
+    for (int b = 0; b < x->in[0].n_batch; b++) {
+        own |= (uint64_t)1 << x->in[0].batch_axis[b];
+    }
+    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
+           (k->insts[i].axes >> query & 1);
+}
+
+/* Takes e / l as the weight where e is exp(score - most); of an online chain with its own
+ * statistics. */
+static bool tci_attention_take_weight(const tci_attention_search *f, tci_attention *x, int e, int l)
+{
+    const tci_kernel *k = f->k;
+    const tci_kinst *off = tci_attention_exponent(k, e);
+    if (!off) {
+        return false;
+    }
+    x->score = off->args[0];
+    x->values[0] = off->args[1];
+    x->values[1] = l;
+    x->n_values = 2;
+    const tci_kred *most = &k->reds[TCI_MAX(f->most, 0)], *sum = &k->reds[TCI_MAX(f->sum, 0)];
+    return !tci_attention_is_online(f) || (e == sum->in[0] && l == sum->inst &&
+                                           x->values[0] == most->inst && x->score == most->in[0]);
+}
+
+/* The value that is a weight, and where it is kept, if it is. */
+static bool tci_attention_has_weight(tci_attention_search *f, tci_attention *x)
+{
+    const tci_kernel *k = f->k;
+    x->weight = -1;
+    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
+        int e, l;
+        bool is_weight = tci_attention_weight(k, i, &e, &l);
+        x->weight = is_weight && tci_attention_take_weight(f, x, e, l) ? i : -1;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        bool rounds, kept = tci_attention_is_kept(k, r);
+        kept = kept && tci_attention_kept(f, r, &rounds) == x->weight;
+        f->weights |= kept ? tci_attention_bit(r) : 0;
+    }
+    if (f->n_out == 0) { /* another kernel makes the weights */
+        const tci_kred *sum = &k->reds[f->sum];
+        return tci_attention_take_weight(f, x, sum->in[0], sum->inst);
+    }
+    return x->weight >= 0;
+}
+
+/* Finds the operand of each last product; out[0] is the product with the gradients of scores, if
+ * there are any. */
+static bool tci_attention_has_takers(tci_attention_search *f, tci_attention *x)
+{
+    const tci_kernel *k = f->k;
+    int found[2] = {-1, -1};
+    for (int i = 0; i < f->n_out; i++) {
+        const tci_kred *red = &k->reds[f->out[i]];
+        int taken = red->in[tci_attention_is_load(k, red->in[0])];
+        int of = tci_attention_rounded(k, taken, f->dtype);
+        const tci_kinst *in = &k->insts[of];
+        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
+        bool rounds = false, kept = r >= 0 && tci_attention_is_kept(k, r);
+        int which = kept && (f->weights & tci_attention_bit(r)) != 0;
+        if (kept) {
+            tci_attention_kept(f, r, &rounds);
+        }
+        bool fits = rounds || of != taken || f->dtype == TC_F32;
+        if (!kept || !fits || found[which] >= 0) {
+            return false;
+        }
+        found[which] = f->out[i];
+        f->change = which == 0 ? r : f->change;
+    }
+    bool changes = found[0] >= 0;
+    f->out[0] = found[!changes];
+    f->out[1] = changes ? found[1] : -1;
+    if (changes) { /* it is rounded as a factor is */
+        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
+    }
+    return f->n_in == 1 + changes;
+}
+
+/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
+ * values of it, `stops`, and to values of a query alone, which it adds. */
+typedef struct tci_attention_walk {
+    const tci_attention_search *f;
+    tci_attention *x;
+    int query; /* its axis; -1: values of a query are nothing special */
+    bool *seen;
+    int stop;       /* an instruction that is not gone through, -1: none, */
+    uint64_t stops; /* nor are these reductions */
+    uint64_t reds;  /* that were met, */
+    bool stopped;   /* and whether `stop` was */
+    bool fits;
+} tci_attention_walk;
+
+static void tci_attention_go(tci_attention_walk *w, int i)
+{
+    const tci_kernel *k = w->f->k;
+    const tci_kinst *in = &k->insts[i];
+    if (w->seen[i]) {
+        return;
+    }
+    w->seen[i] = true;
+    if (i == w->stop) {
+        w->stopped = true;
+        return;
+    }
+    if (in->op == TCI_K_RED) {
+        int r = tci_kinst_number(in);
+        bool through = tci_attention_is_kept(k, r) && !(w->stops & tci_attention_bit(r));
+        w->reds |= through ? 0 : tci_attention_bit(r);
+        if (through) {
+            tci_attention_go(w, k->reds[r].in[0]);
+        }
+        return;
+    }
+    if (w->query >= 0 && tci_attention_is_own(k, i, w->x, w->query)) {
+        w->fits = w->fits && w->x->n_values < TCI_ATTENTION_VALUES;
+        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
+        return;
+    }
+    for (int a = 0; a < in->n_args; a++) {
+        tci_attention_go(w, in->args[a]);
+    }
+}
+
+static tci_attention_walk tci_attention_walk_of(const tci_attention_search *f, tci_attention *x,
+                                                int query, int stop, uint64_t stops)
+{
+    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
+    tci_attention_walk w = {f, x, query, seen, stop, stops, 0, false, true};
+    return w;
+}
+
+/* The reductions that value i is made of, other than kept ones. */
+static uint64_t tci_attention_made_of(const tci_attention_search *f, tci_attention *x, int i)
+{
+    tci_attention_walk w = tci_attention_walk_of(f, x, -1, -1, 0);
+    tci_attention_go(&w, i);
+    return w.reds;
+}
+
+/* Orders the first products so that the one that computes the scores comes first. */
+static bool tci_attention_orders_in(tci_attention_search *f, tci_attention *x)
+{
+    uint64_t of = tci_attention_made_of(f, x, x->score);
+    for (int i = 0; i < f->n_in; i++) {
+        if (of == tci_attention_bit(f->in[i])) {
+            int other = f->in[1 - i];
+            f->in[0] = f->in[i];
+            f->in[1] = other;
+            x->products[0] = f->k->reds[f->in[0]].inst;
+            x->products[1] = f->n_in > 1 ? f->k->reds[other].inst : -1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The gradient of a score is made of the weight, as it is or as it is kept, of the other product
+ * and values of a query. */
+static bool tci_attention_has_change(tci_attention_search *f, tci_attention *x, int query)
+{
+    tci_attention_walk w = tci_attention_walk_of(f, x, query, x->weight, f->weights);
+    tci_attention_go(&w, x->change);
+    uint64_t other = tci_attention_bit(f->in[1]), met = w.reds & f->weights;
+    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
+    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
+        if (met & tci_attention_bit(r)) {
+            tci_attention_kept(f, r, &x->rounds);
+            x->weight = f->k->reds[r].inst;
+        }
+    }
+    return w.fits && (takes_kept || (w.stopped && w.reds == other));
+}
+
+/* Stores are of a result's columns, made of it, or of a row, made of its statistics. */
+static bool tci_attention_has_stores(const tci_attention_search *f, tci_attention *x)
+{
+    const tci_kernel *k = f->k;
     bool fits = true;
     for (int i = 0; i < k->n_stores && fits; i++) {
-        bool row = k->stages[k->stores[i].stage].n_axes == 0;
-        unsigned reds = row ? 1u << TCI_ATTENTION_MOST | 1u << TCI_ATTENTION_SUM
-                            : 1u << TCI_ATTENTION_RESULT;
-        bool *seen = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-        fits = tci_attention_is_end(k, k->stores[i].value, reds, seen);
+        const tci_kstage *st = &k->stages[k->stores[i].stage];
+        bool row = st->n_axes == 0;
+        int which = f->n_out == 2 && !row && st->axes[0] == x->out[1].n_axis;
+        uint64_t of = row ? tci_attention_bit(f->most) | tci_attention_bit(f->sum)
+                          : tci_attention_bit(f->out[which]);
+        fits = st->kind == TCI_STAGE_MAP &&
+               (row || (f->n_out > 0 && st->axes[0] == x->out[which].n_axis)) &&
+               (tci_attention_made_of(f, x, k->stores[i].value) & ~of) == 0;
         x->tells |= row;
     }
-    x->most = k->reds[TCI_ATTENTION_MOST].inst;
-    x->sum = k->reds[TCI_ATTENTION_SUM].inst;
     return fits;
 }
 
-/* Scores, exponentials and stores as above; sets x->score and *power. */
-static bool tci_attention_has_values(const tci_kernel *k, tci_attention *x, int *power)
+static bool tci_attention_has_values(tci_attention_search *f, tci_attention *x)
 {
-    x->score = k->reds[TCI_ATTENTION_MOST].in[0];
-    *power = k->reds[TCI_ATTENTION_SUM].in[0];
-    const tci_kinst *off = tci_attention_exponent(k, *power);
-    bool fits = off && off->args[0] == x->score &&
-                off->args[1] == k->reds[TCI_ATTENTION_MOST].inst &&
-                k->insts[x->score].stage == TCI_ATTENTION_SCORES;
-    for (int i = 0; i < k->n_kx; i++) {
-        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
-    }
-    return fits && tci_attention_has_stores(k, x);
-}
-
-/* True if `inst`, an operand of the second product, is the weights made of the exponentials,
- * rounded to t there or where they are kept. */
-static bool tci_attention_has_weights(const tci_kernel *k, int inst, int8_t t, int power)
-{
-    const tci_kred *kept = &k->reds[TCI_ATTENTION_WEIGHTS];
-    int from = tci_attention_rounded(k, inst, t), of = tci_attention_rounded(k, kept->in[0], t);
-    int e, l;
-    bool rounds = from != inst || of != kept->in[0] || t == TC_F32;
-    return rounds && from == kept->inst && tci_attention_weight(k, of, &e, &l) && e == power &&
-           l == k->reds[TCI_ATTENTION_SUM].inst;
+    const tci_kernel *k = f->k;
+    int query = x->by_step ? f->steps : x->in[0].m_axis;
+    bool fits = x->is_online || (tci_attention_is_own(k, x->values[0], x, query) &&
+                                 tci_attention_is_own(k, x->values[1], x, query));
+    return fits && (x->n_in == 1 || tci_attention_has_change(f, x, query)) &&
+           tci_attention_has_stores(f, x);
 }
 
 /* ---- the products ---- */
 
-TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
+/* The rows of x: the longest outer axis of the set `own`; the rest is the batch. False: there are
+ * none. */
+static bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
 {
     x->m_axis = x->y_axis = -1;
     for (int a = 0; a < k->n_outer; a++) {
@@ -905,61 +1139,130 @@ TCI_FN bool tci_attention_rows(const tci_kernel *k, uint64_t own, tci_matrix *x)
     return x->m_axis >= 0;
 }
 
-/* For a unit queries, keys and values are contiguous along d, d and their own axis. */
-static bool tci_attention_sides(const tci_kernel *k, const int axes[3], const int32_t loads[3],
-                                int8_t t, tci_attention *x)
+/* True if last product i takes loaded steps, in their layout for the first one. */
+static bool tci_attention_same_steps(const tci_attention *x, int i)
 {
-    int64_t *coef[3];
-    tci_matrix_side side[3] = {{0}};
-    for (int i = 0; i < 3; i++) {
-        coef[i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-        if (!tci_matrix_load(k, loads[i], coef[i], &side[i]) ||
-            k->operands[side[i].operand].dtype != t) {
-            return false;
-        }
+    const tci_matrix *in = &x->in[tci_attention_taken(x, i)];
+    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
+    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
+                a->summed == b->own && in->k == x->out[i].n;
+    for (int n = 0; n < x->in[0].n_batch; n++) {
+        same = same && a->batch_pitch[n] == b->batch_pitch[n];
     }
-    tci_matrix *s = &x->scores, *r = &x->result;
-    uint64_t own = 0; /* axes that the queries have and neither keys nor values */
-    for (int a = 0; a < k->n_outer; a++) {
-        own |= (uint64_t)(coef[0][a] != 0 && coef[1][a] == 0 && coef[2][a] == 0) << a;
-    }
-    if (!tci_attention_rows(k, own, s)) {
-        return false;
-    }
-    s->dtype = t;
-    *r = *s;
-    s->n_axis = axes[1];
-    r->n_axis = axes[2];
-    s->k = tci_dim_known(k->axes[axes[0]].size);
-    s->n = r->k = tci_dim_known(k->axes[axes[1]].size);
-    r->n = tci_attention_is_rows(k) ? tci_attention_elsewhere(k)
-                                    : tci_dim_known(k->axes[axes[2]].size);
-    bool fits[3] = {tci_matrix_side_of(s, coef[0], s->m_axis, axes[0], &side[0]),
-                    tci_matrix_side_of(s, coef[1], axes[1], axes[0], &side[1]),
-                    tci_matrix_side_of(r, coef[2], axes[2], axes[1], &side[2])};
-    s->side[0] = side[0];
-    s->side[1] = side[1];
-    r->side[1] = side[2];
-    x->on_unit = tci_dtype_is_half((tc_dtype)t) && fits[0] && fits[1] && fits[2] &&
-                 side[0].along_k && side[1].along_k && !side[2].along_k;
-    return coef[0][axes[1]] == 0;
+    return same;
 }
 
-/* The loads of queries, keys and values, keys where there is no result, and the other factor of the
- * values; false: there are none. */
-static bool tci_attention_loads(const tci_kernel *k, const int axes[3], int32_t loads[3],
-                                int *weights)
+/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps; -1:
+ * it has no rows. The steps of an absent product are those that the weights are multiplied with,
+ * of row statistics the keys. */
+static int tci_attention_factor(const tci_attention_search *f, int i, int n)
 {
-    const tci_kred *s = &k->reds[TCI_ATTENTION_SCORES], *r = &k->reds[TCI_ATTENTION_RESULT];
-    int keys = k->insts[s->in[1]].axes >> axes[1] & 1;
-    loads[0] = s->in[1 - keys];
-    loads[1] = loads[2] = s->in[keys];
-    if (!tci_attention_is_rows(k)) {
-        int values = k->insts[r->in[1]].op == TCI_K_LOAD;
-        loads[2] = r->in[values];
-        *weights = r->in[1 - values];
+    const tci_kernel *k = f->k;
+    if (i >= f->n_in && n == 0) {
+        return -1;
     }
-    return k->insts[loads[2]].op == TCI_K_LOAD;
+    if (i >= f->n_in && f->n_out > 0) {
+        const tci_kred *red = &k->reds[f->out[0]];
+        return red->in[!tci_attention_is_load(k, red->in[0])];
+    }
+    const tci_kred *red = &k->reds[f->in[i < f->n_in ? i : 0]];
+    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
+}
+
+/* The axis of the elements of first product i's rows and steps. */
+static int tci_attention_depth(const tci_attention_search *f, int i)
+{
+    const tci_kernel *k = f->k;
+    bool is_out = i >= f->n_in && f->n_out > 0;
+    int red = is_out ? f->out[0] : f->in[i < f->n_in ? i : 0];
+    return k->stages[k->reds[red].stage].axes[is_out];
+}
+
+/* The loads of the first products, with strides coef[rows or steps][product], and the axes of rows
+ * and batch, in *base. */
+static bool tci_attention_has_loads(const tci_attention_search *f, tci_attention *x,
+                                    tci_matrix *base, int64_t *coef[2][2])
+{
+    const tci_kernel *k = f->k;
+    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
+    bool fits = true;
+    for (int i = 0; i < 2; i++) {
+        for (int n = 0; n < 2; n++) {
+            int load = tci_attention_factor(f, i, n);
+            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
+                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
+            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
+                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
+            }
+        }
+    }
+    return fits && tci_attention_rows(k, own, base);
+}
+
+static bool tci_attention_has_in(const tci_attention_search *f, tci_attention *x, tci_matrix *base)
+{
+    const tci_kernel *k = f->k;
+    int64_t *coef[2][2];
+    bool fits = tci_attention_has_loads(f, x, base, coef);
+    for (int i = 0; i < 2 && fits; i++) {
+        int d = tci_attention_depth(f, i);
+        tci_matrix *in = &x->in[i];
+        tci_matrix_side rows = in->side[0], steps = in->side[1];
+        *in = *base;
+        in->n_axis = f->steps;
+        in->n = tci_dim_known(k->axes[f->steps].size);
+        in->k = i == 1 && f->n_out == 0 ? tci_attention_elsewhere(f)
+                                        : tci_dim_known(k->axes[d].size);
+        fits = coef[0][i][f->steps] == 0;
+        if (i < f->n_in) {
+            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
+        }
+        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
+        in->side[0] = rows;
+        in->side[1] = steps;
+    }
+    return fits;
+}
+
+/* The last product i, of row statistics the one of another kernel. */
+static bool tci_attention_has_out(const tci_attention_search *f, tci_attention *x, int i)
+{
+    const tci_kernel *k = f->k;
+    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
+    tci_matrix *out = &x->out[i];
+    bool is_here = f->n_out > 0;
+    const tci_kred *red = is_here ? &k->reds[f->out[i]] : NULL;
+    int load = is_here ? red->in[!tci_attention_is_load(k, red->in[0])]
+                       : tci_attention_factor(f, 1, 1);
+    tci_matrix_side of = {0};
+    out->n_axis = is_here ? k->stages[red->stage].axes[1] : tci_attention_depth(f, 1);
+    out->n = is_here ? tci_dim_known(k->axes[out->n_axis].size) : x->in[1].k;
+    out->k = x->in[0].n;
+    if (!tci_matrix_load(k, load, taken, &of)) {
+        return false;
+    }
+    x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
+    out->side[1] = of;
+    if (is_here) {
+        tci_matrix_value(k, f->out[i], out);
+    } else {
+        out->value = k->reds[f->sum].inst;
+        out->staged = f->dtype;
+    }
+    return tci_attention_same_steps(x, i);
+}
+
+static bool tci_attention_has_sides(const tci_attention_search *f, tci_attention *x)
+{
+    tci_matrix base = {.dtype = f->dtype};
+    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
+    bool fits = tci_attention_has_in(f, x, &base);
+    for (int i = 0; i < x->n_out && fits; i++) {
+        x->out[i] = base;
+        fits = tci_attention_has_out(f, x, i);
+    }
+    return fits;
 }
 
 /* ---- the cut ---- */
@@ -983,8 +1286,9 @@ static bool tci_attention_distance(const tci_kernel *k, int x, int sign, int que
            cut->base > -TCI_ATTENTION_CUT && cut->base < TCI_ATTENTION_CUT;
 }
 
-/* A score that is SELECT by a comparison of indices: of what depends on keys, or of one value. */
-TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
+/* The cut of a score that is SELECT by a comparison of indices: of what depends on keys, or of one
+ * value. */
+static tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, int queries,
                                                 int keys)
 {
     tci_attention_cut cut = {false, 0, 0, -1, -1};
@@ -1013,46 +1317,65 @@ TCI_FN tci_attention_cut tci_attention_find_cut(const tci_kernel *k, int score, 
     return cut;
 }
 
+/* ---- the whole ---- */
+
 TCI_FN bool tci_attention_find(const tci_kernel *k, tci_attention *x)
 {
-    int axes[3], weights = -1, power;
-    int32_t loads[3];
+    tci_attention_search f = {k, {-1, -1}, {-1, -1}, 0, 0, -1, -1, 0, -1, -1, 0};
     memset(x, 0, sizeof(*x));
-    if (!tci_attention_has_form(k, axes) || !tci_attention_has_values(k, x, &power) ||
-        !tci_attention_loads(k, axes, loads, &weights)) {
+    if (!tci_attention_has_form(&f)) {
         return false;
     }
-    int8_t t = k->operands[tci_kinst_number(&k->insts[loads[2]])].dtype;
-    x->is_rows = tci_attention_is_rows(k);
-    bool found = (tci_dtype_is_half((tc_dtype)t) || t == TC_F32) &&
-                 (x->is_rows || tci_attention_has_weights(k, weights, t, power)) &&
-                 tci_attention_sides(k, axes, loads, t, x);
-    if (found) {
-        if (x->is_rows) {
-            x->result.value = x->sum;
-            x->result.staged = t;
-        } else {
-            tci_matrix_value(k, TCI_ATTENTION_RESULT, &x->result);
-        }
-        x->cut = tci_attention_find_cut(k, x->score, x->scores.m_axis, x->scores.n_axis);
+    int load = k->reds[f.in[0]].in[0];
+    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
+    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
+    if (!known || !tci_attention_has_weight(&f, x) || !tci_attention_has_takers(&f, x) ||
+        !tci_attention_orders_in(&f, x)) {
+        return false;
     }
-    return found;
+    x->is_online = tci_attention_is_online(&f);
+    x->only_rows = f.n_out == 0;
+    x->n_in = f.n_in;
+    x->n_out = TCI_MAX(f.n_out, 1);
+    if (!tci_attention_has_sides(&f, x)) {
+        return false;
+    }
+    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
+    if (!tci_attention_has_values(&f, x)) {
+        return false;
+    }
+    int queries = x->by_step ? f.steps : x->in[0].m_axis;
+    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
+    return true;
+}
+
+/* Columns of sums that a thread would hold on a unit. */
+static int64_t tci_attention_sums(const tci_attention *x)
+{
+    int64_t columns = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        columns += tci_attention_columns_of(x->out[i].n);
+    }
+    return columns;
 }
 
 /* True if a matrix unit of the machine can run the matched kernel. */
 static bool tci_attention_fits_unit(const tci_attention *x, tci_machine machine)
 {
     return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
-           x->scores.k >= TCI_ATTENTION_LEAST && x->result.n >= TCI_ATTENTION_LEAST;
+           x->in[0].k >= TCI_ATTENTION_LEAST && x->in[1].k >= TCI_ATTENTION_LEAST &&
+           tci_attention_sums(x) <= TCI_ATTENTION_SUMS;
 }
 
-TCI_FN bool tci_attention_is_work(const tci_matrix *scores, double products)
+/* True if there is enough to multiply, and the tiles can be counted. */
+static bool tci_attention_is_work(const tci_attention *x)
 {
-    double tiles = (double)tci_dim_known(tci_dim_ceil_div(scores->m, TCI_ATTENTION_FEWEST));
-    double flops = 2 * (double)scores->m * (double)scores->n * products;
-    for (int i = 0; i < scores->n_batch; i++) {
-        tiles *= (double)scores->batch[i];
-        flops *= (double)scores->batch[i];
+    const tci_matrix *s = &x->in[0];
+    double tiles = (double)tci_dim_known(tci_dim_ceil_div(s->m, TCI_ATTENTION_FEWEST));
+    double flops = 2 * (double)s->m * (double)s->n * (double)(s->k + x->in[1].k);
+    for (int i = 0; i < s->n_batch; i++) {
+        tiles *= (double)s->batch[i];
+        flops *= (double)s->batch[i];
     }
     return tiles <= INT32_MAX / 2 && flops >= TCI_MATRIX_FLOPS;
 }
@@ -1063,32 +1386,36 @@ TCI_FN bool tci_attention_fits(const tci_kernel *k, tci_machine machine)
     if (!tci_attention_has_threads(machine) || !tci_attention_find(k, &x)) {
         return false;
     }
-    return x.scores.m >= TCI_MATRIX_ROWS && x.scores.n >= TCI_ATTENTION_LEAST &&
-           x.scores.k <= TCI_ATTENTION_SIZE && x.result.n <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(&x.scores, (double)(x.scores.k + x.result.n));
+    const tci_matrix *s = &x.in[0], *g = &x.in[1];
+    int least = x.is_online ? TCI_MATRIX_ROWS : TCI_ATTENTION_LEAST;
+    bool slow = tci_attention_sums(&x) > TCI_ATTENTION_SUMS && x.on_unit &&
+                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
+    return s->m >= least && s->n >= TCI_ATTENTION_LEAST && !slow && s->k <= TCI_ATTENTION_SIZE &&
+           g->k <= TCI_ATTENTION_SIZE && tci_attention_is_work(&x);
 }
 
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
 {
-    static const int reds[3] = {TCI_ATTENTION_SCORES, TCI_ATTENTION_SUM, TCI_ATTENTION_RESULT};
     tci_attention x;
     bool on_unit = tci_attention_find(k, &x) && tci_attention_fits_unit(&x, machine);
-    for (int i = 0; i < 3 - x.is_rows; i++) {
-        k->reds[reds[i]].order = i > 0     ? TCI_ORDER_STEPS
-                                 : on_unit ? TCI_ORDER_MATRIX
-                                           : TCI_ORDER_CHAIN;
-        k->reds[reds[i]].order_n = 0;
-        k->reds[reds[i]].near = 0;
-    }
-    if (x.is_rows) {
-        k->reds[TCI_ATTENTION_SUM].order_n = (int32_t)x.result.n;
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        bool is_in = red->op == TCI_RED_DOT && tci_attention_is_load(k, red->in[0]) &&
+                     tci_attention_is_load(k, red->in[1]);
+        bool is_sum = red->op == TCI_RED_SUM;
+        if (red->op == TCI_RED_DOT || is_sum) {
+            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
+            red->order_n = is_sum && x.only_rows ? (int32_t)x.out[0].n : 0;
+            red->near = 0;
+        }
     }
 }
 
-TCI_FN double tci_attention_steps(const tci_attention_cut *cut, const tci_matrix *scores)
+TCI_FN double tci_attention_steps(const tci_attention *x)
 {
-    double steps = (double)tci_dim_known(tci_dim_ceil_div(scores->n, scores->columns));
-    return cut->is_cut ? (steps + 1) / 2 : steps;
+    const tci_matrix *s = &x->in[0];
+    double steps = (double)tci_dim_known(tci_dim_ceil_div(s->n, s->columns));
+    return x->cut.is_cut ? (steps + 1) / 2 : steps;
 }
 
 TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
@@ -1099,474 +1426,6 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
         on_unit |= k->reds[r].order == TCI_ORDER_MATRIX;
     }
     return steps && !on_unit;
-}
-/* ---- src/kernel/match_attention_backward.c ---- */
-/* kernel/match_attention_backward.c - matches the kernels of fused attention gradients, for GPUs.
- *
- * In: a kernel, the machine. Out: whether it is, in stages of any order,
- *
- *     s   = DOT of rows and steps over d, keeping the steps
- *     w   = exp(x - m) / l, x a value made of s, m and l per-query values; rounded or not,
- *           kept
- *     g   = DOT of other rows and steps over dv, keeping the steps
- *     c   = a value made of w, g and per-query values, kept
- *     o   = DOT over the steps of c, rounded to the steps' dtype, and the steps of s
- *     p   = DOT over the steps of w, rounded likewise, and the steps of g; or there is none
- *     stores of values made of o or p
- *
- * or without g, c and o; and its products as a matrix unit takes them (f32 is not rounded). If the
- * steps are keys this is the gradient to queries, else the one to keys and values, or, in wide
- * heads, to one of these. The answer is a function of shape, layout, dtype and the kind of
- * machine, and loop/ can schedule every kernel that matches. */
-
-#include <string.h>
-
-/* State of the match. Reductions by number, -1: none yet. */
-typedef struct tci_attn_grad_search {
-    const tci_kernel *k;
-    int in[2], out[2]; /* out[0] takes c, out[1] takes w; or, n_in == 1, out[0] */
-    int n_in, n_out;
-    uint64_t weights; /* kept values that are the weight, rounded or not, */
-    int change;       /* and the change of a score */
-    int steps;        /* their axis */
-    int8_t dtype;
-} tci_attn_grad_search;
-
-/* ---- the stages ---- */
-
-static bool tci_attn_grad_is_load(const tci_kernel *k, int inst)
-{
-    return k->insts[inst].op == TCI_K_LOAD;
-}
-
-/* A DOT of two loads, a DOT of one, or one value kept as it is. */
-static bool tci_attn_grad_sort(tci_attn_grad_search *f, int r)
-{
-    const tci_kred *red = &f->k->reds[r];
-    const tci_kstage *st = &f->k->stages[red->stage];
-    if (red->dtype != TC_F32 || st->kind != TCI_STAGE_REDUCE || st->n_kept != 1) {
-        return false;
-    }
-    if (red->op == TCI_RED_MAX) {
-        return st->n_axes == 1;
-    }
-    int loads = tci_attn_grad_is_load(f->k, red->in[0]) + tci_attn_grad_is_load(f->k, red->in[1]);
-    if (red->op != TCI_RED_DOT || st->n_axes != 2 || loads == 0) {
-        return false;
-    }
-    int *n = loads == 2 ? &f->n_in : &f->n_out;
-    if (*n == 2) {
-        return false;
-    }
-    (loads == 2 ? f->in : f->out)[(*n)++] = r;
-    return true;
-}
-
-static bool tci_attn_grad_has_form(tci_attn_grad_search *f)
-{
-    const tci_kernel *k = f->k;
-    bool fits = k->vector == TCI_VEC_INNER && tci_attention_has_sizes(k);
-    for (int r = 0; r < k->n_reds && fits; r++) {
-        fits = tci_attn_grad_sort(f, r);
-    }
-    if (!fits || f->n_in == 0 || f->n_out == 0) {
-        return false;
-    }
-    f->steps = k->stages[k->reds[f->in[0]].stage].axes[1];
-    for (int r = 0; r < k->n_reds; r++) {
-        const tci_kstage *st = &k->stages[k->reds[r].stage];
-        bool is_in = r == f->in[0] || r == f->in[1];
-        fits = fits && st->axes[is_in] == f->steps;
-    }
-    for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        bool is_map = st->kind == TCI_STAGE_MAP && st->n_axes == 1 && st->axes[0] != f->steps;
-        fits = fits && (st->kind == TCI_STAGE_REDUCE || is_map);
-    }
-    for (int i = 0; i < k->n_kx; i++) {
-        fits = fits && (k->kx[i].op != TCI_KX_VALUE || k->kx[i].stage < 0);
-    }
-    return fits;
-}
-
-/* ---- the values ---- */
-
-/* The value of an element of kept reduction r, without a rounding to t, which *rounds reports, and
- * without the reductions that keep it before. */
-static int tci_attn_grad_kept(const tci_attn_grad_search *f, int r, bool *rounds)
-{
-    const tci_kernel *k = f->k;
-    *rounds = false;
-    for (;;) {
-        int of = tci_attention_rounded(k, k->reds[r].in[0], f->dtype);
-        *rounds |= of != k->reds[r].in[0];
-        if (k->insts[of].op != TCI_K_RED) {
-            return of;
-        }
-        int before = tci_kinst_number(&k->insts[of]);
-        if (k->reds[before].op != TCI_RED_MAX) {
-            return of;
-        }
-        r = before;
-    }
-}
-
-/* True if value i depends on a query alone, along its axis `query`. */
-static bool tci_attn_grad_is_own(const tci_kernel *k, int i, const tci_attn_grad *x, int query)
-{
-    uint64_t own = (uint64_t)1 << query;
-    for (int b = 0; b < x->in[0].n_batch; b++) {
-        own |= (uint64_t)1 << x->in[0].batch_axis[b];
-    }
-    return k->insts[i].stage < 0 && (k->insts[i].axes & ~own) == 0 &&
-           (k->insts[i].axes >> query & 1);
-}
-
-/* The value that is a weight, and where it is kept, if it is. */
-static bool tci_attn_grad_has_weight(tci_attn_grad_search *f, tci_attn_grad *x)
-{
-    const tci_kernel *k = f->k;
-    x->weight = -1;
-    for (int i = 0; i < k->n_insts && x->weight < 0; i++) {
-        int e, l;
-        bool is_weight = tci_attention_weight(k, i, &e, &l);
-        const tci_kinst *off = is_weight ? tci_attention_exponent(k, e) : NULL;
-        if (off) {
-            x->score = off->args[0];
-            x->values[0] = off->args[1];
-            x->values[1] = l;
-            x->n_values = 2;
-            x->weight = i;
-        }
-    }
-    for (int r = 0; r < k->n_reds; r++) {
-        bool rounds, kept = k->reds[r].op == TCI_RED_MAX;
-        kept = kept && tci_attn_grad_kept(f, r, &rounds) == x->weight;
-        f->weights |= kept ? (uint64_t)1 << TCI_MIN(r, 63) : 0;
-    }
-    return x->weight >= 0;
-}
-
-/* Finds the operand of each product; out[0] is the product with the gradients of scores, if there
- * are any. */
-static bool tci_attn_grad_has_takers(tci_attn_grad_search *f, tci_attn_grad *x)
-{
-    const tci_kernel *k = f->k;
-    int found[2] = {-1, -1};
-    for (int i = 0; i < f->n_out; i++) {
-        const tci_kred *red = &k->reds[f->out[i]];
-        int taken = red->in[tci_attn_grad_is_load(k, red->in[0])];
-        int of = tci_attention_rounded(k, taken, f->dtype);
-        const tci_kinst *in = &k->insts[of];
-        int r = in->op == TCI_K_RED ? tci_kinst_number(in) : -1;
-        bool rounds = false, kept = r >= 0 && k->reds[r].op == TCI_RED_MAX;
-        int which = kept && (f->weights >> TCI_MIN(r, 63) & 1);
-        if (kept) {
-            tci_attn_grad_kept(f, r, &rounds);
-        }
-        bool fits = rounds || of != taken || f->dtype == TC_F32;
-        if (!kept || !fits || found[which] >= 0) {
-            return false;
-        }
-        found[which] = f->out[i];
-        f->change = which == 0 ? r : f->change;
-    }
-    bool changes = found[0] >= 0;
-    f->out[0] = found[!changes];
-    f->out[1] = changes ? found[1] : -1;
-    if (changes) { /* it is rounded as a factor is */
-        x->change = tci_attention_rounded(k, k->reds[f->change].in[0], f->dtype);
-    }
-    return f->n_in == 1 + changes;
-}
-
-/* Marks what value i is made of, down to reductions other than kept ones, to `stop` and to kept
- * values of it, `stops`, and to values of a query alone, which it adds. */
-typedef struct tci_attn_grad_walk {
-    const tci_attn_grad_search *f;
-    tci_attn_grad *x;
-    int query; /* its axis; -1: values of a query are nothing special */
-    bool *seen;
-    int stop;       /* an instruction that is not gone through, -1: none, */
-    uint64_t stops; /* nor are these reductions */
-    uint64_t reds;  /* that were met, */
-    bool stopped;   /* and whether `stop` was */
-    bool fits;
-} tci_attn_grad_walk;
-
-static void tci_attn_grad_go(tci_attn_grad_walk *w, int i)
-{
-    const tci_kernel *k = w->f->k;
-    const tci_kinst *in = &k->insts[i];
-    if (w->seen[i]) {
-        return;
-    }
-    w->seen[i] = true;
-    if (i == w->stop) {
-        w->stopped = true;
-        return;
-    }
-    if (in->op == TCI_K_RED) {
-        int r = tci_kinst_number(in);
-        bool through = k->reds[r].op == TCI_RED_MAX && !(w->stops >> TCI_MIN(r, 63) & 1);
-        w->reds |= through ? 0 : (uint64_t)1 << TCI_MIN(r, 63);
-        if (through) {
-            tci_attn_grad_go(w, k->reds[r].in[0]);
-        }
-        return;
-    }
-    if (w->query >= 0 && tci_attn_grad_is_own(k, i, w->x, w->query)) {
-        w->fits = w->fits && w->x->n_values < TCI_BACKWARD_VALUES;
-        w->x->values[w->fits ? w->x->n_values++ : 0] = i;
-        return;
-    }
-    for (int a = 0; a < in->n_args; a++) {
-        tci_attn_grad_go(w, in->args[a]);
-    }
-}
-
-static tci_attn_grad_walk tci_attn_grad_walk_of(const tci_attn_grad_search *f, tci_attn_grad *x,
-                                                int query, int stop, uint64_t stops)
-{
-    bool *seen = TCI_NEW_ARRAY(f->k->s, bool, f->k->n_insts + 1);
-    tci_attn_grad_walk w = {f, x, query, seen, stop, stops, 0, false, true};
-    return w;
-}
-
-/* Orders the first products so that the one that computes the scores comes first. */
-static bool tci_attn_grad_orders_in(tci_attn_grad_search *f, tci_attn_grad *x)
-{
-    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, -1, -1, 0);
-    tci_attn_grad_go(&w, x->score);
-    for (int i = 0; i < f->n_in; i++) {
-        if (w.reds == (uint64_t)1 << TCI_MIN(f->in[i], 63)) {
-            int other = f->in[1 - i];
-            f->in[0] = f->in[i];
-            f->in[1] = other;
-            x->scores = f->k->reds[f->in[0]].inst;
-            x->changes = f->n_in > 1 ? f->k->reds[other].inst : -1;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The change of a score is made of the weight, as it is or as it is kept, of the other product and
- * values of a query. */
-static bool tci_attn_grad_has_change(tci_attn_grad_search *f, tci_attn_grad *x, int query)
-{
-    tci_attn_grad_walk w = tci_attn_grad_walk_of(f, x, query, x->weight, f->weights);
-    tci_attn_grad_go(&w, x->change);
-    uint64_t other = (uint64_t)1 << TCI_MIN(f->in[1], 63), met = w.reds & f->weights;
-    bool takes_kept = !w.stopped && met && (met & (met - 1)) == 0 && w.reds == (met | other);
-    for (int r = 0; r < f->k->n_reds && takes_kept; r++) {
-        if (met >> TCI_MIN(r, 63) & 1) {
-            tci_attn_grad_kept(f, r, &x->rounds);
-            x->weight = f->k->reds[r].inst;
-        }
-    }
-    return w.fits && (takes_kept || (w.stopped && w.reds == other));
-}
-
-/* Stores are made of one of the last products, which they traverse. */
-static bool tci_attn_grad_has_values(tci_attn_grad_search *f, tci_attn_grad *x)
-{
-    const tci_kernel *k = f->k;
-    int query = x->by_step ? f->steps : x->in[0].m_axis;
-    bool fits = tci_attn_grad_is_own(k, x->values[0], x, query) &&
-                tci_attn_grad_is_own(k, x->values[1], x, query) &&
-                (x->n_in == 1 || tci_attn_grad_has_change(f, x, query));
-    for (int i = 0; i < k->n_stores && fits; i++) {
-        const tci_kstage *st = &k->stages[k->stores[i].stage];
-        int which = st->kind == TCI_STAGE_MAP && f->n_out == 2 && st->axes[0] == x->out[1].n_axis;
-        tci_attn_grad_walk of = tci_attn_grad_walk_of(f, x, -1, -1, 0);
-        tci_attn_grad_go(&of, k->stores[i].value);
-        fits = st->kind == TCI_STAGE_MAP && st->axes[0] == x->out[which].n_axis &&
-               of.reds == (uint64_t)1 << TCI_MIN(f->out[which], 63);
-    }
-    return fits;
-}
-
-/* ---- the products ---- */
-
-/* The side of the last product i out of the loaded steps: these, in their layout for the first
- * one. */
-static bool tci_attn_grad_same_steps(const tci_attn_grad *x, int i)
-{
-    const tci_matrix *in = &x->in[tci_attn_grad_taken(x, i)];
-    const tci_matrix_side *a = &in->side[1], *b = &x->out[i].side[1];
-    bool same = a->operand == b->operand && a->offset == b->offset && a->own == b->summed &&
-                a->summed == b->own && in->k == x->out[i].n;
-    for (int n = 0; n < x->in[0].n_batch; n++) {
-        same = same && a->batch_pitch[n] == b->batch_pitch[n];
-    }
-    return same;
-}
-
-/* The load of last product r. */
-static int tci_attn_grad_step_load(const tci_kernel *k, int r)
-{
-    return k->reds[r].in[!tci_attn_grad_is_load(k, k->reds[r].in[0])];
-}
-
-/* Operand of first product i: its rows (n = 0), which do not depend on the steps, or its steps. If
- * the product is absent, its steps are those of the product that reads the weights; -1: it has no
- * rows. */
-static int tci_attn_grad_factor(const tci_attn_grad_search *f, int i, int n)
-{
-    const tci_kernel *k = f->k;
-    if (i >= f->n_in) {
-        return n == 1 ? tci_attn_grad_step_load(k, f->out[0]) : -1;
-    }
-    const tci_kred *red = &k->reds[f->in[i]];
-    return red->in[(k->insts[red->in[1]].axes >> f->steps & 1) == (n == 1)];
-}
-
-/* The axis of its accumulators. */
-static int tci_attn_grad_depth(const tci_attn_grad_search *f, int i)
-{
-    const tci_kernel *k = f->k;
-    return i < f->n_in ? k->stages[k->reds[f->in[i]].stage].axes[0]
-                       : k->stages[k->reds[f->out[0]].stage].axes[1];
-}
-
-/* The first products, whose loads have strides coef[rows or steps][product]. */
-static bool tci_attn_grad_has_in(const tci_attn_grad_search *f, tci_attn_grad *x, tci_matrix *base)
-{
-    const tci_kernel *k = f->k;
-    int64_t *coef[2][2];
-    uint64_t own = ((uint64_t)1 << k->n_outer) - 1; /* axes that all rows have and no steps */
-    bool fits = true;
-    for (int i = 0; i < 2; i++) {
-        for (int n = 0; n < 2; n++) {
-            int load = tci_attn_grad_factor(f, i, n);
-            coef[n][i] = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-            fits = fits && (load < 0 || (tci_matrix_load(k, load, coef[n][i], &x->in[i].side[n]) &&
-                                         k->operands[x->in[i].side[n].operand].dtype == f->dtype));
-            for (int a = 0; a < k->n_outer && load >= 0 && fits; a++) {
-                own &= ~((uint64_t)((coef[n][i][a] != 0) == (n == 1)) << a);
-            }
-        }
-    }
-    fits = fits && tci_attention_rows(k, own, base);
-    for (int i = 0; i < 2 && fits; i++) {
-        int d = tci_attn_grad_depth(f, i);
-        tci_matrix *in = &x->in[i];
-        tci_matrix_side rows = in->side[0], steps = in->side[1];
-        *in = *base;
-        in->n_axis = f->steps;
-        in->n = tci_dim_known(k->axes[f->steps].size);
-        in->k = tci_dim_known(k->axes[d].size);
-        fits = coef[0][i][f->steps] == 0;
-        if (i < f->n_in) {
-            x->on_unit &= tci_matrix_side_of(in, coef[0][i], in->m_axis, d, &rows) && rows.along_k;
-        }
-        x->on_unit &= tci_matrix_side_of(in, coef[1][i], f->steps, d, &steps) && steps.along_k;
-        in->side[0] = rows;
-        in->side[1] = steps;
-    }
-    return fits;
-}
-
-static bool tci_attn_grad_has_sides(const tci_attn_grad_search *f, tci_attn_grad *x)
-{
-    const tci_kernel *k = f->k;
-    int64_t *taken = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes);
-    tci_matrix base = {.dtype = f->dtype};
-    x->on_unit = tci_dtype_is_half((tc_dtype)f->dtype);
-    bool fits = tci_attn_grad_has_in(f, x, &base);
-    for (int i = 0; i < f->n_out && fits; i++) {
-        tci_matrix *out = &x->out[i];
-        *out = base;
-        out->n_axis = k->stages[k->reds[f->out[i]].stage].axes[1];
-        out->n = tci_dim_known(k->axes[out->n_axis].size);
-        out->k = x->in[0].n;
-        tci_matrix_side of = {0};
-        fits = tci_matrix_load(k, tci_attn_grad_step_load(k, f->out[i]), taken, &of);
-        x->on_unit &= tci_matrix_side_of(out, taken, out->n_axis, f->steps, &of) && !of.along_k;
-        out->side[1] = of;
-        fits = fits && tci_attn_grad_same_steps(x, i);
-        tci_matrix_value(k, f->out[i], out);
-    }
-    return fits;
-}
-
-/* ---- the whole ---- */
-
-TCI_FN bool tci_attn_grad_find(const tci_kernel *k, tci_attn_grad *x)
-{
-    tci_attn_grad_search f = {k, {-1, -1}, {-1, -1}, 0, 0, 0, -1, -1, 0};
-    memset(x, 0, sizeof(*x));
-    if (!tci_attn_grad_has_form(&f)) {
-        return false;
-    }
-    int load = k->reds[f.in[0]].in[0];
-    f.dtype = k->operands[tci_kinst_number(&k->insts[load])].dtype;
-    bool known = tci_dtype_is_half((tc_dtype)f.dtype) || f.dtype == TC_F32;
-    if (!known || !tci_attn_grad_has_weight(&f, x) || !tci_attn_grad_has_takers(&f, x) ||
-        !tci_attn_grad_orders_in(&f, x)) {
-        return false;
-    }
-    x->n_in = f.n_in;
-    x->n_out = f.n_out;
-    if (!tci_attn_grad_has_sides(&f, x)) {
-        return false;
-    }
-    x->by_step = k->insts[x->values[0]].axes >> f.steps & 1;
-    if (!tci_attn_grad_has_values(&f, x)) {
-        return false;
-    }
-    int queries = x->by_step ? f.steps : x->in[0].m_axis;
-    x->cut = tci_attention_find_cut(k, x->score, queries, x->by_step ? x->in[0].m_axis : f.steps);
-    return true;
-}
-
-/* Columns of accumulators that a thread would hold on a unit. */
-static int64_t tci_attn_grad_sums(const tci_attn_grad *x)
-{
-    int64_t columns = 0;
-    for (int i = 0; i < x->n_out; i++) {
-        columns += tci_attn_grad_columns_of(x->out[i].n);
-    }
-    return columns;
-}
-
-/* True if a matrix unit of the machine can run the matched kernel. */
-static bool tci_attn_grad_fits_unit(const tci_attn_grad *x, tci_machine machine)
-{
-    const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    return machine.matrix_units > 0 && machine.block_threads > 0 && x->on_unit &&
-           s->k >= TCI_ATTENTION_LEAST && g->k >= TCI_ATTENTION_LEAST &&
-           tci_attn_grad_sums(x) <= TCI_BACKWARD_SUMS;
-}
-
-TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
-{
-    tci_attn_grad x;
-    if (!tci_attention_has_threads(machine) || !tci_attn_grad_find(k, &x)) {
-        return false;
-    }
-    const tci_matrix *s = &x.in[0], *g = &x.in[1];
-    bool slow = tci_attn_grad_sums(&x) > TCI_BACKWARD_SUMS && x.on_unit &&
-                machine.matrix_units > 0; /* on SIMT threads, with products of pairs there */
-    return s->m >= TCI_ATTENTION_LEAST && s->n >= TCI_ATTENTION_LEAST && !slow &&
-           s->k <= TCI_ATTENTION_SIZE && g->k <= TCI_ATTENTION_SIZE &&
-           tci_attention_is_work(s, (double)(s->k + g->k));
-}
-
-TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
-{
-    tci_attn_grad x;
-    bool on_unit = tci_attn_grad_find(k, &x) && tci_attn_grad_fits_unit(&x, machine);
-    for (int r = 0; r < k->n_reds; r++) {
-        tci_kred *red = &k->reds[r];
-        bool is_in = tci_attn_grad_is_load(k, red->in[0]) && red->op == TCI_RED_DOT &&
-                     tci_attn_grad_is_load(k, red->in[1]);
-        if (red->op == TCI_RED_DOT) {
-            red->order = !is_in ? TCI_ORDER_STEPS : on_unit ? TCI_ORDER_MATRIX : TCI_ORDER_CHAIN;
-            red->order_n = 0;
-        }
-    }
 }
 /* ---- src/loop/wgmma_gemm.c ---- */
 /* loop/wgmma_gemm.c - schedules GEMM on tensor cores (WGMMA), and implicit GEMM: tiles, pipeline
@@ -2025,111 +1884,277 @@ TCI_FN void tci_matrix_emit(tci_build *b, const tci_machine *machine, const int6
     launch->n_tasks = TCI_MIN(x->tiles, x->shares ? units - units % 2 : units);
     launch->task_ns = tci_matrix_ns(b->k, machine, tile);
 }
-/* ---- src/loop/wgmma_attention.c ---- */
-/* loop/wgmma_attention.c - schedules fused attention on tensor cores (WGMMA): tiles, pipeline
- * stages, cost.
+/* ---- src/loop/flash_attention.c ---- */
+/* loop/flash_attention.c - schedules fused attention and its gradients on GPUs, on tensor cores or
+ * on SIMT threads: tiles, pipeline stages, cost, slots.
  *
- * In: a kernel of class STEPS, the machine. Out: a kernel template (loop/wgmma_attention.h) with
- * two slots as loop IR: the value of a score, and the epilogue of loop/wgmma_gemm.c. */
-/* ---- src/loop/wgmma_attention.h ---- */
-/* loop/wgmma_attention.h - declares fused attention on WGMMA: parameters of the kernel template
- * (tiles, consumer warps, pipeline stages).
+ * In: a kernel that kernel/match_attention.c matches, of class STEPS, with MATRIX on tensor cores;
+ * the machine. Out: a kernel template (loop/flash_attention.h) with its slots as loop IR. All
+ * chains take the same way; the numbers in which online chains and gradients differ are a row each
+ * of tci_attention_pipelines. */
+/* ---- src/loop/flash_attention.h ---- */
+/* loop/flash_attention.h - declares the schedules of fused attention and its gradients on GPUs
+ * (kernel/match_attention.h): on tensor cores (WGMMA) or on SIMT threads.
  *
- * A block takes tiles of queries, 64 for each of its `consumers` groups of four warps. One thread
- * of four more warps loads the queries of a tile and then, step by step, keys and values into
- * rings. A consumer multiplies queries and keys into registers, passes each score through the
- * kernel's expression (the slot for scores), and exponentiates the step's scores relative to the
- * row's maximum so far; rounded, these are directly the first operand of the product with the
- * values. The accumulators of a step are updated while the exponentials of the next one are
- * computed. After the last step they are divided and left in shared memory as in loop/wgmma_gemm.h,
- * where the same warps run the rest of the kernel on their rows. */
-#ifndef TCI_LOOP_WGMMA_ATTENTION_H
-#define TCI_LOOP_WGMMA_ATTENTION_H
+ * A block takes tiles of rows, one after the other, and streams the other side in steps.
+ *
+ * On tensor cores a tile has 64 rows for each of its `consumers` groups of four warps. One thread
+ * of four more warps loads the rows of a tile and then, step by step, the operands of the steps
+ * into rings. A consumer multiplies them into registers and computes the weights, or the gradients
+ * of scores, from these; rounded, they are directly the first operand of the last products.
+ *   Online: each score is exponentiated relative to the row's maximum so far, the sums of a step
+ * are made while the exponentials of the next one are, and they are divided after the last step.
+ *   Otherwise values of a query alone are evaluated once: of rows by the consumers, of steps by
+ * another of the four warps, which stores them next to the step.
+ *   After the last step the sums are left in shared memory, one product after the other, as in
+ * loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; the consumers
+ * of a gradient take turns if there is no memory for the sums of all.
+ *
+ * On threads, for f32 and for half precision without tensor cores, a block of TCI_FLASH_THREADS
+ * threads has all of the above in shared memory as f32. Half a warp has every eighth row, each of
+ * its lanes every 16th element of the step; sums are one chain. Scores pass between lanes through
+ * shared memory of their own.
+ *
+ * Slots (tci_loop.scores), in this order: unless online, the values of a query, and, if keys are
+ * cut off, their score; the score of any key; if keys are cut off, the score of a key that the
+ * query sees; with two first products, the gradient of a score; with two last products, the rows of
+ * the second. The rows of the first, and the stores of row statistics, are the epilogue slot. */
+#ifndef TCI_LOOP_FLASH_ATTENTION_H
+#define TCI_LOOP_FLASH_ATTENTION_H
 
 
-enum { TCI_ATTENTION_TILES = 6 };
+enum {
+    TCI_FLASH_THREADS = 128,
+    TCI_FLASH_LANES = 16, /* that share a row, */
+    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
+    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
+};
 
-/* Elements of a row in memory are loaded 64 at a time: how many such slabs. */
+/* Slot of a chain, as if all were there. */
+enum {
+    TCI_ATTENTION_SLOT_VALUES,
+    TCI_ATTENTION_SLOT_OFF,
+    TCI_ATTENTION_SLOT_SCORE,
+    TCI_ATTENTION_SLOT_SEEN,
+    TCI_ATTENTION_SLOT_CHANGE,
+    TCI_ATTENTION_SLOT_ROWS,
+    TCI_ATTENTION_N_SLOTS
+};
+
+/* Elements of a row in memory are loaded 64 at a time: the number of such slabs. */
 static inline int tci_attention_slabs(int64_t size)
 {
     return (int)((size + TCI_MATRIX_DEPTH_STEP - 1) / TCI_MATRIX_DEPTH_STEP);
 }
 
-/* Columns of values in memory; keys have d. */
+/* Columns in memory of what the last product of an online chain takes; keys have d. */
 static inline int64_t tci_attention_value_columns(const tci_attention *x)
 {
-    return x->is_rows ? TCI_MIN(x->result.n, x->scores.k) : x->result.n;
+    return x->only_rows ? TCI_MIN(x->in[1].k, x->in[0].k) : x->in[1].k;
 }
 
-/* Bytes in shared memory: of the queries, of one step's keys, of its values, of what is left of the
- * accumulators, and of all with barriers and the rounding up of its start. */
-TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x);
-TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x);
+/* True if consumers store their sums in turns. */
+static inline bool tci_attention_leaves_in_turns(const tci_attention *x)
+{
+    return x->out[0].buffers < x->out[0].consumers;
+}
+
+/* True if the chain has that slot. */
+TCI_FN bool tci_attention_has_slot(const tci_attention *x, int slot);
+/* Bytes of shared memory on tensor cores: of a tile's rows, of operand i of a step, of a step's
+ * values, and of the sums that are left. */
+TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
+TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x);
+/* On threads: floats between the rows of so many elements, and elements of a row of operand i. */
+TCI_FN int tci_attention_pitch(int64_t size);
+TCI_FN int64_t tci_attention_width(const tci_attention *x, int i);
+/* Bytes of all shared memory, on either. */
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x);
-/* Parts that the form by threads shares. What a product has of tiles of so many rows; columns of
- * the values, and how a row of the result is spread over threads; */
-TCI_FN void tci_attention_tiles(tci_matrix *x, int rows);
-TCI_FN void tci_attention_columns(tci_matrix *x);
-/* values `makes` of a point, of which these are `given`, as a block of its own, which knows the
- * axes that it asks for; */
-TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
-                                    const int32_t *given, int n_given, const int32_t *makes,
-                                    int n_makes);
-/* the blocks for scores, the values of a row, and the epilogue slot. */
-TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x);
-/* The time of a kernel of attention with a tile (consumers, keys of a step, whether they take
- * turns); -1: it does not fit. */
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine,
+/* The tiles worth weighing: (consumers, rows of a step, whether consumers take turns) or, by
+ * threads, (rows, rows of a step); how many. */
+TCI_FN int tci_attention_tiles(const tci_kernel *k, bool by_threads,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
+/* The time of a kernel of attention with such a tile; -1: it does not fit. */
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, bool by_threads,
                                const int64_t *tile);
 /* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch);
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, bool by_threads,
+                               const int64_t *tile, tci_launch *launch);
 
 #endif
 
 
-/* ---- src/loop/wgmma_attention.c, continued ---- */
+/* ---- src/loop/flash_attention.c, continued ---- */
 enum {
-    TCI_ATTENTION_BARRIERS = 512, /* bytes for them, and for words between warps */
-    TCI_ATTENTION_ALIGNED = 1024, /* the start of a box */
-    TCI_ATTENTION_SLOTS = 2,      /* of queries, if those of the next tile fit too */
+    TCI_ATTENTION_ALIGNED = 1024, /* bytes: the start of a box */
+    TCI_ATTENTION_SLOTS = 2,      /* of rows, if those of the next tile fit too */
     TCI_ATTENTION_RINGS = 2,      /* steps that are there at once, at least, */
     TCI_ATTENTION_MOST_RINGS = 4, /* and at most */
-    TCI_ATTENTION_HELD = 176,     /* a thread's registers for accumulators, scores, exponentials */
-    TCI_ATTENTION_FILL = 3000,    /* cycles to a tile's first scores, and to store accumulators */
-    TCI_ATTENTION_MEET = 300,     /* cycles of a step for barriers, and to scale the accumulators */
-    TCI_ATTENTION_POWERS = 16,    /* that an SM makes in a cycle */
-    TCI_ATTENTION_ROUND = 8       /* columns of a product: a multiple of twice this */
+    TCI_ATTENTION_TURN = 1000,    /* cycles of waiting until the other consumer has left its sums */
+    TCI_ATTENTION_PAIRS = 16,     /* weights, or changes, that a processor makes in a cycle */
+    TCI_FLASH_HELD = 192,         /* registers of a thread for sums and pairs */
+    TCI_FLASH_FILL = 4000,        /* cycles to a tile's first pairs, and to leave its sums */
+    TCI_FLASH_MEET = 600,         /* cycles of a step for barriers and for what is loaded */
+    TCI_FLASH_PRODUCTS = 128,     /* that a processor makes in a cycle */
+    TCI_FLASH_LIGHT = 128,        /* registers for sums up to which everything else fits */
+    TCI_FLASH_BLOCKS = 4,         /* that a processor has at once, at most */
+    TCI_FLASH_OWN = 1024,         /* other bytes of shared memory of a block */
+    TCI_FLASH_OTHERS = 64,        /* registers of a thread for all else */
+    TCI_FLASH_WIDTH = 4           /* elements of a row that only first products read: a multiple */
 };
 
-TCI_FN int64_t tci_attention_queries_bytes(const tci_attention *x)
+/* Numbers of a chain on tensor cores. */
+typedef struct tci_attention_pipeline {
+    int32_t step;       /* rows of a step are a multiple of this */
+    int32_t barriers;   /* bytes for them, and for words between warps */
+    int32_t held;       /* registers of a thread for sums, scores and exponentials */
+    int32_t fill, meet; /* cycles to a tile's first scores and to leave its sums; of a step, for
+                         * barriers and to scale the sums */
+    bool spare;         /* next rows are loaded early only if a third step fits too */
+    bool leaves_apart;  /* consumers may leave their sums one after the other */
+    int32_t n_tiles;
+    int64_t tiles[TCI_FORM_CANDIDATES][3];
+} tci_attention_pipeline;
+
+/* Of gradients the fewer rows a step has, the more a product waits for its operands. */
+static const tci_attention_pipeline tci_attention_pipelines[2] = {
+    {16,
+     256,
+     200,
+     4000,
+     200,
+     true,
+     true,
+     8,
+     {{2, 128}, {2, 64}, {2, 48}, {2, 32}, {1, 128}, {1, 64}, {1, 48}, {1, 32}}},
+    {64,
+     512,
+     176,
+     3000,
+     300,
+     false,
+     false,
+     6, /* online */
+     {{2, 128}, {2, 64}, {2, 128, 1}, {2, 64, 1}, {1, 128}, {1, 64}}}};
+
+static const int64_t tci_flash_tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
+
+static const tci_attention_pipeline *tci_attention_pipeline_of(const tci_attention *x)
 {
-    return (int64_t)x->scores.rows * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP * 2;
+    return &tci_attention_pipelines[x->is_online];
 }
 
-TCI_FN int64_t tci_attention_keys_bytes(const tci_attention *x)
+/* ---- shared memory ---- */
+
+TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i)
 {
-    return (int64_t)x->scores.columns * tci_attention_slabs(x->scores.k) * TCI_MATRIX_DEPTH_STEP *
-           2;
+    return (int64_t)x->in[0].columns * tci_attention_slabs(x->in[i].k) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x)
+{
+    int slabs = tci_attention_slabs(x->in[0].k);
+    slabs += x->n_in > 1 ? tci_attention_slabs(x->in[1].k) : 0;
+    return (int64_t)x->in[0].rows * slabs * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x)
 {
-    return (int64_t)x->scores.columns * tci_attention_slabs(x->result.n) * TCI_MATRIX_DEPTH_STEP *
-           2;
+    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
+}
+
+/* By threads the sums reuse the memory of the operands. */
+TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x)
+{
+    int64_t most = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        const tci_matrix *o = &x->out[i];
+        int64_t bytes = x->threads ? (int64_t)o->rows * o->staged_pitch * 4
+                                   : tci_matrix_staged_bytes(o);
+        most = TCI_MAX(most, bytes);
+    }
+    return most;
+}
+
+/* Of a step in the ring. */
+static int64_t tci_attention_ring_bytes(const tci_attention *x)
+{
+    return tci_attention_step_bytes(x, 0) + tci_attention_step_bytes(x, 1) +
+           tci_attention_values_bytes(x);
+}
+
+TCI_FN int tci_attention_pitch(int64_t size)
+{
+    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
+}
+
+TCI_FN int64_t tci_attention_width(const tci_attention *x, int i)
+{
+    int64_t k = x->in[i].k;
+    return x->is_online && i == 0 ? (k + TCI_FLASH_WIDTH - 1) / TCI_FLASH_WIDTH * TCI_FLASH_WIDTH
+                                  : tci_attention_columns_of(k);
+}
+
+static int64_t tci_attention_threads_bytes(const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t floats = (int64_t)s->rows * tci_attention_pitch(s->columns);
+    for (int i = 0; i < 2; i++) {
+        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
+        floats += rows * tci_attention_pitch(tci_attention_width(x, i));
+    }
+    int64_t words = x->is_online ? TCI_FLASH_GROUPS : 0; /* between half warps */
+    return TCI_MAX(4 * floats, tci_attention_staged_bytes(x)) + 4 * words;
 }
 
 TCI_FN int64_t tci_attention_shared_bytes(const tci_attention *x)
 {
-    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
-    return TCI_ATTENTION_ALIGNED + x->slots * tci_attention_queries_bytes(x) + x->rings * step +
-           tci_matrix_staged_bytes(&x->result) + TCI_ATTENTION_BARRIERS;
+    return x->threads ? tci_attention_threads_bytes(x)
+                      : TCI_ATTENTION_ALIGNED + x->slots * tci_attention_rows_bytes(x) +
+                            x->rings * tci_attention_ring_bytes(x) + tci_attention_staged_bytes(x) +
+                            tci_attention_pipeline_of(x)->barriers;
 }
 
-TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
+/* ---- the tile ---- */
+
+TCI_FN int tci_attention_tiles(const tci_kernel *k, bool by_threads,
+                               int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    x->rows = rows;
+    tci_attention x;
+    if (!tci_attention_find(k, &x)) {
+        return 0;
+    }
+    const tci_attention_pipeline *p = tci_attention_pipeline_of(&x);
+    int count = by_threads ? TCI_COUNT(tci_flash_tiles) : p->n_tiles;
+    for (int i = 0; i < count; i++) {
+        const int64_t *tile = by_threads ? tci_flash_tiles[i] : p->tiles[i];
+        memcpy(n[i], tile, sizeof(*tile) * (by_threads ? 2 : 3));
+    }
+    return count;
+}
+
+/* True if the template supports these numbers, which may come from a file. */
+static bool tci_attention_is_tile(const tci_attention *x, bool by_threads, const int64_t *tile)
+{
+    int step = tci_attention_pipeline_of(x)->step;
+    if (by_threads) {
+        return (tile[0] == 32 || tile[0] == 64) &&
+               (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
+    }
+    return x->on_unit && (tile[0] == 1 || tile[0] == 2) && tile[1] >= step && tile[1] <= 128 &&
+           tile[1] % step == 0 && (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2 && x->is_online));
+}
+
+static void tci_attention_shape(tci_matrix *x, bool by_threads, const int64_t *tile)
+{
+    if (!by_threads) {
+        x->consumers = x->buffers = (int32_t)tile[0];
+        x->sub_rows = 1;
+    }
+    x->rows = (int32_t)tile[0] * (by_threads ? 1 : TCI_MATRIX_SUB);
+    x->columns = (int32_t)tile[1];
     x->tiles_m = tci_dim_known(tci_dim_ceil_div(x->m, x->rows));
     x->tiles_n = 1;
     x->tiles = x->tiles_m;
@@ -2138,87 +2163,198 @@ TCI_FN void tci_attention_tiles(tci_matrix *x, int rows)
     }
 }
 
-/* Tile shape that both products share. */
-static void tci_attention_shape(tci_matrix *x, int consumers)
+/* By threads sums are left as f32, whatever rounds them. */
+static void tci_attention_leave(const tci_kernel *k, tci_matrix *x)
 {
-    x->consumers = x->buffers = consumers;
-    x->sub_rows = 1;
-    tci_attention_tiles(x, TCI_MATRIX_SUB * consumers);
+    const tci_kinst *in = &k->insts[x->value];
+    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
+    x->staged = TC_F32;
 }
 
-TCI_FN void tci_attention_columns(tci_matrix *x)
+/* The last stage that reduces. */
+static int tci_attention_last_stage(const tci_kernel *k)
 {
-    int step = 2 * TCI_ATTENTION_ROUND;
-    x->columns = (int32_t)((x->n + step - 1) / step * step);
-    x->own_columns = (int32_t)x->n;
-    x->chunks = 1;
-    x->lanes = TCI_MATRIX_WARP;
-    while (x->lanes < x->columns) {
-        x->lanes *= 2;
+    int stage = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        stage = TCI_MAX(stage, k->reds[r].stage);
     }
-    x->row_threads = TCI_MIN(x->lanes / 4, TCI_MATRIX_WARP);
-    x->staged_pitch = x->lanes + 8; /* rows begin in different banks */
+    return stage;
 }
 
-/* The kernel with that tile; false: it does not fit. */
-static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                               tci_attention *x)
+/* The columns of results; a row of each is spread over as many threads. */
+static void tci_attention_columns(const tci_kernel *k, tci_attention *x)
 {
-    bool known = (tile[0] == 1 || tile[0] == 2) && (tile[1] == 64 || tile[1] == 128) &&
-                 (tile[2] == 0 || (tile[2] == 1 && tile[0] == 2));
-    if (!known || !tci_attention_find(k, x) || !x->on_unit) {
-        return false;
+    int lanes = TCI_MATRIX_WARP;
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->columns = (int32_t)tci_attention_columns_of(o->n);
+        o->own_columns = (int32_t)o->n;
+        o->chunks = 1;
+        while (lanes < o->columns) {
+            lanes *= 2;
+        }
     }
-    tci_attention_shape(&x->scores, (int)tile[0]);
-    tci_attention_shape(&x->result, (int)tile[0]);
-    tci_attention_columns(&x->result);
-    x->scores.columns = (int32_t)tile[1];
-    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
+    for (int i = 0; i < x->n_out; i++) {
+        tci_matrix *o = &x->out[i];
+        o->lanes = lanes;
+        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
+        o->staged_pitch = lanes + 8; /* rows begin in different banks */
+        /* the epilogues of gradients are casts and factors: as many rows as there can be */
+        tci_matrix_set_groups(k, x->is_online ? tci_attention_last_stage(k) + 1 : k->n_stages, o);
+    }
+}
+
+static int tci_attention_sum_columns(const tci_attention *x)
+{
+    int columns = 0;
+    for (int i = 0; i < x->n_out; i++) {
+        columns += x->out[i].columns;
+    }
+    return columns;
+}
+
+/* Registers of a thread. */
+static int64_t tci_attention_held(const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int sums = tci_attention_sum_columns(x);
+    return x->threads ? (int64_t)s->rows / TCI_FLASH_GROUPS * (x->n_in * s->columns + sums) /
+                            TCI_FLASH_LANES
+                      : s->columns / 2 * x->n_in + s->columns / 4 * x->n_out + sums / 2;
+}
+
+/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+static int64_t tci_attention_room(const tci_machine *machine, tci_attention *x, int buffers)
+{
+    for (int i = 0; i < x->n_out; i++) {
+        x->out[i].buffers = buffers;
+    }
+    return machine->facts.shared_most - tci_attention_shared_bytes(x);
+}
+
+/* Sets the pipeline stages on tensor cores; false: the tile does not fit. */
+static bool tci_attention_pipes(const tci_machine *machine, bool turns, tci_attention *x)
+{
+    const tci_attention_pipeline *p = tci_attention_pipeline_of(x);
     x->rings = TCI_ATTENTION_RINGS;
     x->slots = 1;
-    int64_t step = tci_attention_keys_bytes(x) + tci_attention_values_bytes(x);
-    int64_t room = machine->facts.shared_most - tci_attention_shared_bytes(x);
-    int held = x->result.columns / 2 + x->scores.columns * 3 / 4;
-    if (room < 0 || held > TCI_ATTENTION_HELD) {
+    x->turns = turns;
+    int64_t step = tci_attention_ring_bytes(x), rows = tci_attention_rows_bytes(x);
+    int64_t room = tci_attention_room(machine, x, x->in[0].consumers);
+    room = room < 0 && p->leaves_apart ? tci_attention_room(machine, x, 1) : room;
+    if (room < 0 || tci_attention_held(x) > p->held) {
         return false;
     }
-    if (room >= tci_attention_queries_bytes(x)) {
-        room -= tci_attention_queries_bytes(x);
+    if (room >= rows + (p->spare ? step : 0)) {
+        room -= rows;
         x->slots = TCI_ATTENTION_SLOTS;
     }
     x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_ATTENTION_MOST_RINGS);
-    x->turns = tile[2];
     return true;
 }
 
-/* Cycles of a step. Of two consumers one multiplies while the other computes exponentials; turns
- * keep them so, but cost more than they give if all products are short. */
-static double tci_attention_step(const tci_attention *x, double multiply, double powers)
+/* Sets the blocks by threads that a processor holds at once; false: the tile does not fit. */
+static bool tci_attention_packs(const tci_machine *machine, tci_attention *x)
 {
-    bool is_short = x->scores.k + x->result.n <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
-    double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
-    double both = TCI_MAX(multiply, powers) + bare * (multiply + powers);
-    return TCI_ATTENTION_MEET + (x->scores.consumers == 1 ? multiply + powers : both);
+    int64_t bytes = tci_attention_shared_bytes(x), held = tci_attention_held(x);
+    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
+    x->blocks = (int32_t)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
+                                 TCI_FLASH_BLOCKS);
+    return bytes <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
 }
 
-TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
+/* The kernel with that tile; false: it does not fit. */
+static bool tci_attention_with(const tci_kernel *k, const tci_machine *machine, bool by_threads,
+                               const int64_t *tile, tci_attention *x)
+{
+    if (!tci_attention_find(k, x) || !tci_attention_is_tile(x, by_threads, tile)) {
+        return false;
+    }
+    x->threads = by_threads ? TCI_FLASH_THREADS : 0;
+    for (int i = 0; i < 2; i++) {
+        tci_attention_shape(&x->in[i], by_threads, tile);
+        tci_attention_shape(&x->out[i], by_threads, tile);
+    }
+    for (int i = 0; i < x->n_out && by_threads; i++) {
+        tci_attention_leave(k, &x->out[i]);
+    }
+    tci_attention_columns(k, x);
+    return by_threads ? tci_attention_packs(machine, x)
+                      : tci_attention_pipes(machine, tile[2] != 0, x);
+}
+
+/* ---- the cost ---- */
+
+/* Of two consumers one multiplies while the other computes exponentials; turns keep them so, but
+ * cost more than they give if all products are short. */
+static double tci_attention_unit_cycles(const tci_attention *x, const tci_machine *machine)
+{
+    const tci_attention_pipeline *p = tci_attention_pipeline_of(x);
+    const tci_matrix *s = &x->in[0];
+    double cells = (double)s->rows * s->columns, depth = 0;
+    for (int i = 0; i < 2; i++) {
+        depth += i < x->n_in ? (double)x->in[i].k : 0;
+        depth += i >= x->n_out ? 0 : x->is_online ? (double)x->out[i].n : x->out[i].columns;
+    }
+    double multiply = 2 * cells * depth / machine->facts.matrix_flops;
+    double pairs = x->n_in * cells / TCI_ATTENTION_PAIRS;
+    bool is_short = s->k + x->in[1].k <= 2 * TCI_MATRIX_DEPTH_STEP && !x->cut.is_cut;
+    double bare = !x->turns ? 0.2 : is_short ? 0.22 : 0.15; /* of both */
+    double both = s->consumers == 1 ? multiply + pairs
+                                    : TCI_MAX(multiply, pairs) + bare * (multiply + pairs);
+    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
+    double fill = p->fill + (tci_attention_leaves_in_turns(x) ? TCI_ATTENTION_TURN : 0);
+    return rounds * (fill + tci_attention_steps(x) * (p->meet + both));
+}
+
+/* Cost of a product by threads with its loads, relative to 1 without them: 16 bytes for each row,
+ * which half a warp shares, and twice as long for each step. Many sums leave too few registers. */
+static double tci_attention_product(const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t held = tci_attention_held(x);
+    double rows = (double)s->rows / TCI_FLASH_GROUPS, steps = (double)s->columns / TCI_FLASH_LANES;
+    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
+    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
+}
+
+/* A processor has several blocks at once, and then what is left over. */
+static double tci_attention_threads_cycles(const tci_attention *x, const tci_machine *machine)
+{
+    const tci_matrix *s = &x->in[0];
+    int64_t depth = s->k + (x->n_in > 1 ? x->in[1].k : 0) + tci_attention_sum_columns(x);
+    double cycles = (double)s->rows * s->columns * (double)depth / TCI_FLASH_PRODUCTS *
+                    tci_attention_product(x); /* of a step, if nothing waits */
+    int64_t each = tci_dim_known(tci_dim_ceil_div(s->tiles, machine->facts.processors));
+    int64_t at_once[2] = {x->blocks, each % x->blocks};
+    int64_t times[2] = {each / x->blocks, each % x->blocks > 0};
+    double all = 0;
+    for (int i = 0; i < 2; i++) {
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double n = (double)at_once[i];
+        all += (double)times[i] *
+               (TCI_FLASH_FILL + tci_attention_steps(x) * (TCI_FLASH_MEET + n * cycles / busy));
+    }
+    return all;
+}
+
+TCI_FN double tci_attention_ns(const tci_kernel *k, const tci_machine *machine, bool by_threads,
+                               const int64_t *tile)
 {
     tci_attention x;
-    if (!tci_attention_with(k, machine, tile, &x)) {
+    if (!tci_attention_with(k, machine, by_threads, tile, &x)) {
         return -1;
     }
-    double steps = tci_attention_steps(&x.cut, &x.scores);
-    double cells = (double)x.scores.rows * x.scores.columns;
-    double multiply = 2 * cells * (double)(x.scores.k + x.result.n) / machine->facts.matrix_flops;
-    double powers = cells / TCI_ATTENTION_POWERS;
-    double rounds = (double)tci_dim_known(tci_dim_ceil_div(x.scores.tiles, machine->matrix_units));
-    double step = tci_attention_step(&x, multiply, powers);
-    return rounds * (TCI_ATTENTION_FILL + steps * step) / machine->facts.ghz;
+    return (by_threads ? tci_attention_threads_cycles(&x, machine)
+                       : tci_attention_unit_cycles(&x, machine)) /
+           machine->facts.ghz;
 }
 
 /* ---- the slots of a point ---- */
 
-TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
+/* Values `makes` of a point, made of the ones that are `given`, as a block of its own, which knows
+ * the axes that it asks for. */
+static tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t axes,
                                     const int32_t *given, int n_given, const int32_t *makes,
                                     int n_makes)
 {
@@ -2251,6 +2387,19 @@ TCI_FN tci_loop *tci_attention_hole(tci_build *of, const tci_matrix *x, uint64_t
     return l;
 }
 
+/* The rows of the second of the last products, as a function of its own. */
+static tci_loop *tci_attention_rows_hole(tci_build *of, const tci_matrix *x, int stage)
+{
+    tci_loop *l = tci_loop_make(of->s, of->k);
+    tci_build *b = tci_build_make(of->s, of->k, l);
+    l->lanes = x->lanes;
+    l->threads = x->row_threads;
+    l->matrix = x;
+    tci_matrix_hole(b, x, stage);
+    l->narrow = tci_loop_is_narrow(of->s, l);
+    return l;
+}
+
 /* ---- the values of a row ---- */
 
 /* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
@@ -2266,13 +2415,12 @@ static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, 
     keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
 }
 
-static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
+static void tci_attention_tell_rows(tci_build *b, const tci_attention *a, int stage)
 {
-    const tci_matrix *x = &a->result;
+    const tci_matrix *x = &a->out[0];
     const tci_kernel *k = b->k;
-    int stage = k->reds[k->n_reds - 1].stage;
-    tci_attention_keep_row(b, x, a->most, 0, stage);
-    tci_attention_keep_row(b, x, a->sum, 1, stage);
+    tci_attention_keep_row(b, x, a->values[0], 0, stage);
+    tci_attention_keep_row(b, x, a->values[1], 1, stage);
     tci_lin at = tci_matrix_given(b, x->m_axis);
     for (int i = 0; i < x->n_batch; i++) {
         tci_build_set(b, x->batch_axis[i],
@@ -2294,587 +2442,70 @@ static void tci_attention_tell_rows(tci_build *b, const tci_attention *a)
 
 /* ---- the whole ---- */
 
-TCI_FN void tci_attention_holes(tci_build *b, tci_attention *x)
+TCI_FN bool tci_attention_has_slot(const tci_attention *x, int slot)
 {
-    b->l->lanes = x->result.lanes;
-    b->l->threads = x->result.row_threads;
-    b->l->matrix = &x->result;
-    b->l->attention = x;
-    const tci_matrix *s = &x->scores;
-    const int32_t *product = &b->k->reds[0].inst, score[2] = {x->score, x->cut.seen};
-    uint64_t axes = (((uint64_t)1 << b->k->n_outer) - 1) | (uint64_t)1 << s->n_axis;
-    for (int i = 0; i < 1 + x->cut.is_cut; i++) {
-        b->l->scores[b->l->n_scores++] = tci_attention_hole(b, s, axes, product, 1, &score[i], 1);
-    }
-    if (x->tells) {
-        tci_attention_tell_rows(b, x);
-    }
-    if (!x->is_rows) {
-        tci_matrix_hole(b, &x->result, b->k->reds[b->k->n_reds - 1].stage);
+    switch (slot) {
+    case TCI_ATTENTION_SLOT_VALUES: return !x->is_online;
+    case TCI_ATTENTION_SLOT_OFF: return !x->is_online && x->cut.is_cut;
+    case TCI_ATTENTION_SLOT_SEEN: return x->cut.is_cut;
+    case TCI_ATTENTION_SLOT_CHANGE: return x->n_in > 1;
+    case TCI_ATTENTION_SLOT_ROWS: return x->n_out > 1;
+    default: return true;
     }
 }
 
-TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch)
+static tci_loop *tci_attention_slot(tci_build *b, const tci_attention *x, int slot, int stage)
 {
-    tci_attention *x = TCI_NEW(b->s, tci_attention);
-    bool fits = tci_attention_with(b->k, machine, tile, x);
-    TCI_ASSERT(b->s, fits);
-    tci_attention_holes(b, x);
-    launch->n_tasks = TCI_MIN(x->scores.tiles, machine->matrix_units);
-    launch->task_ns = tci_attention_ns(b->k, machine, tile);
-}
-/* ---- src/loop/wgmma_attention_backward.c ---- */
-/* loop/wgmma_attention_backward.c - schedules the gradients of fused attention on tensor cores
- * (WGMMA): tiles, pipeline stages, cost.
- *
- * In: a kernel that kernel/match_attention_backward.c matches, the machine. Out: a kernel template
- * (loop/wgmma_attention_backward.h) with its slots as loop IR. */
-/* ---- src/loop/wgmma_attention_backward.h ---- */
-/* loop/wgmma_attention_backward.h - declares the gradients of fused attention on WGMMA: parameters
- * of the kernel template (tiles, consumer warps, pipeline stages).
- *
- * A block takes tiles of rows, 64 for each of its consumers, groups of four warps. One thread of
- * four more warps loads the two operands of the block's row tile, and then for each step its two
- * operand tiles, into a ring buffer. A consumer multiplies them into registers, two products, and
- * computes from these the weights and the gradients of scores; rounded, these are directly the
- * first operands of the products with the steps. If only weights are needed, there is one product,
- * and only the steps have the other operand. Per-query values (m, l, ...) are evaluated once: of
- * rows by the consumers, of steps by another of the four warps, which stores them next to the step.
- * After the last step the accumulators are left in shared memory, one product after the other, as
- * in loop/wgmma_gemm.h, where the same warps run the rest of the kernel on their rows; two
- * consumers take turns if there is no shared memory for the accumulators of both.
- *
- * Blocks (tci_loop.scores): per-query values; if keys are masked out, their score; the score of any
- * key; if keys are masked out, of a visible one; unless only weights are needed, the gradient of a
- * score; with two last products, the rows of the second. The rows of the first are the epilogue
- * slot. */
-#ifndef TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
-#define TCI_LOOP_WGMMA_ATTENTION_BACKWARD_H
-
-
-enum { TCI_BACKWARD_TILES = 8 };
-
-/* Bytes in shared memory: of the factors of a tile's rows, of those of a step and of its values, of
- * what is left of the accumulators, and of all with barriers and the rounding up of its start. The
- * second factors are after the first. */
-TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x);
-TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x);
-TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x);
-TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x);
-TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x);
-/* True if consumers store their accumulators in turns. */
-static inline bool tci_attn_grad_turns(const tci_attn_grad *x)
-{
-    return x->out[0].buffers < x->out[0].consumers;
-}
-/* Parts that the SIMT form shares: columns of the last products, and how their rows are spread over
- * threads; the blocks, and the epilogue slot. */
-TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x);
-TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x);
-/* The numbers of a tile worth weighing (consumers, rows of a step); how many. */
-TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-/* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile);
-/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch);
-
-#endif
-
-
-/* ---- src/loop/wgmma_attention_backward.c, continued ---- */
-enum {
-    TCI_BACKWARD_BARRIERS = 256, /* bytes for them */
-    TCI_BACKWARD_ALIGNED = 1024, /* the start of a box */
-    TCI_BACKWARD_SLOTS = 2,      /* of rows, if those of the next tile fit too */
-    TCI_BACKWARD_RINGS = 2,      /* steps that are there at once, at least, */
-    TCI_BACKWARD_MOST_RINGS = 4, /* and at most */
-    TCI_BACKWARD_HELD = 200,     /* registers of a thread for accumulators and pairs */
-    TCI_BACKWARD_FILL = 4000,    /* cycles to a tile's first pairs, and to store accumulators; */
-    TCI_BACKWARD_TURN = 1000,    /* to wait until the other consumer has left its own */
-    TCI_BACKWARD_MEET = 200,     /* cycles of a step for barriers */
-    TCI_BACKWARD_PAIRS = 16      /* weights, or changes, that an SM makes in a cycle */
-};
-
-/* ---- the tile ---- */
-
-/* Bytes of so many factors of a row or step: slabs of 64 elements. */
-static int64_t tci_attn_grad_bytes(const tci_attn_grad *x, int factors)
-{
-    int slabs = 0;
-    for (int i = 0; i < factors; i++) {
-        slabs += tci_attention_slabs(x->in[i].k);
+    const tci_matrix *m = &x->in[0];
+    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? m->n_axis : m->m_axis);
+    for (int i = 0; i < m->n_batch; i++) {
+        batch |= (uint64_t)1 << m->batch_axis[i];
     }
-    return (int64_t)slabs * TCI_MATRIX_DEPTH_STEP * 2;
-}
-
-TCI_FN int64_t tci_attn_grad_rows_bytes(const tci_attn_grad *x)
-{
-    return x->in[0].rows * tci_attn_grad_bytes(x, x->n_in);
-}
-
-TCI_FN int64_t tci_attn_grad_step_bytes(const tci_attn_grad *x)
-{
-    return x->in[0].columns * tci_attn_grad_bytes(x, 2);
-}
-
-TCI_FN int64_t tci_attn_grad_values_bytes(const tci_attn_grad *x)
-{
-    return x->by_step ? (int64_t)x->in[0].columns * x->n_values * 4 : 0;
-}
-
-TCI_FN int64_t tci_attn_grad_staged_bytes(const tci_attn_grad *x)
-{
-    int64_t one = tci_matrix_staged_bytes(&x->out[0]);
-    return x->n_out == 1 ? one : TCI_MAX(one, tci_matrix_staged_bytes(&x->out[1]));
-}
-
-TCI_FN int64_t tci_attn_grad_shared_bytes(const tci_attn_grad *x)
-{
-    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
-    return TCI_BACKWARD_ALIGNED + x->slots * tci_attn_grad_rows_bytes(x) + x->rings * step +
-           tci_attn_grad_staged_bytes(x) + TCI_BACKWARD_BARRIERS;
-}
-
-static void tci_attn_grad_shape(tci_matrix *x, const int64_t *tile)
-{
-    x->consumers = x->buffers = (int32_t)tile[0];
-    x->sub_rows = 1;
-    x->columns = (int32_t)tile[1];
-    tci_attention_tiles(x, TCI_MATRIX_SUB * x->consumers);
-}
-
-/* A row of either product is spread over as many threads. */
-TCI_FN void tci_attn_grad_columns(const tci_kernel *k, tci_attn_grad *x)
-{
-    int lanes = TCI_MATRIX_WARP;
-    for (int i = 0; i < x->n_out; i++) {
-        tci_matrix *o = &x->out[i];
-        o->columns = (int32_t)tci_attn_grad_columns_of(o->n);
-        o->own_columns = (int32_t)o->n;
-        o->chunks = 1;
-        while (lanes < o->columns) {
-            lanes *= 2;
-        }
-    }
-    for (int i = 0; i < x->n_out; i++) {
-        tci_matrix *o = &x->out[i];
-        o->lanes = lanes;
-        o->row_threads = TCI_MIN(lanes / 4, TCI_MATRIX_WARP);
-        o->staged_pitch = lanes + 8; /* rows begin in different banks */
-        tci_matrix_set_groups(k, k->n_stages, o);
-    }
-}
-
-static int tci_attn_grad_held(const tci_attn_grad *x)
-{
-    int held = x->in[0].columns / 2 * x->n_in + x->in[0].columns / 4 * x->n_out;
-    for (int i = 0; i < x->n_out; i++) {
-        held += x->out[i].columns / 2;
-    }
-    return held;
-}
-
-/* Bytes of shared memory that are left, where so many consumers leave their accumulators at
- * once. */
-static int64_t tci_attn_grad_room(const tci_machine *machine, tci_attn_grad *x, int buffers)
-{
-    for (int i = 0; i < x->n_out; i++) {
-        x->out[i].buffers = buffers;
-    }
-    return machine->facts.shared_most - tci_attn_grad_shared_bytes(x);
-}
-
-/* The kernel with that tile; false: it does not fit. */
-static bool tci_attn_grad_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                               tci_attn_grad *x)
-{
-    bool known = (tile[0] == 1 || tile[0] == 2) && tile[1] >= 16 && tile[1] <= 128 &&
-                 tile[1] % 16 == 0;
-    if (!known || !tci_attn_grad_find(k, x) || !x->on_unit) {
-        return false;
-    }
-    for (int i = 0; i < 2; i++) {
-        tci_attn_grad_shape(&x->in[i], tile);
-        tci_attn_grad_shape(&x->out[i], tile);
-    }
-    tci_attn_grad_columns(k, x);
-    x->rings = TCI_BACKWARD_RINGS;
-    x->slots = 1;
-    int64_t step = tci_attn_grad_step_bytes(x) + tci_attn_grad_values_bytes(x);
-    int64_t room = tci_attn_grad_room(machine, x, x->in[0].consumers);
-    room = room < 0 ? tci_attn_grad_room(machine, x, 1) : room;
-    if (room < 0 || tci_attn_grad_held(x) > TCI_BACKWARD_HELD) {
-        return false;
-    }
-    if (room >= tci_attn_grad_rows_bytes(x) + step) {
-        room -= tci_attn_grad_rows_bytes(x);
-        x->slots = TCI_BACKWARD_SLOTS;
-    }
-    x->rings = (int32_t)TCI_MIN(x->rings + room / step, TCI_BACKWARD_MOST_RINGS);
-    return true;
-}
-
-/* The fewer rows a step has, the more a product waits for its factors. */
-TCI_FN int tci_attn_grad_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    static const int64_t steps[TCI_BACKWARD_TILES / 2] = {128, 64, 48, 32};
-    for (int i = 0; i < TCI_BACKWARD_TILES; i++) {
-        n[i][0] = i < TCI_BACKWARD_TILES / 2 ? 2 : 1;
-        n[i][1] = steps[i % (TCI_BACKWARD_TILES / 2)];
-    }
-    return TCI_BACKWARD_TILES;
-}
-
-TCI_FN double tci_attn_grad_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
-{
-    tci_attn_grad x;
-    if (!tci_attn_grad_with(k, machine, tile, &x)) {
-        return -1;
-    }
-    const tci_matrix *s = &x.in[0];
-    double steps = tci_attention_steps(&x.cut, s);
-    double cells = (double)s->rows * s->columns;
-    double columns = 0;
-    for (int i = 0; i < 2; i++) {
-        columns += i < x.n_in ? (double)x.in[i].k : 0;
-        columns += i < x.n_out ? x.out[i].columns : 0;
-    }
-    double multiply = 2 * cells * columns / machine->facts.matrix_flops;
-    double pairs = x.n_in * cells / TCI_BACKWARD_PAIRS;
-    double both = s->consumers == 1 ? multiply + pairs
-                                    : TCI_MAX(multiply, pairs) + 0.2 * (multiply + pairs);
-    double rounds = (double)tci_dim_known(tci_dim_ceil_div(s->tiles, machine->matrix_units));
-    double fill = TCI_BACKWARD_FILL + (tci_attn_grad_turns(&x) ? TCI_BACKWARD_TURN : 0);
-    return rounds * (fill + steps * (TCI_BACKWARD_MEET + both)) / machine->facts.ghz;
-}
-
-/* ---- the slots ---- */
-
-/* The rows of one of the last products, as a function of its own. */
-static tci_loop *tci_attn_grad_rows_hole(tci_build *of, const tci_matrix *x, int stage)
-{
-    tci_loop *l = tci_loop_make(of->s, of->k);
-    tci_build *b = tci_build_make(of->s, of->k, l);
-    l->lanes = x->lanes;
-    l->threads = x->row_threads;
-    l->matrix = x;
-    tci_matrix_hole(b, x, stage);
-    l->narrow = tci_loop_is_narrow(of->s, l);
-    return l;
-}
-
-TCI_FN void tci_attn_grad_holes(tci_build *b, tci_attn_grad *x)
-{
-    const tci_kernel *k = b->k;
-    tci_loop *l = b->l;
-    l->lanes = x->out[0].lanes;
-    l->threads = x->out[0].row_threads;
-    l->matrix = &x->out[0];
-    l->backward = x;
-    uint64_t batch = 0, query = (uint64_t)1 << (x->by_step ? x->in[0].n_axis : x->in[0].m_axis);
-    for (int i = 0; i < x->in[0].n_batch; i++) {
-        batch |= (uint64_t)1 << x->in[0].batch_axis[i];
-    }
-    uint64_t all = batch | (uint64_t)1 << x->in[0].m_axis | (uint64_t)1 << x->in[0].n_axis;
-    int32_t given[TCI_BACKWARD_VALUES + 2] = {x->weight, x->changes};
+    uint64_t all = batch | (uint64_t)1 << m->m_axis | (uint64_t)1 << m->n_axis;
+    int32_t given[TCI_ATTENTION_VALUES] = {x->weight, x->products[1]};
     for (int i = 2; i < x->n_values; i++) {
         given[i] = x->values[i];
     }
-    const tci_matrix *m = &x->in[0];
-    const int32_t *product = &x->scores;
-    l->scores[l->n_scores++] = tci_attention_hole(b, m, batch | query, NULL, 0, x->values,
-                                                  x->n_values);
-    if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
+    switch (slot) {
+    case TCI_ATTENTION_SLOT_VALUES:
+        return tci_attention_hole(b, m, batch | query, NULL, 0, x->values, x->n_values);
+    case TCI_ATTENTION_SLOT_OFF: return tci_attention_hole(b, m, 0, NULL, 0, &x->cut.off, 1);
+    case TCI_ATTENTION_SLOT_SCORE:
+        return tci_attention_hole(b, m, all, x->products, 1, &x->score, 1);
+    case TCI_ATTENTION_SLOT_SEEN:
+        return tci_attention_hole(b, m, all, x->products, 1, &x->cut.seen, 1);
+    case TCI_ATTENTION_SLOT_CHANGE:
+        return tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
+    default: return tci_attention_rows_hole(b, &x->out[1], stage);
     }
-    l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->score, 1);
-    if (x->cut.is_cut) {
-        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, product, 1, &x->cut.seen, 1);
-    }
-    if (x->n_in > 1) {
-        l->scores[l->n_scores++] = tci_attention_hole(b, m, all, given, x->n_values, &x->change, 1);
-    }
-    int stage = 0; /* the last one that reduces */
-    for (int r = 0; r < k->n_reds; r++) {
-        stage = TCI_MAX(stage, k->reds[r].stage);
-    }
-    if (x->n_out > 1) {
-        l->scores[l->n_scores++] = tci_attn_grad_rows_hole(b, &x->out[1], stage);
-    }
-    tci_matrix_hole(b, &x->out[0], stage);
 }
 
-/* ---- the whole ---- */
-
-TCI_FN void tci_attn_grad_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch)
-{
-    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
-    bool fits = tci_attn_grad_with(b->k, machine, tile, x);
-    TCI_ASSERT(b->s, fits);
-    tci_attn_grad_holes(b, x);
-    launch->n_tasks = TCI_MIN(x->in[0].tiles, machine->matrix_units);
-    launch->task_ns = tci_attn_grad_ns(b->k, machine, tile);
-}
-/* ---- src/loop/simt_attention.c ---- */
-/* loop/simt_attention.c - schedules fused attention without tensor cores (SIMT), forward and
- * backward.
- *
- * In: a kernel of class STEPS without MATRIX, the machine. Out: a kernel template
- * (loop/simt_attention.h), with blocks and epilogue slot as in loop/wgmma_attention*.c. */
-/* ---- src/loop/simt_attention.h ---- */
-/* loop/simt_attention.h - declares fused attention without tensor cores (SIMT), forward and
- * backward: parameters of the kernel templates.
- *
- * The counterpart of loop/wgmma_attention.h and loop/wgmma_attention_backward.h, with the same
- * blocks and epilogue slot, for f32 and for half precision without tensor cores, on every GPU: a
- * block of TCI_FLASH_THREADS threads has a tile of rows, and iterates over blocks of the other side
- * (keys or queries), staged in shared memory as f32. Half a warp has every eighth row, each of its
- * lanes every 16th element of the block; each sum is accumulated sequentially. Scores pass between
- * lanes through shared memory of their own, so no rows x steps array is stored. */
-#ifndef TCI_LOOP_SIMT_ATTENTION_H
-#define TCI_LOOP_SIMT_ATTENTION_H
-
-
-enum {
-    TCI_FLASH_THREADS = 128,
-    TCI_FLASH_LANES = 16, /* that share a row, */
-    TCI_FLASH_GROUPS = TCI_FLASH_THREADS / TCI_FLASH_LANES,
-    TCI_FLASH_PAD = 4 /* and elements after each row in shared memory: banks differ */
-};
-
-/* Elements between rows of a factor in shared memory, of so many elements. */
-static inline int tci_simt_attn_pitch(int64_t size)
-{
-    return (int)((size + 3) / 4 * 4) + TCI_FLASH_PAD;
-}
-
-/* The numbers of a tile worth weighing (rows, rows of a step), for both; how many. */
-TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS]);
-/* Bytes of shared memory. */
-TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x);
-TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x);
-/* The time of a kernel with such a tile; -1: it does not fit. */
-TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine,
-                               const int64_t *tile);
-TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
-                                    const int64_t *tile);
-/* Its kernel template, for a tile that fits; of the launch, n_tasks and task_ns. */
-TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch);
-TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                                    tci_launch *launch);
-
-#endif
-
-/* ---- src/loop/simt_attention.c, continued ---- */
-enum {
-    TCI_FLASH_HELD = 192,     /* registers of a thread for accumulators and pairs */
-    TCI_FLASH_FILL = 4000,    /* cycles to a tile's first pairs, and to leave its accumulators */
-    TCI_FLASH_MEET = 600,     /* cycles of a step for barriers and for what is loaded */
-    TCI_FLASH_PRODUCTS = 128, /* that an SM makes in a cycle */
-    TCI_FLASH_LIGHT = 128,    /* registers for accumulators up to which everything else fits */
-    TCI_FLASH_BLOCKS = 4,     /* that an SM has at once, at most */
-    TCI_FLASH_OWN = 1024,     /* other bytes of shared memory of a block */
-    TCI_FLASH_OTHERS = 64     /* registers of a thread for all else */
-};
-
-/* ---- the tile ---- */
-
-TCI_FN int tci_simt_attn_tiles(int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    static const int64_t tiles[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16}};
-    for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        n[i][0] = tiles[i][0];
-        n[i][1] = tiles[i][1];
-    }
-    return TCI_COUNT(tiles);
-}
-
-static bool tci_simt_attn_is_tile(const int64_t *tile)
-{
-    return (tile[0] == 32 || tile[0] == 64) && (tile[1] == 16 || tile[1] == 32 || tile[1] == 64);
-}
-
-/* Bytes of the staged partial results, which reuse the memory of their operands. */
-static int64_t tci_simt_attn_left(const tci_matrix *x)
-{
-    return (int64_t)x->rows * x->staged_pitch * 4;
-}
-
-static void tci_simt_attn_shape(tci_matrix *x, const int64_t *tile)
-{
-    tci_attention_tiles(x, (int)tile[0]);
-    x->columns = (int32_t)tile[1];
-}
-
-/* Sums are left as f32, whatever rounds them. */
-static void tci_simt_attn_leave(const tci_kernel *k, tci_matrix *x)
-{
-    const tci_kinst *in = &k->insts[x->value];
-    x->value = in->op == TCI_K_RED ? x->value : in->args[0];
-    x->staged = TC_F32;
-}
-
-TCI_FN int64_t tci_simt_attn_bytes(const tci_attention *x)
-{
-    const tci_matrix *s = &x->scores, *r = &x->result;
-    int64_t floats = (int64_t)(s->rows + s->columns) * tci_simt_attn_pitch(s->k) +
-                     (int64_t)s->columns * tci_simt_attn_pitch(r->columns) +
-                     (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
-    return TCI_MAX(4 * floats, tci_simt_attn_left(r)) + 4 * TCI_FLASH_GROUPS;
-}
-
-TCI_FN int64_t tci_simt_attn_back_bytes(const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0];
-    int64_t floats = (int64_t)s->rows * tci_simt_attn_pitch(s->columns);
-    for (int i = 0; i < 2; i++) {
-        int64_t rows = s->columns + (i < x->n_in ? s->rows : 0);
-        floats += rows * tci_simt_attn_pitch(tci_attn_grad_columns_of(x->in[i].k));
-    }
-    int64_t left = tci_simt_attn_left(&x->out[0]);
-    left = x->n_out > 1 ? TCI_MAX(left, tci_simt_attn_left(&x->out[1])) : left;
-    return TCI_MAX(4 * floats, left);
-}
-
-/* Blocks that an SM holds at once. */
-static int tci_simt_attn_blocks(const tci_machine *machine, int64_t bytes, int64_t held)
-{
-    int64_t fit = machine->facts.shared_most / (bytes + TCI_FLASH_OWN);
-    return (int)TCI_MIN(TCI_MAX(TCI_MIN(fit, 512 / (held + TCI_FLASH_OTHERS)), 1),
-                        TCI_FLASH_BLOCKS);
-}
-
-/* Registers of a thread: products of pairs, and accumulators of so many columns. */
-static int64_t tci_simt_attn_held(const int64_t *tile, int64_t pairs, int64_t columns)
-{
-    return tile[0] / TCI_FLASH_GROUPS * (pairs * tile[1] + columns) / TCI_FLASH_LANES;
-}
-
-static bool tci_simt_attn_with(const tci_kernel *k, const tci_machine *machine, const int64_t *tile,
-                               tci_attention *x)
-{
-    if (!tci_simt_attn_is_tile(tile) || !tci_attention_find(k, x)) {
-        return false;
-    }
-    x->threads = TCI_FLASH_THREADS;
-    tci_simt_attn_shape(&x->scores, tile);
-    tci_simt_attn_shape(&x->result, tile);
-    tci_attention_columns(&x->result);
-    tci_simt_attn_leave(k, &x->result);
-    tci_matrix_set_groups(k, k->reds[k->n_reds - 1].stage + 1, &x->result);
-    int64_t held = tci_simt_attn_held(tile, 1, x->result.columns);
-    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_bytes(x), held);
-    return tci_simt_attn_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
-}
-
-static bool tci_simt_attn_back_with(const tci_kernel *k, const tci_machine *machine,
-                                    const int64_t *tile, tci_attn_grad *x)
-{
-    if (!tci_simt_attn_is_tile(tile) || !tci_attn_grad_find(k, x)) {
-        return false;
-    }
-    int64_t columns = 0;
-    x->threads = TCI_FLASH_THREADS;
-    for (int i = 0; i < 2; i++) {
-        tci_simt_attn_shape(&x->in[i], tile);
-        tci_simt_attn_shape(&x->out[i], tile);
-    }
-    for (int i = 0; i < x->n_out; i++) {
-        tci_simt_attn_leave(k, &x->out[i]);
-    }
-    tci_attn_grad_columns(k, x);
-    for (int i = 0; i < x->n_out; i++) {
-        columns += x->out[i].columns;
-    }
-    int64_t held = tci_simt_attn_held(tile, x->n_in, columns);
-    x->blocks = tci_simt_attn_blocks(machine, tci_simt_attn_back_bytes(x), held);
-    return tci_simt_attn_back_bytes(x) <= machine->facts.shared_most && held <= TCI_FLASH_HELD;
-}
-
-/* ---- the cost ---- */
-
-/* Cost of a product with its loads, relative to 1 without them: 16 bytes for each row, which half a
- * warp shares, and twice as long for each step. Many accumulators leave too few registers. */
-static double tci_simt_attn_product(const int64_t *tile, int64_t held)
-{
-    double rows = (double)tile[0] / TCI_FLASH_GROUPS, steps = (double)tile[1] / TCI_FLASH_LANES;
-    double crowded = held > TCI_FLASH_LIGHT ? (double)(held - TCI_FLASH_LIGHT) / 256 : 0;
-    return (1 + (rows + 2 * steps) / (rows * steps)) * (1 + crowded);
-}
-
-/* Of a kernel whose tiles have so many steps, of so many cycles each if nothing waits. An SM
- * has several blocks at once, and then what is left over. */
-static double tci_simt_attn_cycles(const tci_matrix *x, const tci_machine *machine, double steps,
-                                   double cycles, int blocks)
-{
-    int64_t each = tci_dim_known(tci_dim_ceil_div(x->tiles, machine->facts.processors));
-    int64_t at_once[2] = {blocks, each % blocks}, times[2] = {each / blocks, each % blocks > 0};
-    double all = 0;
-    for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of an SM with so many */
-        double n = (double)at_once[i];
-        all += (double)times[i] * (TCI_FLASH_FILL + steps * (TCI_FLASH_MEET + n * cycles / busy));
-    }
-    return all;
-}
-
-TCI_FN double tci_simt_attn_ns(const tci_kernel *k, const tci_machine *machine, const int64_t *tile)
-{
-    tci_attention x;
-    if (!tci_simt_attn_with(k, machine, tile, &x)) {
-        return -1;
-    }
-    const tci_matrix *s = &x.scores;
-    double steps = tci_attention_steps(&x.cut, s);
-    double cycles = (double)s->rows * s->columns * (double)(s->k + x.result.columns) /
-                    TCI_FLASH_PRODUCTS *
-                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, 1, x.result.columns));
-    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
-}
-
-TCI_FN double tci_simt_attn_back_ns(const tci_kernel *k, const tci_machine *machine,
-                                    const int64_t *tile)
-{
-    tci_attn_grad x;
-    if (!tci_simt_attn_back_with(k, machine, tile, &x)) {
-        return -1;
-    }
-    const tci_matrix *s = &x.in[0];
-    double steps = tci_attention_steps(&x.cut, s);
-    int64_t columns = x.out[0].columns + (x.n_out > 1 ? x.out[1].columns : 0);
-    int64_t summed = s->k + (x.n_in > 1 ? x.in[1].k : 0);
-    double cycles = (double)s->rows * s->columns * (double)(summed + columns) / TCI_FLASH_PRODUCTS *
-                    tci_simt_attn_product(tile, tci_simt_attn_held(tile, x.n_in, columns));
-    return tci_simt_attn_cycles(s, machine, steps, cycles, x.blocks) / machine->facts.ghz;
-}
-
-/* ---- the whole ---- */
-
-TCI_FN void tci_simt_attn_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                               tci_launch *launch)
+TCI_FN void tci_attention_emit(tci_build *b, const tci_machine *machine, bool by_threads,
+                               const int64_t *tile, tci_launch *launch)
 {
     tci_attention *x = TCI_NEW(b->s, tci_attention);
-    bool fits = tci_simt_attn_with(b->k, machine, tile, x);
+    tci_loop *l = b->l;
+    bool fits = tci_attention_with(b->k, machine, by_threads, tile, x);
     TCI_ASSERT(b->s, fits);
-    tci_attention_holes(b, x);
-    launch->n_tasks = x->scores.tiles;
-    launch->task_ns = tci_simt_attn_ns(b->k, machine, tile);
-}
-
-TCI_FN void tci_simt_attn_back_emit(tci_build *b, const tci_machine *machine, const int64_t *tile,
-                                    tci_launch *launch)
-{
-    tci_attn_grad *x = TCI_NEW(b->s, tci_attn_grad);
-    bool fits = tci_simt_attn_back_with(b->k, machine, tile, x);
-    TCI_ASSERT(b->s, fits);
-    tci_attn_grad_holes(b, x);
-    launch->n_tasks = x->in[0].tiles;
-    launch->task_ns = tci_simt_attn_back_ns(b->k, machine, tile);
+    int stage = tci_attention_last_stage(b->k);
+    l->lanes = x->out[0].lanes;
+    l->threads = x->out[0].row_threads;
+    l->matrix = &x->out[0];
+    l->attention = x;
+    for (int slot = 0; slot < TCI_ATTENTION_N_SLOTS; slot++) {
+        if (tci_attention_has_slot(x, slot)) {
+            l->scores[l->n_scores++] = tci_attention_slot(b, x, slot, stage);
+        }
+    }
+    if (x->tells) {
+        tci_attention_tell_rows(b, x, stage);
+    }
+    if (!x->only_rows) {
+        tci_matrix_hole(b, &x->out[0], stage);
+    }
+    const tci_matrix *s = &x->in[0];
+    launch->n_tasks = by_threads ? s->tiles : TCI_MIN(s->tiles, machine->matrix_units);
+    launch->task_ns = tci_attention_ns(b->k, machine, by_threads, tile);
 }
 /* ---- src/loop/simt_row_block.c ---- */
 /* loop/simt_row_block.c - builds the GPU loops of row-wise kernels (softmax, norms): a block, a
@@ -4725,9 +4356,8 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
  *   window     short reductions or rows, a vector of outputs per thread
  *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
- *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
- *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
- *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
+ *   attention  fused attention and its gradients on tensor cores (loop/flash_attention.c)
+ *   flash      the same on SIMT threads
  *   squares    transposes through shared memory (loop/smem_transpose.c)
  *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
  *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
@@ -5087,132 +4717,65 @@ static void tci_matrix_form_note(const tci_query *a, const int64_t *n, const tci
 static bool tci_attention_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attention_ns(a->k, &a->machine, n) >= 0;
+           tci_attention_ns(a->k, &a->machine, false, n) >= 0;
+}
+
+static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
+{
+    return tci_query_is_flash(a) && tci_attention_ns(a->k, &a->machine, true, n) >= 0;
 }
 
 static int tci_attention_form_candidates(const tci_query *a,
                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    (void)a;
-    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
-        n[i][0] = i < 4 ? 2 : 1;
-        n[i][1] = i % 2 ? 64 : 128;
-        n[i][2] = i / 2 == 1;
-    }
-    return TCI_ATTENTION_TILES;
+    return tci_query_on_unit(a) ? tci_attention_tiles(a->k, false, n) : 0;
+}
+
+static int tci_flash_form_candidates(const tci_query *a,
+                                     int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_query_is_flash(a) ? tci_attention_tiles(a->k, true, n) : 0;
 }
 
 static double tci_attention_form_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_attention_ns(a->k, &a->machine, n);
+    return tci_attention_ns(a->k, &a->machine, false, n);
+}
+
+static double tci_flash_form_cost(const tci_query *a, const int64_t *n)
+{
+    return tci_attention_ns(a->k, &a->machine, true, n);
 }
 
 static void tci_attention_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                     tci_launch *launch)
 {
-    tci_attention_emit(b, &a->machine, n, launch);
+    tci_attention_emit(b, &a->machine, false, n, launch);
+}
+
+static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
+{
+    tci_attention_emit(b, &a->machine, true, n, launch);
 }
 
 static void tci_attention_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                     tci_str *out)
 {
     const tci_attention *x = b->l->attention;
+    const char *rows = x->by_step ? "keys" : "queries", *steps = x->by_step ? "queries" : "keys";
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
-                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_attn_grad_form_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attn_grad_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_attn_grad_form_candidates(const tci_query *a,
-                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a;
-    return tci_attn_grad_tiles(n);
-}
-
-static double tci_attn_grad_form_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_attn_grad_ns(a->k, &a->machine, n);
-}
-
-static void tci_attn_grad_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                    tci_launch *launch)
-{
-    tci_attn_grad_emit(b, &a->machine, n, launch);
-}
-
-static void tci_attn_grad_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                    tci_str *out)
-{
-    const tci_attn_grad *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->rings,
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_simt_attn_form_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_is_flash(a) && tci_simt_attn_ns(a->k, &a->machine, n) >= 0;
-}
-
-static bool tci_simt_attn_back_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_is_flash(a) && tci_simt_attn_back_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_simt_attn_candidates(const tci_query *a,
-                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    return tci_query_is_flash(a) ? tci_simt_attn_tiles(n) : 0;
-}
-
-static double tci_simt_attn_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_simt_attn_ns(a->k, &a->machine, n);
-}
-
-static double tci_simt_attn_back_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_simt_attn_back_ns(a->k, &a->machine, n);
-}
-
-static void tci_simt_attn_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                    tci_launch *launch)
-{
-    tci_simt_attn_emit(b, &a->machine, n, launch);
-}
-
-static void tci_simt_attn_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                         tci_launch *launch)
-{
-    tci_simt_attn_back_emit(b, &a->machine, n, launch);
-}
-
-static void tci_simt_attn_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                               tci_str *out)
-{
-    const tci_attention *x = b->l->attention;
-    (void)a, (void)n;
-    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
-                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
-}
-
-static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                    tci_str *out)
-{
-    const tci_attn_grad *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
+    tci_str_add(out, x->threads ? "" : "matrix unit, ");
+    tci_str_add(out, !x->is_online ? "gradients of attention" : "attention by steps");
+    if (x->threads) {
+        tci_str_printf(out, " %s %d threads", x->is_online ? "of" : "by", x->threads);
+    }
+    tci_str_printf(out, ", %d %s and %d %s", x->in[0].rows, rows, x->in[0].columns, steps);
+    if (!x->threads) {
+        tci_str_printf(out, ", %d stages", x->rings);
+    }
+    tci_str_add(out, x->turns ? ", in turns" : "");
+    tci_str_add(out, x->cut.is_cut ? ", longest first" : "");
 }
 
 /* ---- square tiles ---- */
@@ -5389,33 +4952,19 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                     tci_matrix_form_emit,
                                     tci_matrix_form_note};
     static const tci_form attention = {"attention",
-                                       {"consumers", "keys", "turns"},
+                                       {"consumers", "steps", "turns"},
                                        tci_attention_form_fits,
                                        tci_attention_form_candidates,
                                        tci_attention_form_cost,
                                        tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form backward = {"backward",
-                                      {"consumers", "steps"},
-                                      tci_attn_grad_form_fits,
-                                      tci_attn_grad_form_candidates,
-                                      tci_attn_grad_form_cost,
-                                      tci_attn_grad_form_emit,
-                                      tci_attn_grad_form_note};
     static const tci_form flash = {"flash",
-                                   {"rows", "keys"},
-                                   tci_simt_attn_form_fits,
-                                   tci_simt_attn_candidates,
-                                   tci_simt_attn_cost,
-                                   tci_simt_attn_form_emit,
-                                   tci_simt_attn_note};
-    static const tci_form flash_back = {"flash_back",
-                                        {"rows", "steps"},
-                                        tci_simt_attn_back_fits,
-                                        tci_simt_attn_candidates,
-                                        tci_simt_attn_back_cost,
-                                        tci_simt_attn_back_form_emit,
-                                        tci_simt_attn_back_note};
+                                   {"rows", "steps"},
+                                   tci_flash_form_fits,
+                                   tci_flash_form_candidates,
+                                   tci_flash_form_cost,
+                                   tci_flash_form_emit,
+                                   tci_attention_form_note};
     static const tci_form squares = {"squares",        {0},
                                      tci_squares_fits, NULL,
                                      tci_squares_cost, tci_squares_emit,
@@ -5424,9 +4973,8 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                  tci_row_fits, tci_row_candidates,
                                  tci_row_cost, tci_row_emit_units,
                                  tci_row_note};
-    static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
-                                            &attention, &backward, &flash,  &flash_back,
-                                            &squares,   &row,      NULL};
+    static const tci_form *const forms[] = {&product, &window,  &spread, &matrix, &attention,
+                                            &flash,   &squares, &row,    NULL};
     return forms;
 }
 /* ---- src/loop/mma_gemm.c ---- */
@@ -9217,81 +8765,78 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
                    symbol, symbol);
 }
 /* ---- src/cuda/wgmma_attention.c ---- */
-/* cuda/wgmma_attention.c - writes the CUDA source of fused attention on WGMMA: the main loop,
- * layered as in cuda/wgmma_gemm.c, whose PTX wrappers it reuses.
+/* cuda/wgmma_attention.c - holds the CUDA source of fused attention and its gradients on WGMMA: the
+ * device functions and main loops that the classes of cuda/flash_attention.c instantiate, in the
+ * layers of cuda/wgmma_gemm.c, whose small functions they share.
  *
- * Shared memory, from a multiple of 1024: the queries of a tile, and if there is room of the next
- * one, a ring of blocks of keys, one of values, the final accumulators, mbarriers. Slots: first the
- * queries', then the rings of keys and of values, each slot with a full and an empty mbarrier.
- * Queries and keys are in slabs of 64 elements of d, a row for each query or key; values in
- * parts of 64 keys, each of slabs of 64 columns, a row for each key.
+ * Shared memory, from a multiple of 1024: the operands of a tile's rows, and if there is room those
+ * of the next tile, a ring of steps, values of their queries, the final sums, barriers: for each
+ * slot one for full and one for empty, the rows' first, and those of tci_cuda_attention_barriers.
+ * Operands are in slabs of 64 elements, a row for each row or step: the layout of the first
+ * products and, transposed, of the steps in the last ones (tc_attention_take), whose leading offset
+ * is a slab.
  *
- * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and key 8 * (i /
+ * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i /
  * 4) + 2 * (lane % 4) + i % 2; four threads share a row. Pairs of them, rounded, are already the
- * registers of the second product's first operand.
+ * registers of the last products' first operand. Sums o0 are those of score gradients and the steps
+ * of the first product, o1 those of weights and the steps of the second one.
  *
- * If keys are masked out (causal or banded mask) for a tile's queries, the fully masked steps are
- * skipped when the score of masked keys is so far below the maximum of each row that its
- * exponential is 0: each warp stores its distance after the first step, and the producer and all
- * consumers read all of these after the last step before the masked ones. Only steps that the mask
- * boundary crosses test each score. Tiles are assigned longest first: to the blocks in order, then
- * in reverse, for balance.
+ * Online chains and gradients share the names of the class, the barriers, the addresses of steps,
+ * the first products and the last ones. Three functions are there twice:
+ *   - the loops over steps, tc_online_tile and tc_backward_tile, which overlap differently. Online,
+ *     the sums of a step are awaited after the exponentials of the next one, which do not depend on
+ *     them; so the second operand has a ring slot of its own, released a step later, and is laid
+ *     out in parts of 64 steps. If consumers take turns, each group of four warps issues the
+ *     products of a step when the other group has issued its own, so that one computes
+ *     exponentials while the other's products run. Of a gradient both first products are issued;
+ *     weights are computed from the first while the second runs, the product that takes them is
+ *     issued, score gradients are computed while that one runs, and theirs is issued. Only the
+ *     scores of the next step wait for these. To hold these sums back as online takes the registers
+ *     of a second set of pairs.
+ *   - the loads, which follow the slots of these loops, and the loops over scores. One text for
+ *     both gives other machine code (NVRTC 13.0, sm_90a: order of address arithmetic, registers),
+ *     whose speed is not known; as they are, kernels have the machine code that they had apart.
  *
- * Each group of four warps issues the products of a step when the other group has issued its own,
- * so that one computes exponentials while the other's products run.
+ * If keys are cut off for a tile's rows, the steps beyond the cut are skipped. Online, the score of
+ * cut-off keys must be so far below the maximum of each row that its exponential is 0: each warp
+ * stores its distance after the first step, and the producer and all consumers read all of these
+ * after the last step before the cut. Of a gradient it must be -inf, so that their weights are 0 in
+ * any row. Only steps that the cut crosses test each score.
  *
- * Invariants: the accumulators of a step are awaited after the exponentials of the next one: a
- * branch, whose arms both wait, keeps the compiler from waiting earlier (tc_attention_behind), and
- * no register of a running product is touched: tc_registers_here, after each wait, keeps the
- * compiler from reading them before it. Each warp stores and reads rows of its own, so a warp
- * barrier is enough there. */
-/* ---- src/cuda/wgmma_attention.h ---- */
-/* cuda/wgmma_attention.h - declares the CUDA code generator of fused attention on WGMMA: the main
- * loop. */
-#ifndef TCI_CUDA_WGMMA_ATTENTION_H
-#define TCI_CUDA_WGMMA_ATTENTION_H
+ * Invariants: a branch, whose arms both wait, keeps the compiler from waiting for sums earlier
+ * (tc_attention_behind), and no register of a running product is touched: tc_registers_here, after
+ * each wait, keeps the compiler from reading them before it. Each warp stores and reads rows of its
+ * own, so a warp barrier is enough there. Steps past the last one are zeros in shared memory; their
+ * weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
+/* ---- src/cuda/flash_attention.h ---- */
+/* cuda/flash_attention.h - declares the writer of CUDA source for fused attention and its gradients
+ * (loop/flash_attention.h): the class of a kernel and its frame, and the device functions that the
+ * frame calls, on tensor cores (cuda/wgmma_attention.c) or on threads (cuda/simt_attention.c). */
+#ifndef TCI_CUDA_FLASH_ATTENTION_H
+#define TCI_CUDA_FLASH_ATTENTION_H
 
 
-/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_gemm.h. */
+/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, then
+ * on tensor cores of online chains and of gradients, and on threads of both. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
-/* The product of weights in registers and values in shared memory: once in a file. */
+TCI_FN void tci_cuda_online_prelude(tci_str *out);
+TCI_FN void tci_cuda_backward_prelude(tci_str *out);
+TCI_FN void tci_cuda_simt_attention_prelude(tci_str *out);
+/* The product of pairs in registers and steps in shared memory: once in a file. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci_matrix *x);
-/* Functions of a kernel's class (cuda/wgmma_attention_backward.c). NAME_end: the last of n, where
- * tiles of `tile` go beyond, as what is read for a row or step that does not exist is that of the
- * last one. */
-TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile);
-/* order: the number of the tile that is in place t, longest first, by so many heads that what all
- * tiles of one read, `bytes`, stays near. rises: the first tiles of a head are the longest. */
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises);
-/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
- * the last one that a query of the tile sees, one at least. */
-TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut,
-                                    const tci_matrix *s);
-/* seen; end: steps_seen, or all; and the order of tiles. */
-TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x);
-/* Parts of a kernel: the batch of p as axes; the loop over tiles, with it; a warp's rows, from
- * `rows` on, of the accumulators that are left in shared memory. */
-TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s);
-TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s);
-TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o);
-/* The kernel up to its operands; from there to block i for scores, and after it, up to the next or
- * to the epilogue slot for rows; and the end. */
+
+/* The kernel up to its operands; before slot i, and after it; and the end. */
 TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words);
-TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i);
-TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attention_tail(tci_str *out);
+TCI_FN void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attention_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
+TCI_FN void tci_cuda_attention_tail(tci_str *out, const char *symbol, const tci_loop *l);
 
 #endif
 
 /* ---- src/cuda/wgmma_attention.c, continued ---- */
-#include <string.h>
-
-enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
-
-/* ---- the prelude ---- */
+/* ---- what all chains share ---- */
 
 /* tc_fma_bf16: of two halves at once, the lower ones 0; c: -0 in both, or another such value. */
 static const char tci_cuda_attention_ptx[] =
@@ -9316,6 +8861,9 @@ static const char tci_cuda_attention_ptx[] =
     "TC_I float tc_load_one(unsigned from) {\n    float r;\n"
     "    asm volatile(\"ld.shared::cta.f32 %0, [%1];\" : \"=f\"(r) : \"r\"(from) : "
     "\"memory\");\n    return r;\n}\n"
+    "TC_I void tc_load_two(unsigned from, float &a, float &b) {\n"
+    "    asm volatile(\"ld.shared::cta.v2.f32 {%0, %1}, [%2];\" : \"=f\"(a), \"=f\"(b) : "
+    "\"r\"(from) : \"memory\");\n}\n"
     "template <int n> TC_I void tc_registers_here(float (&s)[n]) {\n"
     "#pragma unroll\n"
     "    for (int i = 0; i < n; i += 8) {\n"
@@ -9326,16 +8874,20 @@ static const char tci_cuda_attention_ptx[] =
     "    tc_registers_here(s);\n"
     "    if (first) {\n        tc_products_wait<0>();\n    } else {\n"
     "        tc_products_wait<0>();\n    }\n}\n"
-    "#endif\n";
+    "#endif\n"
+    "TC_I float tc_low_bf16(unsigned two) { return __int_as_float((int)(two << 16)); }\n"
+    "TC_I float tc_high_bf16(unsigned two) { return __int_as_float((int)(two & 0xffff0000u)); }\n"
+    "TC_I float tc_low_f16(unsigned two) { return tc_widen_f32_f16((unsigned short)two); }\n"
+    "TC_I float tc_high_f16(unsigned two) { return tc_low_f16(two >> 16); }\n";
 
-/* Behind the barriers of slots: one that all consumers' warps have left their distance, one for the
- * turn of each consumer, and the distances, those of a tile while others read those of the tile
- * before. */
-static const char tci_cuda_attention_loading[] =
+/* After the barriers of slots: of an online chain one that all consumers' warps have left their
+ * distance; one for the turn of each consumer; and the distances, those of a tile while others read
+ * those of the tile before. */
+static const char tci_cuda_attention_barriers[] =
     "template <class S> TC_I unsigned tc_attention_told(unsigned at) {\n"
     "    return at + S::barriers + 16 * S::stages;\n}\n"
     "template <class S> TC_I unsigned tc_attention_turn(unsigned at, int group) {\n"
-    "    return tc_attention_told<S>(at) + 8 + 8 * group;\n}\n"
+    "    return at + S::turns_at + 8 * group;\n}\n"
     "template <class S> TC_I unsigned tc_attention_word(unsigned at, unsigned turn, int warp) {\n"
     "    return tc_attention_turn<S>(at, S::consumers) + 8 * (turn * 4 * S::consumers + warp);\n}\n"
     "TC_I int tc_attention_next(int round) {\n"
@@ -9345,213 +8897,58 @@ static const char tci_cuda_attention_loading[] =
     "    tc_barrier_wait(tc_attention_told<S>(at), turn);\n"
     "    for (int i = 0; i < 4 * S::consumers; i++) {\n"
     "        if (!(tc_load_one(tc_attention_word<S>(at, turn, i)) > 128.0f)) {\n"
-    "            end = S::keys;\n        }\n    }\n"
+    "            end = S::n;\n        }\n    }\n"
     "    turn ^= 1;\n    return end;\n}\n"
+    "template <class S> TC_I unsigned tc_attention_step_0(unsigned at, int ring) {\n"
+    "    return at + S::steps_at + ring * S::step_bytes;\n}\n"
+    "template <class S> TC_I unsigned tc_attention_step_1(unsigned at, int ring) {\n"
+    "    return at + S::steps_at + S::step_1 + ring * S::step_bytes_1;\n}\n"
     "template <class S> TC_I void tc_attention_begin(unsigned at) {\n"
     "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
     "        for (int i = 0; i < S::stages; i++) {\n"
-    "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
+    "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
     "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
-    "        tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n"
-    "        for (int i = 0; i < S::consumers; i++) {\n"
+    "        if (S::online) {\n"
+    "            tc_barrier_init(tc_attention_told<S>(at), 4 * S::consumers);\n        }\n"
+    "        for (int i = 0; i < S::turn_barriers; i++) {\n"
     "            tc_barrier_init(tc_attention_turn<S>(at, i), 4);\n        }\n"
-    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
-    "template <class S> TC_I void tc_attention_load(unsigned at, const tc_map *maps) {\n"
-    "    int ring = 0;\n    unsigned parity = 1, turn = 0;\n"
-    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
-    "        tc_place p = S::place(S::order(t));\n"
-    "        const int own = i % S::slots;\n"
-    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
-    "        tc_barrier_expect(tc_full<S>(at, own), S::queries_loaded);\n"
-    "        for (int k = 0; k < S::depth; k += 64) {\n"
-    "            S::load_queries(at + own * S::queries_bytes + k / 64 * S::queries_slab, maps, "
-    "tc_full<S>(at, own), p, k);\n        }\n"
-    "        int end = S::end(p);\n        bool asks = end < S::keys;\n"
-    "        for (int key = 0; key < end; key += S::step) {\n"
-    "            const int slot = S::slots + ring, after = slot + S::rings;\n"
-    "            p.n = key;\n"
-    "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
-    "            tc_barrier_expect(tc_full<S>(at, slot), S::keys_loaded);\n"
-    "            for (int k = 0; k < S::depth; k += 64) {\n"
-    "                S::load_keys(at + S::keys_at + ring * S::keys_bytes + "
-    "k / 64 * S::keys_slab, maps + 1, tc_full<S>(at, slot), p, k);\n            }\n"
-    "            p.n = 0;\n"
-    "            tc_barrier_wait(tc_empty<S>(at, after), parity);\n"
-    "            tc_barrier_expect(tc_full<S>(at, after), S::values_bytes);\n"
-    "            for (int k = 0; k < S::step; k += 64) {\n"
-    "                S::load_values(at + S::values_at + ring * S::values_bytes + "
-    "k / 64 * S::values_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
-    "            if (++ring == S::rings) {\n                ring = 0;\n"
-    "                parity ^= 1;\n            }\n"
-    "            if (asks && key + S::step == end) {\n                asks = false;\n"
-    "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
-    "        }\n    }\n}\n";
+    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n";
 
-/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the accumulators
- * so far relative to the present step. */
-static const char tci_cuda_attention_steps[] =
-    "template <class S> struct tc_attention {\n"
-    "    float o[S::columns / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
-    "    unsigned w[S::step / 4];\n};\n"
-    "template <class S>\n"
-    "TC_I void tc_attention_scores(tc_attention<S> &x, unsigned at, unsigned queries, int ring) {\n"
-    "    const unsigned long long q = tc_box(queries);\n"
-    "    const unsigned long long k = tc_box(at + S::keys_at + ring * S::keys_bytes);\n"
+/* The contractions of a tile and a step: products of rows and steps, sums of pairs and steps. */
+static const char tci_cuda_attention_products[] =
+    "template <class S, int depth>\n"
+    "TC_I void tc_attention_product(float (&d)[S::step / 2], unsigned long long a, unsigned long "
+    "long b) {\n"
     "    tc_products_begin();\n"
     "#pragma unroll\n"
-    "    for (int i = 0; i < (S::depth + 15) / 16; i++) {\n"
-    "        S::multiply(x.s, q + i / 4 * (S::queries_slab / 16) + i % 4 * 2,\n"
-    "                    k + i / 4 * (S::keys_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
+    "    for (int i = 0; i < (depth + 15) / 16; i++) {\n"
+    "        S::multiply(d, a + i / 4 * (S::rows_slab / 16) + i % 4 * 2,\n"
+    "                    b + i / 4 * (S::step_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
     "    tc_products_commit();\n}\n"
-    "template <class S>\n"
-    "TC_I void tc_attention_sums(tc_attention<S> &x, unsigned at, int ring, int add) {\n"
-    "    const unsigned long long v = tc_box(at + S::values_at + ring * S::values_bytes);\n"
+    "template <class S, int which, int n>\n"
+    "TC_I void tc_attention_take(float (&o)[n], const unsigned *pairs, unsigned steps, bool add) "
+    "{\n"
+    "    const unsigned long long b = tc_box(steps) + ((unsigned long long)(S::taken_slab - 8192) "
+    ">> 4 << 16);\n"
     "    tc_products_begin();\n"
     "#pragma unroll\n"
-    "    for (int i = 0; i < S::step / 16; i++) {\n"
-    "        S::multiply_held(x.o, x.w + 4 * i, v + i / 4 * (S::values_part / 16) + i % 4 * 128,\n"
-    "                         i > 0 ? 1 : add);\n    }\n"
-    "    tc_products_commit();\n}\n"
-    "template <class S, class F>\n"
-    "TC_I void tc_attention_each(tc_attention<S> &x, tc_place p, int group, int key, F score) {\n"
-    "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
-    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
-    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::step / 2; i++) {\n"
-    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::keys_end(first + i / 4 * 8 + i % 2));\n"
+    "    for (int k = 0; k < S::step / 16; k++) {\n"
+    "        const unsigned long long of = b + k / 4 * (S::taken_part / 16) + k % 4 * 128;\n"
+    "        if constexpr (which == 0) {\n"
+    "            S::multiply_0(o, pairs + 4 * k, of, add || k > 0);\n"
+    "        } else {\n"
+    "            S::multiply_1(o, pairs + 4 * k, of, add || k > 0);\n        }\n"
     "    }\n"
-    "    if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::step / 2; i++) {\n"
-    "            x.s[i] = first + i / 4 * 8 + i % 2 < S::keys ? x.s[i] : -__builtin_inff();\n"
-    "        }\n    }\n}\n"
-    "template <class S, class F, class G>\n"
-    "TC_I void tc_attention_values(tc_attention<S> &x, tc_place p, int group, int key, F score, "
-    "G seen) {\n"
-    "    if (key + S::step <= S::seen(p.m + 64 * group)) {\n"
-    "        tc_attention_each<S>(x, p, group, key, seen);\n    } else {\n"
-    "        tc_attention_each<S>(x, p, group, key, score);\n    }\n}\n"
-    "template <class S> TC_I void tc_attention_powers(tc_attention<S> &x, bool fresh) {\n"
-    "    const float log2e = 1.44269504f;\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < 2; r++) {\n"
-    "        float mosts[2] = {x.s[2 * r], x.s[2 * r + 1]}, sums[2] = {0, 0};\n"
-    "#pragma unroll\n"
-    "        for (int i = 4; i < S::step / 2; i += 4) {\n"
-    "            mosts[0] = fmaxf(mosts[0], x.s[i + 2 * r]);\n"
-    "            mosts[1] = fmaxf(mosts[1], x.s[i + 2 * r + 1]);\n        }\n"
-    "        float most = fmaxf(mosts[0], mosts[1]);\n"
-    "        most = fmaxf(most, tc_swap(most, 1));\n"
-    "        most = fmaxf(most, tc_swap(most, 2));\n"
-    "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
-    "        x.most[r] = fmaxf(old, most);\n"
-    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r] * log2e;\n"
-    "        x.scale[r] = tc_power_of_2(__fmaf_rn(old, log2e, -off));\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::step / 2; i += 4) {\n"
-    "#pragma unroll\n"
-    "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
-    "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
-    "                sums[j % 2] += x.s[j];\n            }\n        }\n"
-    "        const float sum = sums[0] + sums[1];\n"
-    "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
-    "template <class S> TC_I void tc_attention_round(tc_attention<S> &x) {\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::step / 4; i++) {\n"
-    "        x.w[i] = S::weights(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
-
-/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
- * masked elements are 0 however low the maxima are. */
-static const char tci_cuda_attention_telling[] =
-    "template <class S>\n"
-    "TC_I void tc_attention_tell(tc_attention<S> &x, unsigned at, unsigned turn, float cut) {\n"
-    "    float far = fminf(x.most[0] - cut, x.most[1] - cut);\n"
-    "    far = fminf(far, tc_swap(far, 4));\n    far = fminf(far, tc_swap(far, 8));\n"
-    "    far = fminf(far, tc_swap(far, 16));\n"
-    "    far = cut == -__builtin_inff() ? __builtin_inff() : far;\n"
-    "    if (tc_warp_lane<S>() == 0) {\n"
-    "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
-    "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
-
-/* A tile, the block's number i: ring, parity, turn and own, the parity of the group's own turn, go
- * on from the tile before. */
-static const char tci_cuda_attention_tile[] =
-    "template <class S, class F, class G>\n"
-    "TC_I void tc_attention_tile(unsigned at, int group, int &ring, unsigned &parity, "
-    "unsigned &turn,\n                            unsigned &own, int i, tc_place p, "
-    "F score, G seen) {\n"
-    "    tc_attention<S> x;\n    const int slot = i % S::slots;\n"
-    "    const unsigned queries = at + slot * S::queries_bytes + group * 8192;\n"
-    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
-    "    tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "    tc_attention_scores<S>(x, at, queries, ring);\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
-    "    tc_attention_values<S>(x, p, group, 0, score, seen);\n"
-    "    tc_attention_powers<S>(x, true);\n"
-    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
-    "    if (asks) {\n"
-    "        tc_attention_tell<S>(x, at, turn, score(0.0f, S::rows_end(p.m), end));\n    }\n"
-    "    tc_attention_round<S>(x);\n"
-    "    for (int key = S::step;; key += S::step) {\n"
-    "        if (asks && key == end) {\n            asks = false;\n"
-    "            end = tc_attention_rest<S>(at, end, turn);\n        }\n"
-    "        if (key >= end) {\n            break;\n        }\n"
-    "        const int before = ring;\n        const unsigned old = parity;\n"
-    "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
-    "        }\n"
-    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "        if (S::turns) {\n            tc_barrier_wait(tc_attention_turn<S>(at, group), own);\n"
-    "            own ^= 1;\n        }\n"
-    "        tc_attention_scores<S>(x, at, queries, ring);\n"
-    "        tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + before), old);\n"
-    "        tc_attention_sums<S>(x, at, before, key > S::step);\n"
-    "        if (S::turns) {\n"
-    "            tc_warp_arrive<S>(tc_attention_turn<S>(at, (group + 1) % S::consumers));\n"
-    "        }\n"
-    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
-    "        tc_attention_values<S>(x, p, group, key, score, seen);\n"
-    "        tc_attention_powers<S>(x, false);\n"
-    "        tc_attention_behind(x.s, key == S::step);\n        tc_registers_here(x.o);\n"
-    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + before));\n"
-    "#pragma unroll\n"
-    "        for (int i = 0; i < S::columns / 2; i++) {\n"
-    "            x.o[i] *= x.scale[i / 2 % 2];\n        }\n"
-    "        tc_attention_round<S>(x);\n    }\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
-    "    tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + ring), parity);\n"
-    "    tc_attention_sums<S>(x, at, ring, end > S::step);\n"
-    "    tc_products_wait<0>();\n    tc_registers_here(x.o);\n"
-    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + ring));\n"
-    "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
-    "    float by[2];\n"
-    "#pragma unroll\n"
-    "    for (int r = 0; r < 2; r++) {\n"
-    "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
-    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
-    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
-    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
-    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
-    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < S::columns / 2; i++) {\n"
-    "        x.o[i] *= by[i / 2 % 2];\n    }\n"
-    "    tc_matrix_leave<S>(x.o, at + S::staged_at + 64 * group * S::staged_pitch * "
-    "S::staged_bytes);\n    __syncwarp();\n}\n";
+    "    tc_products_commit();\n}\n";
 
 TCI_FN void tci_cuda_attention_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_attention_ptx);
-    tci_str_add(out, tci_cuda_attention_loading);
-    tci_str_add(out, tci_cuda_attention_steps);
-    tci_str_add(out, tci_cuda_attention_telling);
-    tci_str_add(out, tci_cuda_attention_tile);
+    tci_str_add(out, tci_cuda_attention_barriers);
+    tci_str_add(out, tci_cuda_attention_products);
 }
 
-/* ---- products ---- */
-
+/* The product of pairs in registers and steps in shared memory. */
 TCI_FN const char *tci_cuda_attention_product_name(tci_scratch *s, const tci_matrix *x)
 {
     return tci_scratch_printf(s, "tc_multiply_held_%s_%d", tci_cuda_wgmma_type(x), x->columns);
@@ -9579,319 +8976,191 @@ TCI_FN void tci_cuda_attention_product(tci_str *out, const char *name, const tci
                      "\"r\"(add));\n}\n#endif\n");
 }
 
-/* ---- the kernel ---- */
+/* ---- online chains ---- */
 
-static int tci_cuda_attention_warps(const tci_attention *x)
+/* One thread's loads: the second operand of a step has a barrier of its own, as it is taken a step
+ * later. */
+static const char tci_cuda_online_loading[] =
+    "template <class S> TC_I void tc_online_load(unsigned at, const tc_map *maps) {\n"
+    "    int ring = 0;\n    unsigned parity = 1, turn = 0;\n"
+    "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
+    "        tc_place p = S::place(S::order(t));\n"
+    "        const int own = i % S::slots;\n"
+    "        tc_barrier_wait(tc_empty<S>(at, own), 1 - i / S::slots % 2);\n"
+    "        tc_barrier_expect(tc_full<S>(at, own), S::rows_loaded);\n"
+    "        for (int k = 0; k < S::depth_0; k += 64) {\n"
+    "            S::load_rows_0(at + own * S::rows_bytes + k / 64 * S::rows_slab, maps, "
+    "tc_full<S>(at, own), p, k);\n        }\n"
+    "        int end = S::end(p, true);\n        bool asks = end < S::n;\n"
+    "        for (int key = 0; key < end; key += S::step) {\n"
+    "            const int slot = S::slots + ring, after = slot + S::rings;\n"
+    "            p.n = key;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, slot), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, slot), S::step_loaded);\n"
+    "            for (int k = 0; k < S::depth_0; k += 64) {\n"
+    "                S::load_steps_0(at + S::steps_at + ring * S::step_bytes + "
+    "k / 64 * S::step_slab, maps + 1, tc_full<S>(at, slot), p, k);\n            }\n"
+    "            p.n = 0;\n"
+    "            tc_barrier_wait(tc_empty<S>(at, after), parity);\n"
+    "            tc_barrier_expect(tc_full<S>(at, after), S::step_bytes_1);\n"
+    "            for (int k = 0; k < S::step; k += 64) {\n"
+    "                S::load_steps_1(at + (S::steps_at + S::step_1) + ring * S::step_bytes_1 + "
+    "k / 64 * S::taken_part, maps + 2, tc_full<S>(at, after), p, key + k);\n            }\n"
+    "            if (++ring == S::rings) {\n                ring = 0;\n"
+    "                parity ^= 1;\n            }\n"
+    "            if (asks && key + S::step == end) {\n                asks = false;\n"
+    "                end = tc_attention_rest<S>(at, end, turn);\n            }\n"
+    "        }\n    }\n}\n";
+
+/* A thread's part of a tile. most and sum: of its two rows; scale: the factor of the sums so far
+ * relative to the present step. */
+static const char tci_cuda_online_powers[] =
+    "template <class S> struct tc_online {\n"
+    "    float o1[S::columns_1 / 2], s[S::step / 2], most[2], sum[2], scale[2];\n"
+    "    unsigned w[S::step / 4];\n};\n"
+    "template <class S, class F>\n"
+    "TC_I void tc_online_each(tc_online<S> &x, tc_place p, int group, int key, F score) {\n"
+    "    const int lane = tc_warp_lane<S>(), first = key + 2 * (lane & 3);\n"
+    "    const int row = p.m + 64 * group + 16 * (tc_warp<S>() & 3) + lane / 4;\n"
+    "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 2; i++) {\n"
+    "        x.s[i] = score(x.s[i], rows[i / 2 % 2], S::steps_end(first + i / 4 * 8 + i % 2));\n"
+    "    }\n"
+    "    if (S::n % S::step != 0 && key + S::step > S::n) {\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i++) {\n"
+    "            x.s[i] = first + i / 4 * 8 + i % 2 < S::n ? x.s[i] : -__builtin_inff();\n"
+    "        }\n    }\n}\n"
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_online_values(tc_online<S> &x, tc_place p, int group, int key, F score, "
+    "G seen) {\n"
+    "    if (S::whole(p.m + 64 * group, key)) {\n"
+    "        tc_online_each<S>(x, p, group, key, seen);\n    } else {\n"
+    "        tc_online_each<S>(x, p, group, key, score);\n    }\n}\n"
+    "template <class S> TC_I void tc_online_powers(tc_online<S> &x, bool fresh) {\n"
+    "    const float log2e = 1.44269504f;\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float mosts[2] = {x.s[2 * r], x.s[2 * r + 1]}, sums[2] = {0, 0};\n"
+    "#pragma unroll\n"
+    "        for (int i = 4; i < S::step / 2; i += 4) {\n"
+    "            mosts[0] = fmaxf(mosts[0], x.s[i + 2 * r]);\n"
+    "            mosts[1] = fmaxf(mosts[1], x.s[i + 2 * r + 1]);\n        }\n"
+    "        float most = fmaxf(mosts[0], mosts[1]);\n"
+    "        most = fmaxf(most, tc_swap(most, 1));\n"
+    "        most = fmaxf(most, tc_swap(most, 2));\n"
+    "        const float old = fresh ? -__builtin_inff() : x.most[r];\n"
+    "        x.most[r] = fmaxf(old, most);\n"
+    "        const float off = x.most[r] == -__builtin_inff() ? 0.0f : x.most[r] * log2e;\n"
+    "        x.scale[r] = tc_power_of_2(__fmaf_rn(old, log2e, -off));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::step / 2; i += 4) {\n"
+    "#pragma unroll\n"
+    "            for (int j = i + 2 * r; j < i + 2 * r + 2; j++) {\n"
+    "                x.s[j] = tc_power_of_2(__fmaf_rn(x.s[j], log2e, -off));\n"
+    "                sums[j % 2] += x.s[j];\n            }\n        }\n"
+    "        const float sum = sums[0] + sums[1];\n"
+    "        x.sum[r] = fresh ? sum : __fmaf_rn(x.sum[r], x.scale[r], sum);\n    }\n}\n"
+    "template <class S> TC_I void tc_online_round(tc_online<S> &x) {\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::step / 4; i++) {\n"
+    "        x.w[i] = S::halves(x.s[2 * i], x.s[2 * i + 1]);\n    }\n}\n";
+
+/* Difference between a warp's row maxima and `cut`, the score of masked elements; if `cut` is -inf,
+ * masked elements are 0 however low the maxima are. */
+static const char tci_cuda_online_telling[] =
+    "template <class S>\n"
+    "TC_I void tc_online_tell(tc_online<S> &x, unsigned at, unsigned turn, float cut) {\n"
+    "    float far = fminf(x.most[0] - cut, x.most[1] - cut);\n"
+    "    far = fminf(far, tc_swap(far, 4));\n    far = fminf(far, tc_swap(far, 8));\n"
+    "    far = fminf(far, tc_swap(far, 16));\n"
+    "    far = cut == -__builtin_inff() ? __builtin_inff() : far;\n"
+    "    if (tc_warp_lane<S>() == 0) {\n"
+    "        tc_store_two(tc_attention_word<S>(at, turn, tc_warp<S>()), far, far);\n    }\n"
+    "    tc_warp_arrive<S>(tc_attention_told<S>(at));\n}\n";
+
+/* A tile, the block's number i: ring, parity, turn and own, the parity of the group's own turn, go
+ * on from the tile before. */
+static const char tci_cuda_online_tile[] =
+    "template <class S, class F, class G>\n"
+    "TC_I void tc_online_tile(unsigned at, int group, int &ring, unsigned &parity, unsigned "
+    "&turn,\n                         unsigned &own, int i, tc_place p, F score, G seen) {\n"
+    "    tc_online<S> x;\n"
+    "    const int slot = i % S::slots;\n"
+    "    const unsigned rows = at + slot * S::rows_bytes + group * 8192;\n"
+    "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "    tc_attention_product<S, S::depth_0>(x.s, tc_box(rows),\n"
+    "                                         tc_box(tc_attention_step_0<S>(at, ring)));\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.s);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "    tc_online_values<S>(x, p, group, 0, score, seen);\n"
+    "    tc_online_powers<S>(x, true);\n"
+    "    int end = S::end(p, true);\n    bool asks = end < S::n;\n"
+    "    if (asks) {\n"
+    "        tc_online_tell<S>(x, at, turn, score(0.0f, S::rows_end(p.m), end));\n    }\n"
+    "    tc_online_round<S>(x);\n"
+    "    for (int n = S::step;; n += S::step) {\n"
+    "        if (asks && n == end) {\n            asks = false;\n"
+    "            end = tc_attention_rest<S>(at, end, turn);\n        }\n"
+    "        if (n >= end) {\n            break;\n        }\n"
+    "        const int before = ring;\n        const unsigned old = parity;\n"
+    "        if (++ring == S::rings) {\n            ring = 0;\n            parity ^= 1;\n"
+    "        }\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
+    "        if (S::turns) {\n            tc_barrier_wait(tc_attention_turn<S>(at, group), own);\n"
+    "            own ^= 1;\n        }\n"
+    "        tc_attention_product<S, S::depth_0>(x.s, tc_box(rows),\n"
+    "                                         tc_box(tc_attention_step_0<S>(at, ring)));\n"
+    "        tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + before), old);\n"
+    "        tc_attention_take<S, 1>(x.o1, x.w, tc_attention_step_1<S>(at, before), n > S::step);\n"
+    "        if (S::turns) {\n"
+    "            tc_warp_arrive<S>(tc_attention_turn<S>(at, (group + 1) % S::consumers));\n"
+    "        }\n"
+    "        tc_products_wait<1>();\n        tc_registers_here(x.s);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + ring));\n"
+    "        tc_online_values<S>(x, p, group, n, score, seen);\n"
+    "        tc_online_powers<S>(x, false);\n"
+    "        tc_attention_behind(x.s, n == S::step);\n        tc_registers_here(x.o1);\n"
+    "        tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + before));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::columns_1 / 2; i++) {\n"
+    "            x.o1[i] *= x.scale[i / 2 % 2];\n        }\n"
+    "        tc_online_round<S>(x);\n    }\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
+    "    tc_barrier_wait(tc_full<S>(at, S::slots + S::rings + ring), parity);\n"
+    "    tc_attention_take<S, 1>(x.o1, x.w, tc_attention_step_1<S>(at, ring), end > S::step);\n"
+    "    tc_products_wait<0>();\n    tc_registers_here(x.o1);\n"
+    "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + S::rings + ring));\n"
+    "    if (++ring == S::rings) {\n        ring = 0;\n        parity ^= 1;\n    }\n"
+    "    float by[2];\n"
+    "#pragma unroll\n"
+    "    for (int r = 0; r < 2; r++) {\n"
+    "        float sum = x.sum[r] + tc_swap(x.sum[r], 1);\n"
+    "        sum += tc_swap(sum, 2);\n        by[r] = 1.0f / sum;\n"
+    "        if (S::tells && (tc_warp_lane<S>() & 3) == 0) {\n"
+    "            const int row = 16 * tc_warp<S>() + tc_warp_lane<S>() / 4 + 8 * r;\n"
+    "            tc_store_two(at + S::staged_at + (row * S::staged_pitch + S::lanes) * "
+    "S::staged_bytes, x.most[r], sum);\n        }\n    }\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::columns_1 / 2; i++) {\n"
+    "        x.o1[i] *= by[i / 2 % 2];\n    }\n"
+    "    tc_matrix_leave<S>(x.o1, at + S::staged_at + 64 * group * S::staged_pitch * "
+    "S::staged_bytes);\n    __syncwarp();\n}\n";
+
+TCI_FN void tci_cuda_online_prelude(tci_str *out)
 {
-    return 4 * x->scores.consumers + 4;
+    tci_str_add(out, tci_cuda_online_loading);
+    tci_str_add(out, tci_cuda_online_powers);
+    tci_str_add(out, tci_cuda_online_telling);
+    tci_str_add(out, tci_cuda_online_tile);
 }
 
-static tci_cuda_skeleton tci_cuda_attention_describe(const tci_attention *x)
-{
-    tci_cuda_skeleton k;
-    memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_attention_shared_bytes(x);
-    k.block_x = x->result.row_threads;
-    k.block_y = TCI_MATRIX_WARP * tci_cuda_attention_warps(x) / x->result.row_threads;
-    k.n_maps = 3;
-    k.maps[0] = tci_cuda_wgmma_map(&x->scores, 0);
-    k.maps[1] = tci_cuda_wgmma_map(&x->scores, 1);
-    tci_matrix values = x->result;
-    values.n = tci_attention_value_columns(x);
-    k.maps[2] = tci_cuda_wgmma_map(&values, 1);
-    return k;
-}
+/* ---- gradients ---- */
 
-TCI_FN void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
-{
-    tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
-    if (n % tile == 0) {
-        tci_str_add(out, "i;\n    }\n");
-    } else {
-        tci_str_printf(out, "i < %lld ? i : %lld;\n    }\n", (long long)n, (long long)n - 1);
-    }
-}
-
-TCI_FN void tci_cuda_attention_order(tci_str *out, const tci_matrix *s, int64_t bytes, bool rises)
-{
-    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
-    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
-    char last[24];
-    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
-    tci_str_printf(out,
-                   "    TC_I int order(int t) {\n"
-                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
-                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
-                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
-                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
-                   rises ? "" : last);
-}
-
-TCI_FN void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
-{
-    long long last = (long long)s->m - 1;
-    tci_str_printf(out,
-                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
-                   "    TC_I int steps_seen(tc_place p, int n) {\n"
-                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
-                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
-                   "        return steps * step < n ? steps * step : n;\n    }\n",
-                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
-                   last);
-}
-
-TCI_FN void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
-{
-    const tci_matrix *s = &x->scores;
-    if (!x->cut.is_cut) {
-        tci_str_add(out, "    TC_I int seen(int row) { return 0x7fffffff; }\n"
-                         "    TC_I int end(tc_place p) { return keys; }\n"
-                         "    TC_I int order(int t) { return t; }\n");
-        return;
-    }
-    tci_cuda_attention_seen(out, &x->cut, s);
-    tci_str_add(out, "    TC_I int end(tc_place p) { return steps_seen(p, keys); }\n");
-    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->result.n), false);
-}
-
-static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    const tci_matrix *s = &x->scores, *r = &x->result;
-    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long keys_at = (long long)(x->slots * tci_attention_queries_bytes(x));
-    long long values_at = keys_at + x->rings * tci_attention_keys_bytes(x);
-    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
-    const char *type = tci_cuda_wgmma_type(s);
-    tci_str_printf(
-        out,
-        "struct %s_shape {\n    enum {\n        depth = %lld, keys = %lld, step = %d, "
-        "columns = %d, tiles = %lld, consumers = %d,\n        turns = %d, tells = %d, "
-        "lanes = %d, slots = %d, rings = %d, stages = %d, row_threads = %d,\n"
-        "        queries_bytes = %d, queries_slab = %d, queries_loaded = %d,\n"
-        "        keys_at = %lld, keys_bytes = %d, keys_slab = %d, keys_loaded = %d,\n"
-        "        values_at = %lld, values_bytes = %d, values_part = %d,\n"
-        "        staged_at = %lld, staged_pitch = %d, staged_bytes = %d, "
-        "barriers = %lld\n    };\n",
-        symbol, (long long)s->k, (long long)s->n, s->columns, r->columns, (long long)s->tiles,
-        s->consumers, x->turns, x->tells, r->lanes, x->slots, x->rings, 2 * x->rings + x->slots,
-        r->row_threads, (int)tci_attention_queries_bytes(x), s->rows * line,
-        tci_cuda_wgmma_loaded(s, 0) * line * slabs, keys_at, (int)tci_attention_keys_bytes(x),
-        s->columns * line, tci_cuda_wgmma_loaded(s, 1) * line * slabs, values_at,
-        (int)tci_attention_values_bytes(x), TCI_MATRIX_SUB * line * tci_attention_slabs(r->n),
-        staged_at, (int)r->staged_pitch, tci_dtype_get((tc_dtype)r->staged)->bytes,
-        staged_at + (long long)tci_matrix_staged_bytes(r));
-    tci_str_printf(out,
-                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
-                   "}\n"
-                   "    TC_I unsigned weights(float low, float high) { return tc_pair_%s(low, "
-                   "high); }\n"
-                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
-                   "unsigned long long b, int add) {\n"
-                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n"
-                   "    TC_I void multiply_held(float (&d)[%d], const unsigned *a, "
-                   "unsigned long long b, int add) {\n"
-                   "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                   r->staged == TC_F16 ? "f16" : "bf16", type, s->columns / 2, type, s->columns,
-                   r->columns / 2, type, r->columns);
-    tci_cuda_attention_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "keys", s->n, s->columns);
-    tci_cuda_wgmma_loads(out, "load_queries", s, 0);
-    tci_cuda_wgmma_loads(out, "load_keys", s, 1);
-    tci_cuda_wgmma_loads(out, "load_values", r, 1);
-    tci_cuda_wgmma_place(out, r);
-    tci_str_add(out, "};\n");
-}
-
-/* 168 registers a thread of twelve warps, and what the loading warps do not need goes to the
- * others; of eight warps each has all that it can. */
-TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                    int n_words)
-{
-    const tci_attention *x = l->attention;
-    tci_cuda_skeleton k = tci_cuda_attention_describe(x);
-    int loader = 4 * x->scores.consumers;
-    bool moves = x->scores.consumers > 1;
-    tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_attention_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, 3, n_words, tci_cuda_attention_warps(x), 1);
-    tci_str_printf(out,
-                   "    TC_SHARED;\n"
-                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
-                   "    tc_attention_begin<%s_shape>(at);\n"
-                   "    const int warp = tc_warp<%s_shape>();\n"
-                   "    if (warp >= %d) {\n%s"
-                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
-                   "            tc_attention_load<%s_shape>(at, args.maps);\n        }\n"
-                   "        return;\n    }\n%s",
-                   symbol, symbol, loader, moves ? "        tc_registers_fewer<24>();\n" : "",
-                   loader, symbol, symbol, moves ? "    tc_registers_more<240>();\n" : "");
-    tci_cuda_skeleton_args(out);
-}
-
-TCI_FN void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
-{
-    for (int i = 0; i < s->n_batch; i++) {
-        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
-    }
-}
-
-TCI_FN void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_matrix *s)
-{
-    tci_str_printf(out,
-                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
-                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
-                   symbol, symbol, symbol);
-    tci_cuda_attention_batch(out, s);
-}
-
-TCI_FN void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_matrix *o)
-{
-    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
-    const char *row = o->buffers < o->consumers ? "row % 64" : "row";
-    tci_str_printf(out,
-                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
-                   "row += %d) {\n"
-                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "%s_shape::staged_at + %s * %d;\n",
-                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol, row,
-                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
-}
-
-TCI_FN void tci_cuda_attention_score(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_matrix *s = &l->attention->scores;
-    if (i == 0) {
-        tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0, turn = 0, own = warp < 4;\n");
-        tci_cuda_attention_tiles(out, symbol, s);
-    }
-    tci_cuda_attention_value(out, s, i);
-}
-
-TCI_FN void tci_cuda_attention_value(tci_str *out, const tci_matrix *s, int i)
-{
-    tci_str_printf(out,
-                   "    const auto score_%d = [&](float value, int row, int key) {\n"
-                   "    void *given = &value;\n"
-                   "    const tc_i64 at_%d = row, at_%d = key;\n",
-                   i, s->m_axis, s->n_axis);
-}
-
-TCI_FN void tci_cuda_attention_scored(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_matrix *r = &l->attention->result;
-    tci_str_add(out, "    return value;\n    };\n");
-    if (i + 1 < l->n_scores) {
-        return;
-    }
-    tci_str_printf(out,
-                   "    tc_attention_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, "
-                   "p, score_0, score_%d);\n"
-                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
-                   symbol, i);
-    tci_cuda_attention_rows(out, symbol, r);
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
-}
-
-TCI_FN void tci_cuda_attention_tail(tci_str *out)
-{
-    tci_str_add(out, "    }\n    __syncwarp();\n    }\n}\n");
-}
-/* ---- src/cuda/wgmma_attention_backward.c ---- */
-/* cuda/wgmma_attention_backward.c - writes the CUDA source of the attention gradients on WGMMA: the
- * main loop, layered as in cuda/wgmma_gemm.c, with the PTX wrappers of cuda/wgmma_attention.c.
- *
- * Shared memory, from a multiple of 1024: both operands of a tile's rows, and if there is room of
- * the next one's, a ring of both operands of steps, their per-query values, the final accumulators,
- * mbarriers: a full and an empty one per slot (the row tiles' first), and one per consumer that
- * orders the stores if consumers store their accumulators in turn. All operands are in slabs of 64
- * elements, a row for each row or step: the layout of the first products and, transposed, of the
- * steps in the last ones, whose leading offset is a slab.
- *
- * Element i of a thread's scores is of row 16 * warp + lane / 4 + 8 * (i / 2 % 2) and step 8 * (i
- * / 4) + 2 * (lane % 4) + i % 2. Pairs of them, rounded, are already the registers of the last
- * products' first operand.
- *
- * A step: both first products are issued; weights are computed from the first while the second
- * runs, the product that takes them is issued, score gradients are computed while that one runs,
- * and theirs is issued. Only the scores of the next step wait for these. Two consumers keep the
- * tensor cores busy: while one computes scores the other multiplies. Accumulators o0 are the
- * products of score gradients and the steps of the first product, o1 those of weights and the steps
- * of the second one. `changes` and `weighs` say which of them exist; without `changes` the second
- * product is omitted and has no rows.
- *
- * If keys are masked out with the score -inf, so that their weights are 0 in any row, the steps
- * that no row of a tile sees are skipped. Tiles are assigned longest first.
- *
- * Invariants: as in cuda/wgmma_attention.c. Steps past the last one are zeros in shared memory;
- * their weights are 0 too: of keys as their scores are -inf, of queries as their maximum is inf. */
-/* ---- src/cuda/wgmma_attention_backward.h ---- */
-/* cuda/wgmma_attention_backward.h - declares the CUDA code generator of the attention gradients on
- * WGMMA: prelude, main loop, epilogue. */
-#ifndef TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
-#define TCI_CUDA_WGMMA_ATTENTION_BACKWARD_H
-
-
-/* Number of a kernel's block (loop/wgmma_attention_backward.h). */
-enum {
-    TCI_CUDA_BACKWARD_VALUES,
-    TCI_CUDA_BACKWARD_OFF,
-    TCI_CUDA_BACKWARD_SCORE,
-    TCI_CUDA_BACKWARD_SEEN,
-    TCI_CUDA_BACKWARD_CHANGE,
-    TCI_CUDA_BACKWARD_ROWS
-};
-
-/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
-TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out);
-/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
-TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                    int n_words);
-TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l);
-
-/* Parts that the form by threads shares: which accumulators there are, in the class; which block i
- * is, and its end; the steps of a tile, one at least, whether all pairs of 64 rows and a step are
- * seen, and the order of tiles. */
-TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x);
-TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i);
-TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i);
-TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x);
-
-#endif
-
-/* ---- src/cuda/wgmma_attention_backward.c, continued ---- */
-#include <string.h>
-
-/* ---- the prelude ---- */
-
-static const char tci_cuda_backward_ptx[] =
-    "#ifndef TC_NO_PTX\n"
-    "TC_I void tc_load_two(unsigned from, float &a, float &b) {\n"
-    "    asm volatile(\"ld.shared::cta.v2.f32 {%0, %1}, [%2];\" : \"=f\"(a), \"=f\"(b) : "
-    "\"r\"(from) : \"memory\");\n}\n"
-    "#endif\n"
-    "TC_I float tc_low_bf16(unsigned two) { return __int_as_float((int)(two << 16)); }\n"
-    "TC_I float tc_high_bf16(unsigned two) { return __int_as_float((int)(two & 0xffff0000u)); }\n"
-    "TC_I float tc_low_f16(unsigned two) { return tc_widen_f32_f16((unsigned short)two); }\n"
-    "TC_I float tc_high_f16(unsigned two) { return tc_low_f16(two >> 16); }\n";
-
+/* One thread's loads. */
 static const char tci_cuda_backward_loading[] =
-    "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
-    "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
-    "template <class S> TC_I unsigned tc_backward_turn(unsigned at, int group) {\n"
-    "    return at + S::barriers + 16 * S::stages + 8 * group;\n}\n"
-    "template <class S> TC_I void tc_backward_begin(unsigned at) {\n"
-    "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
-    "        for (int i = 0; i < S::stages; i++) {\n"
-    "            tc_barrier_init(tc_full<S>(at, i), S::by_step && i >= S::slots ? 2 : 1);\n"
-    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
-    "        for (int i = 0; i < 2 * S::turns; i++) {\n"
-    "            tc_barrier_init(tc_backward_turn<S>(at, i), 4);\n        }\n"
-    "        tc_barrier_init_done();\n    }\n"
-    "    __syncthreads();\n}\n"
     "template <class S> TC_I void tc_backward_load(unsigned at, const tc_map *maps, bool cuts) {\n"
     "    int ring = 0;\n    unsigned parity = 1;\n"
     "    for (int i = 0, t; (t = tc_attention_next(i)) < S::tiles; i++) {\n"
@@ -9917,7 +9186,8 @@ static const char tci_cuda_backward_loading[] =
     "                S::load_steps_0(to + k / 64 * S::step_slab, maps + 1, full, p, k);\n"
     "            }\n"
     "            for (int k = 0; k < S::depth_1; k += 64) {\n"
-    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + 2, full, p, "
+    "                S::load_steps_1(to + S::step_1 + k / 64 * S::step_slab, maps + "
+    "2, full, p, "
     "k);\n            }\n"
     "            if (++ring == S::rings) {\n                ring = 0;\n"
     "                parity ^= 1;\n            }\n"
@@ -9925,7 +9195,10 @@ static const char tci_cuda_backward_loading[] =
     "    }\n"
     "}\n";
 
+/* Values of a query alone: where those of a step are, and who evaluates them. */
 static const char tci_cuda_backward_values[] =
+    "template <class S> TC_I unsigned tc_backward_told(unsigned at, int ring) {\n"
+    "    return at + S::values_at + ring * S::values * S::step * 4;\n}\n"
     "template <class S, class V>\n"
     "TC_I void tc_backward_own(float (&own)[S::values], V values, tc_place p, int query) {\n"
     "    const bool is = query < S::queries;\n    values(own, p, is ? query : S::queries - 1);\n"
@@ -9957,29 +9230,6 @@ static const char tci_cuda_backward_pairs[] =
     "template <class S> struct tc_backward {\n"
     "    float s[S::step / 2], g[S::step / 2], o0[S::columns_0 / 2], o1[S::columns_1 / 2];\n"
     "    unsigned w[S::step / 4], c[S::step / 4];\n    float own[2][S::values];\n};\n"
-    "template <class S, int depth>\n"
-    "TC_I void tc_backward_product(float (&d)[S::step / 2], unsigned rows, unsigned steps) {\n"
-    "    const unsigned long long a = tc_box(rows), b = tc_box(steps);\n"
-    "    tc_products_begin();\n"
-    "#pragma unroll\n"
-    "    for (int i = 0; i < (depth + 15) / 16; i++) {\n"
-    "        S::multiply(d, a + i / 4 * (S::rows_slab / 16) + i % 4 * 2,\n"
-    "                    b + i / 4 * (S::step_slab / 16) + i % 4 * 2, i > 0);\n    }\n"
-    "    tc_products_commit();\n}\n"
-    "TC_I unsigned long long tc_backward_turned(unsigned steps, int slab) {\n"
-    "    return tc_box(steps) + ((unsigned long long)(slab - 8192) >> 4 << 16);\n}\n"
-    "template <class S, int which>\n"
-    "TC_I void tc_backward_take(tc_backward<S> &x, unsigned steps, bool add) {\n"
-    "    const unsigned long long b = tc_backward_turned(steps, S::step_slab);\n"
-    "    tc_products_begin();\n"
-    "#pragma unroll\n"
-    "    for (int k = 0; k < S::step / 16; k++) {\n"
-    "        if constexpr (which == 0) {\n"
-    "            S::multiply_0(x.o0, x.c + 4 * k, b + k * 128, add || k > 0);\n"
-    "        } else {\n"
-    "            S::multiply_1(x.o1, x.w + 4 * k, b + k * 128, add || k > 0);\n        }\n"
-    "    }\n"
-    "    tc_products_commit();\n}\n"
     "template <class S, class F>\n"
     "TC_I void tc_backward_scores(tc_backward<S> &x, int row, int n, F score) {\n"
     "    const int rows[2] = {S::rows_end(row), S::rows_end(row + 8)};\n"
@@ -10046,13 +9296,14 @@ static const char tci_cuda_backward_tile[] =
     "        tc_backward_own<S>(x.own[1], values, p, row + 8);\n    }\n"
     "    tc_barrier_wait(tc_full<S>(at, slot), i / S::slots % 2);\n"
     "    for (int n = first; n < end; n += S::step) {\n"
-    "        const unsigned steps = at + S::steps_at + ring * S::step_bytes;\n"
+    "        const unsigned steps = tc_attention_step_0<S>(at, ring);\n"
     "        const unsigned told = tc_backward_told<S>(at, ring) + 8 * (lane & 3);\n"
     "        const int step = n + 2 * (lane & 3);\n"
     "        tc_barrier_wait(tc_full<S>(at, S::slots + ring), parity);\n"
-    "        tc_backward_product<S, S::depth_0>(x.s, rows, steps);\n"
+    "        tc_attention_product<S, S::depth_0>(x.s, tc_box(rows), tc_box(steps));\n"
     "        if constexpr (S::changes) {\n"
-    "            tc_backward_product<S, S::depth_1>(x.g, rows + S::rows_1, steps + S::step_1);\n"
+    "            tc_attention_product<S, S::depth_1>(x.g, tc_box(rows + S::rows_1),\n"
+    "                                                 tc_box(steps + S::step_1));\n"
     "        }\n"
     "        tc_products_wait<S::changes>();\n        tc_registers_here(x.s);\n"
     "        if (n > first) {\n"
@@ -10065,10 +9316,12 @@ static const char tci_cuda_backward_tile[] =
     "            tc_attention_behind(x.s, n == first);\n            tc_registers_here(x.g);\n"
     "        }\n"
     "        if constexpr (S::weighs) {\n"
-    "            tc_backward_take<S, 1>(x, steps + S::step_1, n > first);\n        }\n"
+    "            tc_attention_take<S, 1>(x.o1, x.w, steps + S::step_1, n > first);\n"
+    "        }\n"
     "        if constexpr (S::changes) {\n"
     "            tc_backward_changes<S>(x, told, row, step, change);\n"
-    "            tc_backward_take<S, 0>(x, steps, n > first);\n        }\n"
+    "            tc_attention_take<S, 0>(x.o0, x.c, steps, n > first);\n"
+    "        }\n"
     "        before = ring;\n        if (++ring == S::rings) {\n"
     "            ring = 0;\n            parity ^= 1;\n        }\n"
     "    }\n"
@@ -10078,458 +9331,17 @@ static const char tci_cuda_backward_tile[] =
     "    tc_warp_arrive<S>(tc_empty<S>(at, slot));\n"
     "    tc_warp_arrive<S>(tc_empty<S>(at, S::slots + before));\n}\n";
 
-TCI_FN void tci_cuda_attn_grad_prelude(tci_str *out)
+TCI_FN void tci_cuda_backward_prelude(tci_str *out)
 {
-    tci_str_add(out, tci_cuda_backward_ptx);
     tci_str_add(out, tci_cuda_backward_loading);
     tci_str_add(out, tci_cuda_backward_values);
     tci_str_add(out, tci_cuda_backward_pairs);
     tci_str_add(out, tci_cuda_backward_tile);
 }
-
-/* ---- the kernel ---- */
-
-static int tci_cuda_attn_grad_warps(const tci_attn_grad *x)
-{
-    return 4 * x->in[0].consumers + 4;
-}
-
-/* Of steps all are loaded that a box has, zeros after the last one: a product takes them. */
-static tci_cuda_skeleton tci_cuda_attn_grad_describe(const tci_attn_grad *x)
-{
-    tci_cuda_skeleton k;
-    memset(&k, 0, sizeof(k));
-    k.shared_bytes = tci_attn_grad_shared_bytes(x);
-    k.block_x = x->out[0].row_threads;
-    k.block_y = TCI_MATRIX_WARP * tci_cuda_attn_grad_warps(x) / x->out[0].row_threads;
-    k.n_maps = 2 + x->n_in;
-    for (int i = 0; i < 2; i++) {
-        if (i < x->n_in) {
-            k.maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
-        }
-        k.maps[1 + i] = tci_cuda_wgmma_map(&x->in[i], 1);
-        k.maps[1 + i].box[1] = x->in[i].columns;
-    }
-    return k;
-}
-
-TCI_FN void tci_cuda_attn_grad_sums(tci_str *out, const tci_attn_grad *x)
-{
-    int columns[2] = {TCI_BACKWARD_ROUND, TCI_BACKWARD_ROUND};
-    bool weighs = false;
-    for (int i = 0; i < x->n_out; i++) {
-        columns[tci_attn_grad_taken(x, i)] = x->out[i].columns;
-        weighs |= tci_attn_grad_taken(x, i) == 1;
-    }
-    tci_str_printf(out, "    enum { changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d };\n",
-                   x->n_in > 1, weighs, columns[0], columns[1]);
-}
-
-static void tci_cuda_attn_grad_numbers(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int line = 2 * TCI_MATRIX_DEPTH_STEP, slabs = tci_attention_slabs(s->k);
-    long long steps_at = (long long)(x->slots * tci_attn_grad_rows_bytes(x));
-    long long values_at = steps_at + x->rings * tci_attn_grad_step_bytes(x);
-    long long staged_at = values_at + x->rings * tci_attn_grad_values_bytes(x);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        depth_0 = %lld, depth_1 = %lld, "
-                   "n = %lld, step = %d,\n"
-                   "        by_step = %d, rounds = %d, values = %d, queries = %lld,\n"
-                   "        tiles = %lld, consumers = %d, turns = %d, slots = %d, rings = %d, "
-                   "stages = %d, row_threads = %d,\n"
-                   "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
-                   "        steps_at = %lld, step_bytes = %d, step_1 = %d, step_slab = %d,\n"
-                   "        values_at = %lld, staged_at = %lld, barriers = %lld\n    };\n",
-                   symbol, (long long)s->k, (long long)g->k, (long long)s->n, s->columns,
-                   x->by_step, x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, s->consumers, tci_attn_grad_turns(x), x->slots, x->rings,
-                   x->slots + x->rings, x->out[0].row_threads, (int)tci_attn_grad_rows_bytes(x),
-                   s->rows * line * slabs, s->rows * line,
-                   tci_cuda_wgmma_loaded(s, 0) * (int)(tci_attn_grad_rows_bytes(x) / s->rows),
-                   steps_at, (int)tci_attn_grad_step_bytes(x), s->columns * line * slabs,
-                   s->columns * line, values_at, staged_at,
-                   staged_at + (long long)tci_attn_grad_staged_bytes(x));
-}
-
-static void tci_cuda_attn_grad_products(tci_str *out, const tci_attn_grad *x)
-{
-    const char *type = tci_cuda_wgmma_type(&x->in[0]);
-    tci_str_printf(out,
-                   "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
-                   "high); }\n"
-                   "    TC_I float low(unsigned two) { return tc_low_%s(two); }\n"
-                   "    TC_I float high(unsigned two) { return tc_high_%s(two); }\n"
-                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
-                   "unsigned long long b, int add) {\n"
-                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n",
-                   type, type, type, x->in[0].columns / 2, type, x->in[0].columns);
-    for (int i = 0; i < x->n_out; i++) {
-        tci_str_printf(out,
-                       "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
-                       "unsigned long long b, int add) {\n"
-                       "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
-                       tci_attn_grad_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
-    }
-}
-
-TCI_FN void tci_cuda_attn_grad_cut(tci_str *out, const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0];
-    if (!x->cut.is_cut) {
-        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
-                         "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
-                         "    TC_I bool whole(int row, int step) { return true; }\n"
-                         "    TC_I int order(int t) { return t; }\n");
-        return;
-    }
-    tci_cuda_attention_seen(out, &x->cut, s);
-    if (x->by_step) {
-        tci_str_printf(out,
-                       "    TC_I int first(tc_place p, bool cuts) {\n"
-                       "        const int last = (n - 1) / step * step;\n"
-                       "        const int query = %d * (p.m - %lld), at = query > 0 ? "
-                       "query / step * step : 0;\n"
-                       "        return !cuts ? 0 : at < last ? at : last;\n    }\n"
-                       "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
-                       "    TC_I bool whole(int row, int at) { return row + 64 <= seen(at); }\n",
-                       x->cut.rows != 0, (long long)x->cut.base);
-    } else {
-        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
-                         "    TC_I int end(tc_place p, bool cuts) {\n"
-                         "        return cuts ? steps_seen(p, n) : n;\n    }\n"
-                         "    TC_I bool whole(int row, int at) { return at + step <= seen(row); "
-                         "}\n");
-    }
-    tci_cuda_attention_order(out, s, 2 * s->n * (s->k + x->in[1].k), x->by_step);
-}
-
-static void tci_cuda_attn_grad_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0];
-    tci_cuda_attn_grad_numbers(out, symbol, x);
-    tci_cuda_attn_grad_sums(out, x);
-    tci_cuda_attn_grad_products(out, x);
-    tci_cuda_attn_grad_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_wgmma_loads(out, "load_rows_0", s, 0);
-    if (x->n_in > 1) {
-        tci_cuda_wgmma_loads(out, "load_rows_1", &x->in[1], 0);
-    }
-    tci_cuda_wgmma_loads(out, "load_steps_0", s, 1);
-    tci_cuda_wgmma_loads(out, "load_steps_1", &x->in[1], 1);
-    tci_cuda_wgmma_place(out, &x->out[0]);
-    tci_str_add(out, "};\n");
-    for (int i = 0; i < x->n_out; i++) {
-        const tci_matrix *o = &x->out[i];
-        tci_str_printf(out,
-                       "struct %s_left_%d {\n    enum { columns = %d, row_threads = %d, "
-                       "staged_pitch = %d, staged_bytes = %d };\n"
-                       "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
-                       "high); }\n};\n",
-                       symbol, tci_attn_grad_taken(x, i), o->columns, o->row_threads,
-                       (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
-                       o->staged == TC_F16 ? "f16" : "bf16");
-    }
-}
-
-TCI_FN void tci_cuda_attn_grad_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                    int n_words)
-{
-    const tci_attn_grad *x = l->backward;
-    tci_cuda_skeleton k = tci_cuda_attn_grad_describe(x);
-    tci_cuda_skeleton_words(out, symbol, &k);
-    tci_cuda_attn_grad_class(out, symbol, x);
-    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, tci_cuda_attn_grad_warps(x), 1);
-    tci_str_printf(out,
-                   "    TC_SHARED;\n"
-                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
-                   "    tc_backward_begin<%s_shape>(at);\n"
-                   "    const int warp = tc_warp<%s_shape>();\n",
-                   symbol, symbol);
-    tci_cuda_skeleton_args(out);
-}
-
-/* ---- its blocks ---- */
-
-TCI_FN int tci_cuda_attn_grad_block(const tci_attn_grad *x, int i)
-{
-    bool whole = !x->cut.is_cut; /* the blocks of a cut are not there */
-    return i + (whole && i > TCI_CUDA_BACKWARD_VALUES) + (whole && i + 1 > TCI_CUDA_BACKWARD_SCORE);
-}
-
-/* Of a pair of a row and a step. */
-static void tci_cuda_attn_grad_open_pair(tci_str *out, const tci_attn_grad *x, int block)
-{
-    const tci_matrix *s = &x->in[0];
-    if (block == TCI_CUDA_BACKWARD_CHANGE) {
-        tci_str_add(out, "    const auto change = [&](float weight, float value, const auto &own, "
-                         "int q, int row, int step) {\n"
-                         "    float all[] = {weight, value");
-        for (int i = 2; i < x->n_values; i++) {
-            tci_str_printf(out, ", own[%d][q]", i);
-        }
-        tci_str_add(out, "};\n    void *given = all;\n");
-    } else {
-        tci_str_printf(out,
-                       "    const auto score_%d = [&](float value, int row, int step) {\n"
-                       "    void *given = &value;\n",
-                       block - TCI_CUDA_BACKWARD_SCORE);
-    }
-    tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
-}
-
-TCI_FN void tci_cuda_attn_grad_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_attn_grad *x = l->backward;
-    const tci_matrix *s = &x->in[0], *o = &x->out[1];
-    int block = tci_cuda_attn_grad_block(x, i);
-    (void)symbol;
-    if (block == TCI_CUDA_BACKWARD_VALUES) {
-        tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
-                         "    void *given = own;\n");
-        tci_cuda_attention_batch(out, s);
-        tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
-                       x->by_step ? s->n_axis : s->m_axis);
-    } else if (block == TCI_CUDA_BACKWARD_OFF) {
-        tci_str_add(out, "    float off;\n    {\n    void *given = &off;\n");
-    } else if (block == TCI_CUDA_BACKWARD_ROWS) {
-        tci_str_printf(out,
-                       "    const auto rows_1 = [&](int row, void *given) {\n"
-                       "    const tc_i64 at_%d = row, at_%d = 0;\n",
-                       o->m_axis, o->n_axis);
-    } else {
-        tci_cuda_attn_grad_open_pair(out, x, block);
-    }
-}
-
-/* The parts that the warps play, and the loop over tiles up to what the blocks for pairs need. All
- * warps know whether steps are left out. */
-static void tci_cuda_attn_grad_split(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    int loader = 4 * x->in[0].consumers;
-    bool moves = x->in[0].consumers > 1;
-    tci_str_printf(out,
-                   "    const bool cuts = %s;\n"
-                   "    if (warp >= %d) {\n%s"
-                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
-                   "            tc_backward_load<%s_shape>(at, args.maps, cuts);\n        }\n",
-                   x->cut.is_cut ? "off == -__builtin_inff()" : "false", loader,
-                   moves ? "        tc_registers_fewer<40>();\n" : "", loader, symbol, symbol);
-    if (x->by_step) {
-        tci_str_printf(out,
-                       "        if (warp == %d) {\n"
-                       "            tc_backward_tell<%s_shape>(at, values, cuts);\n        }\n",
-                       loader + 1, symbol);
-    }
-    tci_str_printf(out,
-                   "        return;\n    }\n%s"
-                   "    int ring = 0;\n    unsigned parity = 0;\n",
-                   moves ? "    tc_registers_more<232>();\n" : "");
-    tci_cuda_attention_tiles(out, symbol, &x->in[0]);
-}
-
-/* Stores the accumulators of last product i, and takes a warp's rows of them up to the epilogue
- * slot. */
-static void tci_cuda_attn_grad_rows(tci_str *out, const char *symbol, const tci_attn_grad *x, int i)
-{
-    const tci_matrix *o = &x->out[i];
-    int taken = tci_attn_grad_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
-    tci_str_printf(out,
-                   "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
-                   "warp / 4 * %d);\n    __syncwarp();\n",
-                   symbol, taken, taken, symbol,
-                   tci_attn_grad_turns(x) ? 0 : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
-    tci_cuda_attention_rows(out, symbol, o);
-}
-
-static void tci_cuda_attn_grad_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *o = &x->out[0];
-    tci_str_printf(out,
-                   "    tc_backward<%s_shape> x;\n"
-                   "    tc_backward_tile<%s_shape>(x, at, warp / 4, ring, parity, i, p, cuts, "
-                   "values, score_0, score_%d, %s);\n"
-                   "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n",
-                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    if (tci_attn_grad_turns(x)) {
-        tci_str_printf(out,
-                       "    tc_barrier_wait(tc_backward_turn<%s_shape>(at, warp / 4), "
-                       "(i + 1 + warp / 4) %% 2);\n",
-                       symbol);
-    }
-    if (x->n_out > 1) {
-        tci_cuda_attn_grad_rows(out, symbol, x, 1);
-        tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncwarp();\n");
-    }
-    tci_cuda_attn_grad_rows(out, symbol, x, 0);
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
-}
-
-TCI_FN void tci_cuda_attn_grad_end(tci_str *out, const tci_attn_grad *x, int i)
-{
-    int block = tci_cuda_attn_grad_block(x, i);
-    tci_str_add(out, block == TCI_CUDA_BACKWARD_CHANGE ? "    return all[0];\n    };\n"
-                     : block == TCI_CUDA_BACKWARD_OFF  ? "    }\n"
-                     : block == TCI_CUDA_BACKWARD_SCORE || block == TCI_CUDA_BACKWARD_SEEN
-                         ? "    return value;\n    };\n"
-                         : "    };\n");
-}
-
-TCI_FN void tci_cuda_attn_grad_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_attn_grad *x = l->backward;
-    tci_cuda_attn_grad_end(out, x, i);
-    if (tci_cuda_attn_grad_block(x, i) ==
-        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
-        tci_cuda_attn_grad_split(out, symbol, x);
-    }
-    if (i + 1 == l->n_scores) {
-        tci_cuda_attn_grad_run(out, symbol, x);
-    }
-}
-
-TCI_FN void tci_cuda_attn_grad_tail(tci_str *out, const char *symbol, const tci_loop *l)
-{
-    tci_str_add(out, "    }\n    __syncwarp();\n");
-    if (tci_attn_grad_turns(l->backward)) {
-        tci_str_printf(out,
-                       "    tc_warp_arrive<%s_shape>(tc_backward_turn<%s_shape>(at, "
-                       "1 - warp / 4));\n",
-                       symbol, symbol);
-    }
-    tci_str_add(out, "    }\n}\n");
-}
-/* ---- src/cuda/custom_op.c ---- */
-/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
- * calls it.
- *
- * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
- * that names never collide. Error messages of NVRTC name the op and the line of the text. Known
- * sizes are numbers in the kernel; others are arguments of its launch. */
-/* ---- src/cuda/custom_op.h ---- */
-/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
- * user's source and a wrapper kernel that calls it. */
-#ifndef TCI_CUDA_CUSTOM_OP_H
-#define TCI_CUDA_CUSTOM_OP_H
-
-/* ---- src/cuda/dialect.h ---- */
-/* cuda/dialect.h - declares the CUDA C++ target of the source printer (emit/dialect.h): how types,
- * primitives and memory accesses are written. */
-#ifndef TCI_CUDA_DIALECT_H
-#define TCI_CUDA_DIALECT_H
-
-
-enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
-
-/* vector_bytes: of one thread's lanes. */
-TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
-TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
-
-#endif
-
-/* ---- src/cuda/custom_op.h, continued ---- */
-/* The hook `call` of the dialect (emit/dialect.h). */
-TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
-                            const char *symbol);
-
-#endif
-
-/* ---- src/cuda/custom_op.c, continued ---- */
-static const char tci_cuda_custom_types[] =
-    "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"
-    "    const long long *sizes;\n    long long n;\n};\n";
-
-static void tci_cuda_custom_dtypes(tci_str *out)
-{
-    tci_str_add(out, "enum tc_dtype {\n");
-#define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
-    tci_str_printf(out, "    %s = %d,\n", #id, (int)id);
-    TCI_DTYPE_ROWS(TCI_ROW)
-#undef TCI_ROW
-    tci_str_add(out, "};\n");
-}
-
-static void tci_cuda_custom_number(tci_str *out, const tci_launch *l, tci_dim d)
-{
-    int i = 0;
-    while (i < l->n_dims && l->dims[i] != d) {
-        i++;
-    }
-    if (i < l->n_dims) {
-        tci_str_printf(out, "args.lits[%d]", i);
-    } else {
-        tci_str_printf(out, "%lld", (long long)tci_dim_known(d));
-    }
-}
-
-static void tci_cuda_custom_sizes(tci_str *out, const tci_launch *l, const tc_custom_array *a,
-                                  int i)
-{
-    tci_str_printf(out, "    const long long sizes%d[] = {", i);
-    for (int d = 0; d < a->rank; d++) {
-        tci_cuda_custom_number(out, l, tci_dim_list(a->sizes)[d]);
-        tci_str_add(out, ", ");
-    }
-    tci_str_add(out, "0};\n"); /* an array has an element */
-}
-
-static void tci_cuda_custom_array(tci_str *out, const tci_launch *l, const tc_custom_array *a,
-                                  int i, int operand)
-{
-    tci_str_printf(out, "{args.bufs[%d], (tc_dtype)%d, %d, sizes%d, ", operand, (int)a->dtype,
-                   a->rank, i);
-    tci_cuda_custom_number(out, l, (tci_dim)a->n);
-    tci_str_add(out, "}");
-}
-
-/* Results that are the same value are computed one after the other. */
-static void tci_cuda_custom_calls(tci_str *out, const tci_kernel *k, const tci_launch *l)
-{
-    const tci_custom_call *call = k->call;
-    int n = call->n_inputs;
-    for (int i = 0; i <= n; i++) {
-        tci_cuda_custom_sizes(out, l, &call->arrays[i], i);
-    }
-    tci_str_add(out, "    const tc_custom_array in[] = {\n");
-    for (int i = 0; i < n; i++) {
-        tci_str_add(out, "        ");
-        tci_cuda_custom_array(out, l, &call->arrays[i], i, i);
-        tci_str_add(out, ",\n");
-    }
-    tci_str_add(out, "    };\n");
-    for (int o = n; o < k->n_operands; o++) {
-        tci_str_printf(out, "    tc_custom_array out%d = ", o - n);
-        tci_cuda_custom_array(out, l, &call->arrays[n], n, o);
-        tci_str_printf(out, ";\n%s    run(in, %d, &out%d);\n",
-                       o > n ? "    __syncthreads();\n" : "", n, o - n);
-    }
-}
-
-TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
-                            const char *symbol)
-{
-    const tc_custom_op *op = &k->call->op->op;
-    (void)d;
-    tci_cuda_custom_dtypes(out);
-    tci_str_add(out, tci_cuda_custom_types);
-    tci_str_add(out, "#line 1 \"");
-    for (const char *c = op->name; *c; c++) { /* as a file's name */
-        tci_str_printf(out, "%c", *c == '"' || *c == '\\' || *c == '\n' ? '_' : *c);
-    }
-    tci_str_printf(out, "\"\n%s\n#line 1 \"tc.cu\"\n", op->cuda);
-    tci_str_printf(out,
-                   "struct %s_args { void *bufs[%d]; long long lits[%d]; long long *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n",
-                   symbol, k->n_operands, TCI_MAX(l->n_dims, 1), tci_custom_threads(k->call->op),
-                   symbol, symbol);
-    tci_cuda_custom_calls(out, k, l);
-    tci_str_add(out, "}\n");
-}
 /* ---- src/cuda/simt_attention.c ---- */
-/* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
- * cores: shared-memory layout and main loops.
+/* cuda/simt_attention.c - holds the CUDA source of fused attention and its gradients on SIMT
+ * threads: the device functions and main loops that the classes of cuda/flash_attention.c
+ * instantiate.
  *
  * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
  * values, the tile x block attention weights, and a word for each half warp; for its gradients both
@@ -10550,28 +9362,6 @@ TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, c
  * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
  * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
  * are never stored. */
-/* ---- src/cuda/simt_attention.h ---- */
-/* cuda/simt_attention.h - declares the CUDA code generator of fused attention, forward and
- * backward, on CUDA cores (no tensor cores). */
-#ifndef TCI_CUDA_SIMT_ATTENTION_H
-#define TCI_CUDA_SIMT_ATTENTION_H
-
-
-/* Definitions that every such kernel of a file shares, after those of cuda/wgmma_attention.h. */
-TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out);
-/* True if the loop is one of these kernels. */
-TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l);
-/* The kernel up to its operands; before block i of its scores, and after it; and the end. */
-TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                    int n_words);
-TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i);
-TCI_FN void tci_cuda_simt_attn_tail(tci_str *out);
-
-#endif
-
-/* ---- src/cuda/simt_attention.c, continued ---- */
-#include <string.h>
 
 /* ---- the prelude ---- */
 
@@ -10706,7 +9496,7 @@ static const char tci_cuda_flash_products[] =
 
 static const char tci_cuda_flash_powers[] =
     "template <class S> struct tc_flash {\n"
-    "    float o[S::points][S::columns / 16], s[S::points][S::each], most[S::points], "
+    "    float o1[S::points][S::columns_1 / 16], s[S::points][S::each], most[S::points], "
     "sum[S::points];\n};\n"
     "template <class S> TC_I void tc_flash_powers(tc_flash<S> &x) {\n"
     "    const float log2e = 1.44269504f;\n"
@@ -10725,7 +9515,7 @@ static const char tci_cuda_flash_powers[] =
     "            sum += x.s[r][j];\n        }\n"
     "        x.sum[r] = __fmaf_rn(x.sum[r], scale, sum);\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= scale;\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= scale;\n"
     "        }\n    }\n}\n"
     "template <class S> TC_I bool tc_flash_is_far(tc_flash<S> &x, float *words, float cut) {\n"
     "    float far = __builtin_inff();\n"
@@ -10743,54 +9533,56 @@ static const char tci_cuda_flash_tile[] =
     "TC_I void tc_flash_tile(tc_flash<S> &x, float *at, void *const *bufs, tc_place p, F score, G "
     "seen) {\n"
     "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
-    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
+    "    int end = S::end(p, true);\n    bool asks = end < S::n;\n"
     "#pragma unroll\n"
     "    for (int r = 0; r < S::points; r++) {\n"
     "        x.most[r] = -__builtin_inff();\n        x.sum[r] = 0;\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] = 0;\n        }\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] = 0;\n        "
+    "}\n"
     "    }\n"
-    "    S::load_queries(at, bufs, p, p.m);\n"
-    "    S::load_keys(at + S::keys_at, bufs, p, 0);\n    tc_copies_commit();\n"
-    "    S::load_values(at + S::values_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    S::load_rows_0(at, bufs, p, p.m);\n"
+    "    S::load_steps_0(at + S::steps_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    S::load_steps_1(at + S::steps_1, bufs, p, 0);\n    tc_copies_commit();\n"
     "    for (int key = 0;;) {\n"
     "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_pairs<S, S::width>(x.s, at, at + S::keys_at);\n"
+    "        tc_flash_pairs<S, S::width_0>(x.s, at, at + S::steps_at);\n"
     "        __syncthreads();\n"
     "        if (key + S::step < end) {\n"
-    "            S::load_keys(at + S::keys_at, bufs, p, key + S::step);\n        }\n"
+    "            S::load_steps_0(at + S::steps_at, bufs, p, key + S::step);\n        }\n"
     "        tc_copies_commit();\n"
-    "        if (key + S::step <= S::seen(p.m)) {\n"
+    "        if (S::whole(p.m, key)) {\n"
     "            tc_flash_scores<S>(x.s, row, key + lane, seen);\n        } else {\n"
     "            tc_flash_scores<S>(x.s, row, key + lane, score);\n        }\n"
-    "        if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
+    "        if (S::n % S::step != 0 && key + S::step > S::n) {\n"
     "#pragma unroll\n"
     "            for (int i = 0; i < S::points * S::each; i++) {\n"
-    "                if (key + lane + 16 * (i % S::each) >= S::keys) {\n"
+    "                if (key + lane + 16 * (i % S::each) >= S::n) {\n"
     "                    x.s[i / S::each][i % S::each] = -__builtin_inff();\n                }\n"
     "            }\n        }\n"
     "        tc_flash_powers<S>(x);\n"
     "        tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
     "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_sums<S, S::columns>(x.o, at + S::pairs_at, at + S::values_at);\n"
+    "        tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
     "        __syncthreads();\n        key += S::step;\n"
     "        if (key >= end) {\n"
     "            if (!asks || tc_flash_is_far<S>(x, at + S::words_at, score(0.0f, "
     "S::rows_end(p.m), end))) {\n                break;\n            }\n"
-    "            asks = false;\n            end = S::keys;\n"
-    "            S::load_keys(at + S::keys_at, bufs, p, key);\n            tc_copies_commit();\n"
+    "            asks = false;\n            end = S::n;\n"
+    "            S::load_steps_0(at + S::steps_at, bufs, p, key);\n            "
+    "tc_copies_commit();\n"
     "        }\n"
-    "        S::load_values(at + S::values_at, bufs, p, key);\n        tc_copies_commit();\n"
+    "        S::load_steps_1(at + S::steps_1, bufs, p, key);\n        tc_copies_commit();\n"
     "    }\n    __syncthreads();\n"
     "#pragma unroll\n"
     "    for (int r = 0; r < S::points; r++) {\n"
     "        const float sum = tc_flash_sum(x.sum[r]), by = 1.0f / sum;\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= by;\n        }\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= by;\n        "
+    "}\n"
     "        if (S::tells && lane == 0) {\n"
     "            float *to = at + (row - p.m + 8 * r) * S::staged_pitch + S::lanes;\n"
-    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n"
-    "    tc_flash_leave<S, S::columns>(x.o, at, S::staged_pitch);\n    __syncthreads();\n}\n";
+    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n}\n";
 
 /* ---- the prelude of gradients ---- */
 
@@ -10864,7 +9656,7 @@ static const char tci_cuda_flash_back[] =
     "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
-TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
+TCI_FN void tci_cuda_simt_attention_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_flash_copies);
     tci_str_add(out, tci_cuda_flash_loading);
@@ -10873,62 +9665,270 @@ TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
     tci_str_add(out, tci_cuda_flash_tile);
     tci_str_add(out, tci_cuda_flash_back);
 }
+/* ---- src/cuda/flash_attention.c ---- */
+/* cuda/flash_attention.c - writes the CUDA source of fused attention and its gradients: for each
+ * kernel a class of its numbers, products, cut and loads, and the frame around its slots.
+ *
+ * In: a loop with a chain (tci_loop.attention) and its slots. Out: text that instantiates the
+ * device functions of cuda/wgmma_attention.c, or of cuda/simt_attention.c by threads, with the
+ * class. All classes have the same names, so the forward pass and the gradients differ in numbers:
+ * operand 0 of rows and steps is the one of the scores, operand 1 the one of the gradients of
+ * weights, or, without rows, what the weights are multiplied with; `changes` and `weighs` say which
+ * sums there are: o0 of score gradients and the steps of operand 0, o1 of weights and those of
+ * operand 1.
+ *
+ * Tiles are assigned longest first where keys are cut off: to the blocks in order, then in reverse,
+ * for balance. */
 
-/* ---- the class of a kernel ---- */
+#include <string.h>
 
-TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
+enum { TCI_CUDA_ATTENTION_NEAR = 32 << 20 }; /* bytes of keys and values in the last cache */
+
+/* ---- the class: what both have ---- */
+
+/* NAME_end: the last of n, where tiles of `tile` go beyond, as what is read for a row or step that
+ * does not exist is that of the last one. */
+static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, int tile)
 {
-    return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
-}
-
-static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
-{
-    return x->dtype == TC_F32 ? "float" : "unsigned short";
-}
-
-/* True if groups of four of its elements start at a multiple of four. */
-static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
-                                        int64_t size)
-{
-    bool whole = side->summed == 1 && size % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
-    for (int i = 0; i < x->n_batch; i++) {
-        whole = whole && side->batch_pitch[i] % 4 == 0;
+    tci_str_printf(out, "    TC_I int %s_end(int i) {\n        return ", name);
+    if (n % tile == 0) {
+        tci_str_add(out, "i;\n    }\n");
+    } else {
+        tci_str_printf(out, "i < %lld ? i : %lld;\n    }\n", (long long)n, (long long)n - 1);
     }
-    return whole;
 }
 
-/* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
- * on; they are `own` apart, their elements `summed`. */
-static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
-                                    const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
-                                    int64_t size, int width)
+/* order: the number of the tile that is in place t, longest first, by so many heads that what all
+ * tiles of one read stays near. Where queries are steps the first tiles of a head are the longest.
+ */
+static void tci_cuda_attention_order(tci_str *out, const tci_attention *x)
 {
+    const tci_matrix *s = &x->in[0];
+    int64_t bytes = 2 * s->n * (s->k + x->in[1].k);
+    long long tiles = (long long)s->tiles_m, all = s->tiles / tiles;
+    long long heads = TCI_MIN(TCI_MAX(TCI_CUDA_ATTENTION_NEAR / bytes, 1), all);
+    char last[24];
+    snprintf(last, sizeof(last), "%lld - ", tiles - 1);
     tci_str_printf(out,
-                   "    TC_I void %s(float *to, void *const *bufs, tc_place p, int first) {\n"
-                   "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
-                   "+ %lld",
-                   name, symbol, rows, (long long)size, width,
-                   tci_cuda_simt_attn_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
-                   tci_cuda_simt_attn_type(x), side.operand, (long long)side.offset);
-    for (int i = 0; i < x->n_batch; i++) {
-        if (side.batch_pitch[i]) {
-            tci_str_printf(out, " + p.b%d * %lldll", i, (long long)side.batch_pitch[i]);
+                   "    TC_I int order(int t) {\n"
+                   "        const int first = t / %lld * %lld, in = t %% %lld;\n"
+                   "        const int heads = %lld - first < %lld ? %lld - first : %lld;\n"
+                   "        return (first + in %% heads) * %lld + %sin / heads;\n    }\n",
+                   heads * tiles, heads, heads * tiles, all, heads, all, heads, tiles,
+                   x->by_step ? "" : last);
+}
+
+/* seen: how many keys a query sees, and so all below it; steps_seen: of n keys whole steps up to
+ * the last one that a query of the tile sees, one at least. */
+static void tci_cuda_attention_seen(tci_str *out, const tci_attention_cut *cut, const tci_matrix *s)
+{
+    long long last = (long long)s->m - 1;
+    tci_str_printf(out,
+                   "    TC_I int seen(int row) { return %lld + %lld * row; }\n"
+                   "    TC_I int steps_seen(tc_place p, int n) {\n"
+                   "        const int most = seen(p.m + %d < %lld ? p.m + %d : %lld);\n"
+                   "        const int steps = most > step ? (most + step - 1) / step : 1;\n"
+                   "        return steps * step < n ? steps * step : n;\n    }\n",
+                   (long long)cut->base + 1, (long long)cut->rows, s->rows - 1, last, s->rows - 1,
+                   last);
+}
+
+/* first, end: the steps of a tile, one at least; whole: whether all pairs of 64 rows and a step are
+ * seen; and the order of tiles. */
+static void tci_cuda_attention_cut(tci_str *out, const tci_attention *x)
+{
+    if (!x->cut.is_cut) {
+        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                         "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
+                         "    TC_I bool whole(int row, int step) { return true; }\n"
+                         "    TC_I int order(int t) { return t; }\n");
+        return;
+    }
+    tci_cuda_attention_seen(out, &x->cut, &x->in[0]);
+    if (x->by_step) {
+        tci_str_printf(out,
+                       "    TC_I int first(tc_place p, bool cuts) {\n"
+                       "        const int last = (n - 1) / step * step;\n"
+                       "        const int query = %d * (p.m - %lld), at = query > 0 ? "
+                       "query / step * step : 0;\n"
+                       "        return !cuts ? 0 : at < last ? at : last;\n    }\n"
+                       "    TC_I int end(tc_place p, bool cuts) { return n; }\n"
+                       "    TC_I bool whole(int row, int at) { return row + 64 <= seen(at); }\n",
+                       x->cut.rows != 0, (long long)x->cut.base);
+    } else {
+        tci_str_add(out, "    TC_I int first(tc_place p, bool cuts) { return 0; }\n"
+                         "    TC_I int end(tc_place p, bool cuts) {\n"
+                         "        return cuts ? steps_seen(p, n) : n;\n    }\n"
+                         "    TC_I bool whole(int row, int at) { return at + step <= seen(row); "
+                         "}\n");
+    }
+    tci_cuda_attention_order(out, x);
+}
+
+/* Numbers that do not depend on who multiplies, in a class whose enum is open. */
+static void tci_cuda_attention_numbers(tci_str *out, const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0], *o = &x->out[0];
+    int columns[2] = {TCI_ATTENTION_ROUND, TCI_ATTENTION_ROUND};
+    bool weighs = false;
+    for (int i = 0; i < x->n_out; i++) {
+        columns[tci_attention_taken(x, i)] = x->out[i].columns;
+        weighs |= tci_attention_taken(x, i) == 1;
+    }
+    tci_str_printf(out,
+                   "        changes = %d, weighs = %d, columns_0 = %d, columns_1 = %d,\n"
+                   "        n = %lld, step = %d, tiles = %lld, queries = %lld, values = %d,\n"
+                   "        online = %d, by_step = %d, rounds = %d, tells = %d,\n"
+                   "        row_threads = %d, columns = %d, lanes = %d, staged_pitch = %d,\n",
+                   x->n_in > 1, weighs, columns[0], columns[1], (long long)s->n, s->columns,
+                   (long long)s->tiles, (long long)(x->by_step ? s->n : s->m), x->n_values,
+                   x->is_online, x->by_step, x->rounds, x->tells, o->row_threads, o->columns,
+                   o->lanes, (int)o->staged_pitch);
+}
+
+/* ---- the class on tensor cores ---- */
+
+static int tci_cuda_attention_warps(const tci_attention *x)
+{
+    return 4 * x->in[0].consumers + 4;
+}
+
+/* The side that is loaded as operand 1 of the steps: online in parts of 64 steps, as the last
+ * product reads it. */
+static tci_matrix tci_cuda_attention_second(const tci_attention *x)
+{
+    tci_matrix second = x->is_online ? x->out[0] : x->in[1];
+    second.n = x->is_online ? tci_attention_value_columns(x) : second.n;
+    return second;
+}
+
+/* Of the steps of gradients all are loaded that a box has, zeros after the last one: a product
+ * takes them. */
+static void tci_cuda_attention_maps(const tci_attention *x, tci_cuda_skeleton *k)
+{
+    tci_matrix second = tci_cuda_attention_second(x);
+    k->n_maps = 2 + x->n_in;
+    for (int i = 0; i < 2; i++) {
+        if (i < x->n_in) {
+            k->maps[3 * i] = tci_cuda_wgmma_map(&x->in[i], 0);
+        }
+        k->maps[1 + i] = tci_cuda_wgmma_map(i ? &second : &x->in[0], 1);
+        if (!x->is_online) {
+            k->maps[1 + i].box[1] = x->in[i].columns;
         }
     }
-    tci_str_printf(out, " + first * %lldll,\n            %lld, %lld, %lld - first);\n    }\n",
-                   (long long)side.own, (long long)side.own, (long long)side.summed, (long long)n);
 }
 
-/* A side whose own axis and summed axis have changed places. */
-static tci_matrix_side tci_cuda_simt_attn_turned(tci_matrix_side side)
+/* Barriers of turns, if any are: to issue products, online, or to leave sums. */
+static int tci_cuda_attention_turns(const tci_attention *x)
 {
-    int64_t own = side.own;
-    side.own = side.summed;
-    side.summed = own;
-    return side;
+    return x->is_online ? x->in[0].consumers : 2 * tci_attention_leaves_in_turns(x);
 }
 
-static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
+static void tci_cuda_attention_unit_numbers(tci_str *out, const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int line = 2 * TCI_MATRIX_DEPTH_STEP, part = TCI_MATRIX_SUB * line;
+    int step[2] = {(int)tci_attention_step_bytes(x, 0), (int)tci_attention_step_bytes(x, 1)};
+    int both = x->is_online ? 0 : step[1]; /* in one slot of the ring */
+    int rows = (int)tci_attention_rows_bytes(x), loaded = tci_cuda_wgmma_loaded(s, 0);
+    long long steps_at = (long long)x->slots * rows;
+    long long step_1 = (x->is_online ? x->rings : 1) * (long long)step[0];
+    long long values_at = steps_at + x->rings * (long long)(step[0] + step[1]);
+    long long staged_at = values_at + x->rings * tci_attention_values_bytes(x);
+    long long barriers = staged_at + tci_attention_staged_bytes(x);
+    int stages = x->slots + x->rings * (x->is_online ? 2 : 1);
+    tci_str_printf(
+        out,
+        "        depth_0 = %lld, depth_1 = %lld,\n"
+        "        consumers = %d, turns = %d, turn_barriers = %d, slots = %d, rings = %d, "
+        "stages = %d,\n"
+        "        rows_bytes = %d, rows_1 = %d, rows_slab = %d, rows_loaded = %d,\n"
+        "        steps_at = %lld, step_bytes = %d, step_slab = %d, step_loaded = %d,\n"
+        "        step_1 = %lld, step_bytes_1 = %d, taken_slab = %d, taken_part = %d,\n"
+        "        values_at = %lld, staged_at = %lld, staged_bytes = %d, barriers = %lld, "
+        "turns_at = %lld\n    };\n",
+        (long long)s->k, (long long)x->in[1].k, s->consumers,
+        x->is_online ? x->turns : tci_attention_leaves_in_turns(x), tci_cuda_attention_turns(x),
+        x->slots, x->rings, stages, rows, s->rows * line * tci_attention_slabs(s->k),
+        s->rows * line, loaded * (rows / s->rows), steps_at, step[0] + both, s->columns * line,
+        x->is_online ? tci_cuda_wgmma_loaded(s, 1) * (step[0] / s->columns) : step[0] + both,
+        step_1, step[1] + (both ? step[0] : 0), x->is_online ? part : s->columns * line,
+        x->is_online ? part * tci_attention_slabs(x->in[1].k) : part, values_at, staged_at,
+        tci_dtype_get((tc_dtype)x->out[0].staged)->bytes, barriers,
+        barriers + 16 * stages + (x->is_online ? 8 : 0));
+}
+
+static void tci_cuda_attention_unit_products(tci_str *out, const tci_attention *x)
+{
+    const char *type = tci_cuda_wgmma_type(&x->in[0]);
+    tci_str_printf(out,
+                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
+                   "}\n"
+                   "    TC_I unsigned halves(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n"
+                   "    TC_I float low(unsigned two) { return tc_low_%s(two); }\n"
+                   "    TC_I float high(unsigned two) { return tc_high_%s(two); }\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, 0, 0)(d, a, b, add);\n    }\n",
+                   x->out[0].staged == TC_F16 ? "f16" : "bf16", type, type, type,
+                   x->in[0].columns / 2, type, x->in[0].columns);
+    for (int i = 0; i < x->n_out; i++) {
+        tci_str_printf(out,
+                       "    TC_I void multiply_%d(float (&d)[%d], const unsigned *a, "
+                       "unsigned long long b, int add) {\n"
+                       "        TC_MULTIPLY_HELD(%s, %d)(d, a, b, add);\n    }\n",
+                       tci_attention_taken(x, i), x->out[i].columns / 2, type, x->out[i].columns);
+    }
+}
+
+/* The class of the sums of last product i, for what leaves them. */
+static void tci_cuda_attention_left(tci_str *out, const char *symbol, const tci_attention *x, int i)
+{
+    const tci_matrix *o = &x->out[i];
+    tci_str_printf(out,
+                   "struct %s_left_%d {\n    enum { columns = %d, row_threads = %d, "
+                   "staged_pitch = %d, staged_bytes = %d };\n"
+                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, "
+                   "high); }\n};\n",
+                   symbol, tci_attention_taken(x, i), o->columns, o->row_threads,
+                   (int)o->staged_pitch, tci_dtype_get((tc_dtype)o->staged)->bytes,
+                   o->staged == TC_F16 ? "f16" : "bf16");
+}
+
+static void tci_cuda_attention_unit_loads(tci_str *out, const tci_attention *x)
+{
+    tci_matrix second = tci_cuda_attention_second(x);
+    second.n = x->is_online ? x->in[1].k : second.n;
+    tci_cuda_wgmma_loads(out, "load_rows_0", &x->in[0], 0);
+    if (x->n_in > 1) {
+        tci_cuda_wgmma_loads(out, "load_rows_1", &x->in[1], 0);
+    }
+    tci_cuda_wgmma_loads(out, "load_steps_0", &x->in[0], 1);
+    tci_cuda_wgmma_loads(out, "load_steps_1", &second, 1);
+}
+
+/* ---- the class by threads ---- */
+
+static void tci_cuda_attention_thread_numbers(tci_str *out, const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    int width[2] = {(int)tci_attention_width(x, 0), (int)tci_attention_width(x, 1)};
+    int rows_1 = s->rows * tci_attention_pitch(width[0]);
+    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_attention_pitch(width[1]) : 0);
+    int steps_1 = steps_at + s->columns * tci_attention_pitch(width[0]);
+    int pairs_at = steps_1 + s->columns * tci_attention_pitch(width[1]);
+    tci_str_printf(out,
+                   "        threads = %d, points = %d, each = %d, width_0 = %d, width_1 = %d,\n"
+                   "        rows_1 = %d, steps_at = %d, steps_1 = %d, pairs_at = %d, "
+                   "words_at = %d\n    };\n",
+                   x->threads, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, width[0],
+                   width[1], rows_1, steps_at, steps_1, pairs_at,
+                   pairs_at + s->rows * tci_attention_pitch(s->columns));
+}
+
+static void tci_cuda_attention_dtype(tci_str *out, const tci_matrix *x)
 {
     bool is_f16 = x->dtype == TC_F16;
     if (x->dtype == TC_F32) {
@@ -10943,186 +9943,479 @@ static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
     }
 }
 
-static int tci_cuda_simt_attn_width(int64_t size)
+/* True if groups of four of its elements start at a multiple of four. */
+static bool tci_cuda_attention_is_whole(const tci_matrix *x, const tci_matrix_side *side)
 {
-    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
-}
-
-static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    const tci_matrix *s = &x->scores, *r = &x->result;
-    int width = tci_cuda_simt_attn_width(s->k);
-    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
-    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
-    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
-                   "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
-                   "columns = %d, tiles = %lld, tells = %d, lanes = %d, staged_pitch = %d,\n"
-                   "        keys_at = %d, values_at = %d, pairs_at = %d, words_at = %d\n    };\n",
-                   symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
-                   s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
-                   (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
-                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
-    tci_cuda_simt_attn_dtype(out, s);
-    tci_cuda_attention_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
-    tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
-    tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
-                            s->n, s->columns, tci_attention_value_columns(x), r->columns);
-    tci_cuda_wgmma_place(out, r);
-    tci_str_add(out, "};\n");
-}
-
-static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
-    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
-                   "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
-                   "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
-                   "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
-                   "pairs_at = %d\n    };\n",
-                   symbol, x->threads, x->out[0].row_threads, width[0], width[1], (long long)s->n,
-                   s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
-                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
-                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
-    tci_cuda_attn_grad_sums(out, x);
-    tci_cuda_simt_attn_dtype(out, s);
-    tci_cuda_attn_grad_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    for (int i = 0; i < 2; i++) {
-        const tci_matrix *in = &x->in[i];
-        if (i < x->n_in) {
-            tci_cuda_simt_attn_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
-                                    s->m, s->rows, in->k, width[i]);
-        }
-        tci_cuda_simt_attn_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
-                                s->n, s->columns, in->k, width[i]);
+    bool whole = side->summed == 1 && x->k % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
+    for (int i = 0; i < x->n_batch; i++) {
+        whole = whole && side->batch_pitch[i] % 4 == 0;
     }
-    tci_cuda_wgmma_place(out, &x->out[0]);
-    tci_str_add(out, "};\n");
+    return whole;
+}
+
+/* The function that loads rows (which == 0) or steps of operand i from row `first` on; they are
+ * `own` apart, their elements `summed`. Of row statistics no more of operand 1 is there than keys
+ * have. */
+static void tci_cuda_attention_thread_load(tci_str *out, const char *symbol, const tci_attention *x,
+                                           int which, int i)
+{
+    tci_matrix in = x->in[i];
+    const tci_matrix_side *side = &in.side[which];
+    in.k = i == 1 && x->only_rows ? tci_attention_value_columns(x) : in.k;
+    tci_str_printf(out,
+                   "    TC_I void load_%s_%d(float *to, void *const *bufs, tc_place p, int first) "
+                   "{\n"
+                   "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
+                   "+ %lld",
+                   which ? "steps" : "rows", i, symbol, which ? in.columns : in.rows,
+                   (long long)in.k, (int)tci_attention_width(x, i),
+                   tci_cuda_attention_is_whole(&in, side), side->own == 1 && side->summed != 1,
+                   in.dtype == TC_F32 ? "float" : "unsigned short", side->operand,
+                   (long long)side->offset);
+    for (int b = 0; b < in.n_batch; b++) {
+        if (side->batch_pitch[b]) {
+            tci_str_printf(out, " + p.b%d * %lldll", b, (long long)side->batch_pitch[b]);
+        }
+    }
+    tci_str_printf(out, " + first * %lldll,\n            %lld, %lld, %lld - first);\n    }\n",
+                   (long long)side->own, (long long)side->own, (long long)side->summed,
+                   (long long)(which ? in.n : in.m));
+}
+
+static void tci_cuda_attention_thread_loads(tci_str *out, const char *symbol,
+                                            const tci_attention *x)
+{
+    for (int i = 0; i < 2; i++) {
+        if (i < x->n_in) {
+            tci_cuda_attention_thread_load(out, symbol, x, 0, i);
+        }
+        tci_cuda_attention_thread_load(out, symbol, x, 1, i);
+    }
 }
 
 /* ---- the kernel ---- */
 
-TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
+static void tci_cuda_attention_class(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    const tci_matrix *s = &x->in[0];
+    tci_str_printf(out, "struct %s_shape {\n    enum {\n", symbol);
+    tci_cuda_attention_numbers(out, x);
+    if (x->threads) {
+        tci_cuda_attention_thread_numbers(out, x);
+        tci_cuda_attention_dtype(out, s);
+        tci_cuda_attention_thread_loads(out, symbol, x);
+    } else {
+        tci_cuda_attention_unit_numbers(out, x);
+        tci_cuda_attention_unit_products(out, x);
+        tci_cuda_attention_unit_loads(out, x);
+    }
+    tci_cuda_attention_cut(out, x);
+    tci_cuda_attention_end(out, "rows", s->m, s->rows);
+    tci_cuda_attention_end(out, "steps", s->n, s->columns);
+    tci_cuda_wgmma_place(out, &x->out[0]);
+    tci_str_add(out, "};\n");
+    for (int i = 0; i < x->n_out && !x->threads && !x->is_online; i++) {
+        tci_cuda_attention_left(out, symbol, x, i);
+    }
+}
+
+/* The parts that the warps play. 168 registers a thread of twelve warps, and what the loading warps
+ * do not need goes to the others; of eight warps each has all that it can. */
+static void tci_cuda_attention_split(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    int loader = 4 * x->in[0].consumers;
+    bool moves = x->in[0].consumers > 1;
+    tci_str_printf(out, "    if (warp >= %d) {\n", loader);
+    if (moves) {
+        tci_str_printf(out, "        tc_registers_fewer<%d>();\n", x->is_online ? 24 : 40);
+    }
+    tci_str_printf(out,
+                   "        if (warp == %d && tc_warp_lane<%s_shape>() == 0) {\n"
+                   "            tc_%s_load<%s_shape>(at, args.maps%s);\n        }\n",
+                   loader, symbol, x->is_online ? "online" : "backward", symbol,
+                   x->is_online ? "" : ", cuts");
+    if (x->by_step) {
+        tci_str_printf(out,
+                       "        if (warp == %d) {\n"
+                       "            tc_backward_tell<%s_shape>(at, values, cuts);\n        }\n",
+                       loader + 1, symbol);
+    }
+    tci_str_add(out, "        return;\n    }\n");
+    if (moves) {
+        tci_str_printf(out, "    tc_registers_more<%d>();\n", x->is_online ? 240 : 232);
+    }
+    tci_str_add(out, "    int ring = 0;\n    unsigned parity = 0;\n");
+    tci_str_add(out, x->is_online ? "    unsigned turn = 0, own = warp < 4;\n" : "");
+}
+
+TCI_FN void tci_cuda_attention_head(tci_str *out, const char *symbol, const tci_loop *l,
                                     int n_words)
 {
-    const tci_attention *a = l->attention;
-    const tci_attn_grad *x = l->backward;
-    int threads = a ? a->threads : x->threads;
+    const tci_attention *x = l->attention;
+    int threads = x->threads ? x->threads : TCI_MATRIX_WARP * tci_cuda_attention_warps(x);
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
-    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
-    k.block_x = l->matrix->row_threads;
-    k.block_y = threads / l->matrix->row_threads;
-    tci_cuda_skeleton_words(out, symbol, &k);
-    if (a) {
-        tci_cuda_simt_attn_class(out, symbol, a);
-    } else {
-        tci_cuda_simt_attn_back_class(out, symbol, x);
+    k.shared_bytes = tci_attention_shared_bytes(x);
+    k.block_x = x->out[0].row_threads;
+    k.block_y = threads / x->out[0].row_threads;
+    if (!x->threads) {
+        tci_cuda_attention_maps(x, &k);
     }
-    tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
-                           a ? a->blocks : x->blocks);
-    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
+    tci_cuda_skeleton_words(out, symbol, &k);
+    tci_cuda_attention_class(out, symbol, x);
+    tci_cuda_skeleton_open(out, symbol, l, (int)k.n_maps, n_words, threads / TCI_MATRIX_WARP,
+                           x->threads ? x->blocks : 1);
+    if (x->threads) {
+        tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
+    } else {
+        tci_str_printf(out,
+                       "    TC_SHARED;\n"
+                       "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                       "    tc_attention_begin<%s_shape>(at);\n"
+                       "    const int warp = tc_warp<%s_shape>();\n",
+                       symbol, symbol);
+    }
+    if (x->is_online && !x->threads) {
+        tci_cuda_attention_split(out, symbol, x);
+    }
     tci_cuda_skeleton_args(out);
 }
 
-/* A warp's rows of the accumulators that are left, up to what takes them. */
-static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
+/* The batch of p as axes. */
+static void tci_cuda_attention_batch(tci_str *out, const tci_matrix *s)
 {
+    for (int i = 0; i < s->n_batch; i++) {
+        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", s->batch_axis[i], i);
+    }
+}
+
+/* The loop over tiles, up to what the slots of pairs need. All warps know whether steps are left
+ * out: online it turns out later. */
+static void tci_cuda_attention_tiles(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    if (!x->is_online) {
+        tci_str_printf(out, "    const bool cuts = %s;\n",
+                       x->cut.is_cut ? "off == -__builtin_inff()" : "false");
+    }
+    if (!x->is_online && !x->threads) { /* loaders evaluate the values of queries */
+        tci_cuda_attention_split(out, symbol, x);
+    }
+    tci_str_printf(out,
+                   "    for (int i = 0, t; (t = tc_attention_next(i)) < %s_shape::tiles; i++) {\n"
+                   "    const tc_place p = %s_shape::place(%s_shape::order(t));\n",
+                   symbol, symbol, symbol);
+    tci_cuda_attention_batch(out, &x->in[0]);
+}
+
+/* ---- its slots ---- */
+
+/* The slot that is block i. */
+static int tci_cuda_attention_slot(const tci_attention *x, int i)
+{
+    int slot = 0;
+    for (int n = tci_attention_has_slot(x, 0); n <= i; n += tci_attention_has_slot(x, slot)) {
+        slot++;
+    }
+    return slot;
+}
+
+/* Of a pair of a row and a step. */
+static void tci_cuda_attention_open_pair(tci_str *out, const tci_attention *x, int slot)
+{
+    const tci_matrix *s = &x->in[0];
+    if (slot == TCI_ATTENTION_SLOT_CHANGE) {
+        tci_str_add(out, "    const auto change = [&](float weight, float value, const auto &own, "
+                         "int q, int row, int step) {\n"
+                         "    float all[] = {weight, value");
+        for (int i = 2; i < x->n_values; i++) {
+            tci_str_printf(out, ", own[%d][q]", i);
+        }
+        tci_str_add(out, "};\n    void *given = all;\n");
+    } else {
+        tci_str_printf(out,
+                       "    const auto score_%d = [&](float value, int row, int step) {\n"
+                       "    void *given = &value;\n",
+                       slot - TCI_ATTENTION_SLOT_SCORE);
+    }
+    tci_str_printf(out, "    const tc_i64 at_%d = row, at_%d = step;\n", s->m_axis, s->n_axis);
+}
+
+TCI_FN void tci_cuda_attention_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+{
+    const tci_attention *x = l->attention;
+    const tci_matrix *s = &x->in[0], *o = &x->out[1];
+    int slot = tci_cuda_attention_slot(x, i);
+    switch (slot) {
+    case TCI_ATTENTION_SLOT_VALUES:
+        tci_str_add(out, "    const auto values = [&](float *own, tc_place p, int query) {\n"
+                         "    void *given = own;\n");
+        tci_cuda_attention_batch(out, s);
+        tci_str_printf(out, "    const tc_i64 at_%d = query;\n",
+                       x->by_step ? s->n_axis : s->m_axis);
+        return;
+    case TCI_ATTENTION_SLOT_OFF:
+        tci_str_add(out, "    float off;\n    {\n    void *given = &off;\n");
+        return;
+    case TCI_ATTENTION_SLOT_ROWS:
+        tci_str_printf(out,
+                       "    const auto rows_1 = [&](int row, void *given) {\n"
+                       "    const tc_i64 at_%d = row, at_%d = 0;\n",
+                       o->m_axis, o->n_axis);
+        return;
+    case TCI_ATTENTION_SLOT_SCORE: tci_cuda_attention_tiles(out, symbol, x); break;
+    default: break;
+    }
+    tci_cuda_attention_open_pair(out, x, slot);
+}
+
+/* A warp's rows of the sums that are left, up to what takes them. */
+static void tci_cuda_attention_rows(tci_str *out, const char *symbol, const tci_attention *x, int i)
+{
+    const tci_matrix *o = &x->out[i];
     int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
-    int rows = o->rows / (threads / TCI_MATRIX_WARP);
+    if (x->threads) {
+        int rows = o->rows / (x->threads / TCI_MATRIX_WARP);
+        tci_str_printf(out,
+                       "    for (int row = threadIdx.y / %d * %d + threadIdx.y %% %d * %d, end = "
+                       "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
+                       "    if (p.m + row >= %lld) {\n        break;\n    }\n"
+                       "    void *given = at + row * %d;\n",
+                       groups, rows, groups, o->group_rows, groups, rows, rows,
+                       groups * o->group_rows, (long long)o->m, (int)o->staged_pitch);
+        return;
+    }
     tci_str_printf(out,
-                   "    for (int row = threadIdx.y / %d * %d + threadIdx.y %% %d * %d, end = "
-                   "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
+                   "    for (int row = rows + threadIdx.y %% %d * %d; row < rows + 16; "
+                   "row += %d) {\n"
                    "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = at + row * %d;\n",
-                   groups, rows, groups, o->group_rows, groups, rows, rows, groups * o->group_rows,
-                   (long long)o->m, (int)o->staged_pitch);
+                   "    void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "%s_shape::staged_at + %s * %d;\n",
+                   groups, o->group_rows, groups * o->group_rows, (long long)o->m, symbol,
+                   tci_attention_leaves_in_turns(x) ? "row % 64" : "row",
+                   (int)o->staged_pitch * tci_dtype_get((tc_dtype)o->staged)->bytes);
 }
 
-static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
+/* Stores the sums of last product i. */
+static void tci_cuda_attention_leave(tci_str *out, const char *symbol, const tci_attention *x,
+                                     int i)
 {
-    const tci_matrix *r = &x->result;
-    tci_str_printf(out,
-                   "    tc_flash<%s_shape> x;\n"
-                   "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
-                   symbol, symbol, x->cut.is_cut);
-    tci_cuda_simt_attn_rows(out, r, x->threads);
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
-}
-
-static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *o = &x->out[0];
-    tci_str_printf(out,
-                   "    tc_flash_back<%s_shape> x;\n"
-                   "    tc_flash_back_tile<%s_shape>(x, at, bufs, p, cuts, values, score_0, "
-                   "score_%d, %s);\n",
-                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    for (int i = x->n_out - 1; i >= 0; i--) {
-        int taken = tci_attn_grad_taken(x, i);
+    const tci_matrix *o = &x->out[i];
+    int taken = tci_attention_taken(x, i), bytes = tci_dtype_get((tc_dtype)o->staged)->bytes;
+    if (x->threads) {
         tci_str_printf(out,
                        "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
                        "%s_shape::staged_pitch);\n    __syncthreads();\n",
                        symbol, symbol, taken, taken, symbol);
-        tci_cuda_simt_attn_rows(out, &x->out[i], x->threads);
+        return;
+    }
+    tci_str_printf(out,
+                   "    tc_matrix_leave<%s_left_%d>(x.o%d, at + %s_shape::staged_at + "
+                   "warp / 4 * %d);\n    __syncwarp();\n",
+                   symbol, taken, taken, symbol,
+                   tci_attention_leaves_in_turns(x)
+                       ? 0
+                       : TCI_MATRIX_SUB * (int)o->staged_pitch * bytes);
+}
+
+/* The call of a tile's main loop; on tensor cores that of an online chain leaves its sums too. */
+static void tci_cuda_attention_tile(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    if (x->is_online && !x->threads) {
+        tci_str_printf(out,
+                       "    tc_online_tile<%s_shape>(at, warp / 4, ring, parity, turn, own, i, p, "
+                       "score_0, score_%d);\n",
+                       symbol, x->cut.is_cut);
+        return;
+    }
+    const char *of = !x->threads ? "backward" : x->is_online ? "flash" : "flash_back";
+    tci_str_printf(out, "    tc_%s<%s_shape> x;\n    tc_%s_tile<%s_shape>(x, at, %s, p, ", of,
+                   symbol, of, symbol, x->threads ? "bufs" : "warp / 4, ring, parity, i");
+    tci_str_printf(out, "%sscore_0, score_%d%s);\n", x->is_online ? "" : "cuts, values, ",
+                   x->cut.is_cut,
+                   x->is_online  ? ""
+                   : x->n_in > 1 ? ", change"
+                                 : ", 0");
+}
+
+/* The main loop of a tile, and the sums up to the epilogue slot. */
+static void tci_cuda_attention_run(tci_str *out, const char *symbol, const tci_attention *x)
+{
+    tci_cuda_attention_tile(out, symbol, x);
+    if (!x->threads) {
+        tci_str_add(out, "    const int rows = 64 * (warp / 4) + 16 * (warp & 3);\n");
+    }
+    if (!x->threads && tci_attention_leaves_in_turns(x)) {
+        tci_str_printf(out,
+                       "    tc_barrier_wait(tc_attention_turn<%s_shape>(at, warp / 4), "
+                       "(i + 1 + warp / 4) %% 2);\n",
+                       symbol);
+    }
+    for (int i = x->n_out - 1; i >= 0; i--) {
+        if (x->threads || !x->is_online) {
+            tci_cuda_attention_leave(out, symbol, x, i);
+        }
+        tci_cuda_attention_rows(out, symbol, x, i);
         if (i == 1) {
-            tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
+            tci_str_printf(out, "    rows_1(p.m + row, given);\n    }\n    %s();\n",
+                           x->threads ? "__syncthreads" : "__syncwarp");
         }
     }
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
+    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", x->out[0].m_axis,
+                   x->out[0].n_axis);
 }
 
-TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
+TCI_FN void tci_cuda_attention_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
 {
-    if (l->backward) {
-        tci_cuda_attn_grad_open(out, symbol, l, i);
-        return;
+    const tci_attention *x = l->attention;
+    switch (tci_cuda_attention_slot(x, i)) {
+    case TCI_ATTENTION_SLOT_SCORE:
+    case TCI_ATTENTION_SLOT_SEEN: tci_str_add(out, "    return value;\n    };\n"); break;
+    case TCI_ATTENTION_SLOT_CHANGE: tci_str_add(out, "    return all[0];\n    };\n"); break;
+    case TCI_ATTENTION_SLOT_OFF: tci_str_add(out, "    }\n"); break;
+    default: tci_str_add(out, "    };\n"); break;
     }
-    const tci_matrix *s = &l->attention->scores;
-    if (i == 0) {
-        tci_cuda_attention_tiles(out, symbol, s);
-    }
-    tci_cuda_attention_value(out, s, i);
-}
-
-TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_attn_grad *x = l->backward;
-    bool last = i + 1 == l->n_scores;
-    if (!x) {
-        tci_str_add(out, "    return value;\n    };\n");
-        if (last) {
-            tci_cuda_simt_attn_run(out, symbol, l->attention);
-        }
-        return;
-    }
-    tci_cuda_attn_grad_end(out, x, i);
-    if (tci_cuda_attn_grad_block(x, i) ==
-        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
-        tci_str_printf(out, "    const bool cuts = %s;\n",
-                       x->cut.is_cut ? "off == -__builtin_inff()" : "false");
-        tci_cuda_attention_tiles(out, symbol, &x->in[0]);
-    }
-    if (last) {
-        tci_cuda_simt_attn_back_run(out, symbol, x);
+    if (i + 1 == l->n_scores) {
+        tci_cuda_attention_run(out, symbol, x);
     }
 }
 
-TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
+TCI_FN void tci_cuda_attention_tail(tci_str *out, const char *symbol, const tci_loop *l)
 {
-    tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
+    const tci_attention *x = l->attention;
+    tci_str_printf(out, "    }\n    %s();\n", x->threads ? "__syncthreads" : "__syncwarp");
+    if (!x->threads && tci_attention_leaves_in_turns(x)) {
+        tci_str_printf(out,
+                       "    tc_warp_arrive<%s_shape>(tc_attention_turn<%s_shape>(at, "
+                       "1 - warp / 4));\n",
+                       symbol, symbol);
+    }
+    tci_str_add(out, "    }\n}\n");
+}
+/* ---- src/cuda/custom_op.c ---- */
+/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
+ * calls it.
+ *
+ * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
+ * that names never collide. Error messages of NVRTC name the op and the line of the text. Known
+ * sizes are numbers in the kernel; others are arguments of its launch. */
+/* ---- src/cuda/custom_op.h ---- */
+/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
+ * user's source and a wrapper kernel that calls it. */
+#ifndef TCI_CUDA_CUSTOM_OP_H
+#define TCI_CUDA_CUSTOM_OP_H
+
+/* ---- src/cuda/dialect.h ---- */
+/* cuda/dialect.h - declares the CUDA C++ target of the source printer (emit/dialect.h): how types,
+ * primitives and memory accesses are written. */
+#ifndef TCI_CUDA_DIALECT_H
+#define TCI_CUDA_DIALECT_H
+
+
+enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
+
+/* vector_bytes: of one thread's lanes. */
+TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
+TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
+
+#endif
+
+/* ---- src/cuda/custom_op.h, continued ---- */
+/* The hook `call` of the dialect (emit/dialect.h). */
+TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                            const char *symbol);
+
+#endif
+
+/* ---- src/cuda/custom_op.c, continued ---- */
+static const char tci_cuda_custom_types[] =
+    "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"
+    "    const long long *sizes;\n    long long n;\n};\n";
+
+static void tci_cuda_custom_dtypes(tci_str *out)
+{
+    tci_str_add(out, "enum tc_dtype {\n");
+#define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
+    tci_str_printf(out, "    %s = %d,\n", #id, (int)id);
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
+    tci_str_add(out, "};\n");
+}
+
+static void tci_cuda_custom_number(tci_str *out, const tci_launch *l, tci_dim d)
+{
+    int i = 0;
+    while (i < l->n_dims && l->dims[i] != d) {
+        i++;
+    }
+    if (i < l->n_dims) {
+        tci_str_printf(out, "args.lits[%d]", i);
+    } else {
+        tci_str_printf(out, "%lld", (long long)tci_dim_known(d));
+    }
+}
+
+static void tci_cuda_custom_sizes(tci_str *out, const tci_launch *l, const tc_custom_array *a,
+                                  int i)
+{
+    tci_str_printf(out, "    const long long sizes%d[] = {", i);
+    for (int d = 0; d < a->rank; d++) {
+        tci_cuda_custom_number(out, l, tci_dim_list(a->sizes)[d]);
+        tci_str_add(out, ", ");
+    }
+    tci_str_add(out, "0};\n"); /* an array has an element */
+}
+
+static void tci_cuda_custom_array(tci_str *out, const tci_launch *l, const tc_custom_array *a,
+                                  int i, int operand)
+{
+    tci_str_printf(out, "{args.bufs[%d], (tc_dtype)%d, %d, sizes%d, ", operand, (int)a->dtype,
+                   a->rank, i);
+    tci_cuda_custom_number(out, l, (tci_dim)a->n);
+    tci_str_add(out, "}");
+}
+
+/* Results that are the same value are computed one after the other. */
+static void tci_cuda_custom_calls(tci_str *out, const tci_kernel *k, const tci_launch *l)
+{
+    const tci_custom_call *call = k->call;
+    int n = call->n_inputs;
+    for (int i = 0; i <= n; i++) {
+        tci_cuda_custom_sizes(out, l, &call->arrays[i], i);
+    }
+    tci_str_add(out, "    const tc_custom_array in[] = {\n");
+    for (int i = 0; i < n; i++) {
+        tci_str_add(out, "        ");
+        tci_cuda_custom_array(out, l, &call->arrays[i], i, i);
+        tci_str_add(out, ",\n");
+    }
+    tci_str_add(out, "    };\n");
+    for (int o = n; o < k->n_operands; o++) {
+        tci_str_printf(out, "    tc_custom_array out%d = ", o - n);
+        tci_cuda_custom_array(out, l, &call->arrays[n], n, o);
+        tci_str_printf(out, ";\n%s    run(in, %d, &out%d);\n",
+                       o > n ? "    __syncthreads();\n" : "", n, o - n);
+    }
+}
+
+TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
+                            const char *symbol)
+{
+    const tc_custom_op *op = &k->call->op->op;
+    (void)d;
+    tci_cuda_custom_dtypes(out);
+    tci_str_add(out, tci_cuda_custom_types);
+    tci_str_add(out, "#line 1 \"");
+    for (const char *c = op->name; *c; c++) { /* as a file's name */
+        tci_str_printf(out, "%c", *c == '"' || *c == '\\' || *c == '\n' ? '_' : *c);
+    }
+    tci_str_printf(out, "\"\n%s\n#line 1 \"tc.cu\"\n", op->cuda);
+    tci_str_printf(out,
+                   "struct %s_args { void *bufs[%d]; long long lits[%d]; long long *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n",
+                   symbol, k->n_operands, TCI_MAX(l->n_dims, 1), tci_custom_threads(k->call->op),
+                   symbol, symbol);
+    tci_cuda_custom_calls(out, k, l);
+    tci_str_add(out, "}\n");
 }
 /* ---- src/cuda/mma_sync.c ---- */
 /* cuda/mma_sync.c - writes the CUDA source of the GEMM on mma.sync, the warp-level tensor-core
@@ -11920,15 +11213,23 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+/* The definitions of a prelude, once in a file. */
+static void tci_cuda_prelude_need(tci_dialect *d, const char *name, void (*prelude)(tci_str *))
+{
+    tci_c_dialect *cd = d->state;
+    bool is_new;
+    tci_c_dialect_intern(cd, name, &is_new);
+    if (is_new) {
+        prelude(&cd->out);
+    }
+}
+
 /* The definitions that a kernel with that main loop needs. */
 static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
 {
     tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_c_dialect_intern(cd, "tc_map", &is_new);
-    if (is_new) {
-        tci_cuda_wgmma_prelude(&cd->out);
-    }
+    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
     const char *name = tci_c_dialect_intern(cd, tci_cuda_wgmma_product_name(d->s, x), &is_new);
     if (is_new) {
         tci_cuda_wgmma_product(&cd->out, name, x);
@@ -11947,49 +11248,17 @@ static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
-    tci_c_dialect *cd = d->state;
-    bool is_new;
-    tci_cuda_matrix_need(d, &x->scores);
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
+    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
+    tci_cuda_prelude_need(d, "tc_attention", tci_cuda_attention_prelude);
+    if (x->threads) {
+        tci_cuda_prelude_need(d, "tc_flash", tci_cuda_simt_attention_prelude);
+        return;
     }
-    tci_cuda_held_need(d, &x->result);
-}
-
-static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
-{
-    tci_c_dialect *cd = d->state;
-    bool is_new;
     tci_cuda_matrix_need(d, &x->in[0]);
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_backward", &is_new);
-    if (is_new) {
-        tci_cuda_attn_grad_prelude(&cd->out);
-    }
+    tci_cuda_prelude_need(d, x->is_online ? "tc_online" : "tc_backward",
+                          x->is_online ? tci_cuda_online_prelude : tci_cuda_backward_prelude);
     for (int i = 0; i < x->n_out; i++) {
         tci_cuda_held_need(d, &x->out[i]);
-    }
-}
-
-static void tci_cuda_flash_need(tci_dialect *d)
-{
-    tci_c_dialect *cd = d->state;
-    bool is_new;
-    tci_c_dialect_intern(cd, "tc_map", &is_new);
-    if (is_new) {
-        tci_cuda_wgmma_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_flash", &is_new);
-    if (is_new) {
-        tci_cuda_simt_attn_prelude(&cd->out);
     }
 }
 
@@ -11997,26 +11266,14 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_open(out, symbol, l, i);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_open(out, symbol, l, i);
-    } else {
-        tci_cuda_attention_score(out, symbol, l, i);
-    }
+    tci_cuda_attention_open(out, symbol, l, i);
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_close(out, symbol, l, i);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_close(out, symbol, l, i);
-    } else {
-        tci_cuda_attention_scored(out, symbol, l, i);
-    }
+    tci_cuda_attention_close(out, symbol, l, i);
 }
 
 static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
@@ -12043,19 +11300,9 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_flash_need(d);
-        tci_cuda_simt_attn_head(out, symbol, l, n_words);
-        return;
-    }
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
-        return;
-    }
-    if (l->backward) {
-        tci_cuda_backward_need(d, l->backward);
-        tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
@@ -12090,12 +11337,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_tail(out);
-    } else if (l->attention) {
-        tci_cuda_attention_tail(out);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_tail(out, symbol, l);
+    if (l->attention) {
+        tci_cuda_attention_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_wgmma_tail(out, symbol);
     } else {

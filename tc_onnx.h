@@ -7321,10 +7321,13 @@ TCI_FN tc_status tci_ox_export_call(const tci_ox_export *e, tc_site here)
     if (!f.failed && e->outputs.n < 1) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "there are no outputs");
     }
+    if (f.failed) {
+        return tci_frame_status(&f);
+    }
     tci_scratch_init(&s);
-    if (!f.failed && setjmp(s.escape)) {
+    if (setjmp(s.escape)) {
         tci_frame_fail(&f, s.why, "%s", s.message);
-    } else if (!f.failed) {
+    } else {
         tci_node **in = TCI_NEW_ARRAY(&s, tci_node *, e->inputs.n + 1);
         tci_node **out = TCI_NEW_ARRAY(&s, tci_node *, e->outputs.n + 1);
         if (tci_ox_nodes_of(&f, e->inputs, "an input", in, true) &&

@@ -6,9 +6,9 @@
 #ifdef TCI_HAS_CUDA
 #include "cuda/wgmma_gemm.c"
 #include "cuda/wgmma_attention.c"
-#include "cuda/wgmma_attention_backward.c"
-#include "cuda/custom_op.c"
 #include "cuda/simt_attention.c"
+#include "cuda/flash_attention.c"
+#include "cuda/custom_op.c"
 #include "cuda/mma_sync.c"
 #include "cuda/dialect.c"
 #include "cuda/driver_api.c"

@@ -23,6 +23,9 @@ grep -nE '(^|[^a-z_])(abort|exit|_exit|system|popen) *\(' $(find src -name '*.[c
     | sed 's/$/  <- forbidden call/' >>"$found"
 grep -n -e '-ffast-math' $(find src -name '*.[ch]' ! -path src/base/impl_begin.h) \
     | sed 's/$/  <- breaks results, also when only linked/' >>"$found"
+grep -n 'setjmp(' $(find src -mindepth 2 -name '*.c') \
+    | grep -vE ': +if \(!?setjmp\([^()]*\)( == 0)?\) \{$' \
+    | sed 's/$/  <- not a context that C11 7.13.1.1 allows/' >>"$found"
 grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$found"
 
 # ... and comments name their subject: neither inverted questions nor "What ..." open one

@@ -91,7 +91,8 @@ TC_API void tc_qr_at(tc_tensor x, tc_tensor *q, tc_tensor *r, tc_site here)
 /* ---- eigenvalues ---- */
 
 /* v, whose columns are eigenvectors of a with the values w, with the derivatives of one more order
- * than it has; *values: so w. Columns of equal values have none among each other. */
+ * than it has; *values: so w. Columns of values that are equal up to rounding of the largest one
+ * have none among each other. */
 static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w, tc_tensor a,
                                     tc_tensor *values)
 {
@@ -102,7 +103,7 @@ static tc_tensor tci_factor_refined(const tci_made *m, tc_tensor v, tc_tensor w,
     tc_tensor own = tc_div(tc_diagonal(s, 0, -2, -1), tc_diagonal(inner, 0, -2, -1));
     *values = w = tci_factor_like(w, own, here);
     tc_tensor row = tc_unsqueeze(w, -2), column = tc_unsqueeze(w, -1), gap = tc_sub(row, column);
-    tc_tensor size = tc_mul(tc_maximum(tc_abs(row), tc_abs(column)), epsilon);
+    tc_tensor size = tc_mul(tc_max(tc_abs(row), TC_AXES(-1), true), epsilon);
     tc_tensor equal = tc_le(tc_abs(gap), size);
     tc_tensor off = tc_div(tc_sub(s, tc_mul(inner, row)), tc_where(equal, 1, gap));
     off = tc_where(equal, tc_mul(tc_sub(one, inner), 0.5), off);
@@ -195,6 +196,26 @@ static tc_tensor tci_factor_polar(const tci_made *m, tc_tensor a)
     return last;
 }
 
+/* Orthonormal rows, whose images rows r^T are orthogonal up to some thousand epsilon of the largest
+ * singular value, after a step towards images that are orthogonal up to rounding: without it the
+ * images of vectors of the value 0 are not. Pairs of rows that turn by more than a small angle have
+ * equal values and stay as they are. */
+static tc_tensor tci_factor_separated(const tci_made *m, tc_tensor rows, tc_tensor r)
+{
+    tc_site here = m->here;
+    const double most = 0x1p-14; /* its fourth power is rounding error */
+    tc_tensor images = tc_matmul(rows, tci_factor_turned(r, here));
+    tc_tensor product = tc_matmul(images, tci_factor_turned(images, here));
+    tc_tensor square = tc_diagonal(product, 0, -2, -1);
+    tc_tensor gap = tc_sub(tc_unsqueeze(square, -1), tc_unsqueeze(square, -2));
+    tc_tensor turns = tc_lt(tc_abs(product), tc_mul(tc_abs(gap), most));
+    tc_tensor angle = tc_where(turns, tc_div(product, tc_where(turns, gap, 1)), 0);
+    rows = tc_add(rows, tc_matmul(angle, rows));
+    tc_tensor inner = tc_matmul(rows, tci_factor_turned(rows, here));
+    tc_tensor half = tc_mul(tc_sub(tci_factor_one(m, inner), inner), 0.5);
+    return tc_add(rows, tc_matmul(half, rows));
+}
+
 /* u, s and v of a in f64 that has no fewer rows than columns and many of these, without
  * derivatives: v are the eigenvectors of the symmetric factor. */
 static void tci_factor_singular_polar(const tci_made *m, tc_tensor a, tc_tensor *u, tc_tensor *s,
@@ -206,7 +227,7 @@ static void tci_factor_singular_polar(const tci_made *m, tc_tensor a, tc_tensor 
     tc_tensor symmetric = tc_matmul(tci_factor_turned(tci_factor_polar(m, r), here), r);
     symmetric = tc_mul(tc_add(symmetric, tci_factor_turned(symmetric, here)), 0.5);
     symmetric = tc_div(symmetric, tci_factor_scale(m, symmetric));
-    tc_tensor rows = tci_factor_eigenvectors(m, symmetric);
+    tc_tensor rows = tci_factor_separated(m, tci_factor_eigenvectors(m, symmetric), r);
     tc_tensor images = tc_matmul(rows, tci_factor_turned(r, here));
     tc_sort(tc_sqrt(tc_sum(tc_square(images), TC_AXES(-1), false)), -1, true, s, &order);
     *u = tc_matmul(q, tci_factor_unit_columns(m, tci_factor_ordered(images, order, here)));

@@ -1068,7 +1068,10 @@ static tci_request *tci_compile_request_of(tci_scratch *s, const tci_code *code,
                                            const tc_options *o, const tci_backend *backend)
 {
     tci_key_graph g;
-    if (setjmp(s->escape) || !tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
+    if (setjmp(s->escape)) {
+        return NULL;
+    }
+    if (!tci_key_read(s, code->key, code->key_bytes, key_graph, NULL, 0, &g)) {
         return NULL;
     }
     return tci_request_make(s, g.nodes, g.n_inputs, g.roots, g.n_roots, o, backend->name,

@@ -25,10 +25,8 @@
 
 #include "../emit/c_templates.h"
 #include "dialect.h"
-#include "wgmma_attention.h"
-#include "wgmma_attention_backward.h"
+#include "flash_attention.h"
 #include "custom_op.h"
-#include "simt_attention.h"
 #include "mma_sync.h"
 
 typedef struct tci_cuda_dialect {
@@ -552,15 +550,23 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+/* The definitions of a prelude, once in a file. */
+static void tci_cuda_prelude_need(tci_dialect *d, const char *name, void (*prelude)(tci_str *))
+{
+    tci_c_dialect *cd = d->state;
+    bool is_new;
+    tci_c_dialect_intern(cd, name, &is_new);
+    if (is_new) {
+        prelude(&cd->out);
+    }
+}
+
 /* The definitions that a kernel with that main loop needs. */
 static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
 {
     tci_c_dialect *cd = d->state;
     bool is_new;
-    tci_c_dialect_intern(cd, "tc_map", &is_new);
-    if (is_new) {
-        tci_cuda_wgmma_prelude(&cd->out);
-    }
+    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
     const char *name = tci_c_dialect_intern(cd, tci_cuda_wgmma_product_name(d->s, x), &is_new);
     if (is_new) {
         tci_cuda_wgmma_product(&cd->out, name, x);
@@ -579,49 +585,17 @@ static void tci_cuda_held_need(tci_dialect *d, const tci_matrix *x)
 
 static void tci_cuda_attention_need(tci_dialect *d, const tci_attention *x)
 {
-    tci_c_dialect *cd = d->state;
-    bool is_new;
-    tci_cuda_matrix_need(d, &x->scores);
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
+    tci_cuda_prelude_need(d, "tc_map", tci_cuda_wgmma_prelude);
+    tci_cuda_prelude_need(d, "tc_attention", tci_cuda_attention_prelude);
+    if (x->threads) {
+        tci_cuda_prelude_need(d, "tc_flash", tci_cuda_simt_attention_prelude);
+        return;
     }
-    tci_cuda_held_need(d, &x->result);
-}
-
-static void tci_cuda_backward_need(tci_dialect *d, const tci_attn_grad *x)
-{
-    tci_c_dialect *cd = d->state;
-    bool is_new;
     tci_cuda_matrix_need(d, &x->in[0]);
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_backward", &is_new);
-    if (is_new) {
-        tci_cuda_attn_grad_prelude(&cd->out);
-    }
+    tci_cuda_prelude_need(d, x->is_online ? "tc_online" : "tc_backward",
+                          x->is_online ? tci_cuda_online_prelude : tci_cuda_backward_prelude);
     for (int i = 0; i < x->n_out; i++) {
         tci_cuda_held_need(d, &x->out[i]);
-    }
-}
-
-static void tci_cuda_flash_need(tci_dialect *d)
-{
-    tci_c_dialect *cd = d->state;
-    bool is_new;
-    tci_c_dialect_intern(cd, "tc_map", &is_new);
-    if (is_new) {
-        tci_cuda_wgmma_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_attention", &is_new);
-    if (is_new) {
-        tci_cuda_attention_prelude(&cd->out);
-    }
-    tci_c_dialect_intern(cd, "tc_flash", &is_new);
-    if (is_new) {
-        tci_cuda_simt_attn_prelude(&cd->out);
     }
 }
 
@@ -629,26 +603,14 @@ static void tci_cuda_score_head(tci_dialect *d, tci_str *out, const char *symbol
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_open(out, symbol, l, i);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_open(out, symbol, l, i);
-    } else {
-        tci_cuda_attention_score(out, symbol, l, i);
-    }
+    tci_cuda_attention_open(out, symbol, l, i);
 }
 
 static void tci_cuda_score_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                                 int i)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_close(out, symbol, l, i);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_close(out, symbol, l, i);
-    } else {
-        tci_cuda_attention_scored(out, symbol, l, i);
-    }
+    tci_cuda_attention_close(out, symbol, l, i);
 }
 
 static const char *tci_cuda_rounded(tci_dialect *d, tci_prim p)
@@ -675,19 +637,9 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     tci_cuda_dialect *own = ((tci_c_dialect *)d->state)->more;
     own->group = l->together ? TCI_MIN(l->threads, TCI_WARP) : 1;
     own->row_threads = l->rows > 1 ? l->threads : 0; /* of a template too: it follows others */
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_flash_need(d);
-        tci_cuda_simt_attn_head(out, symbol, l, n_words);
-        return;
-    }
     if (l->attention) {
         tci_cuda_attention_need(d, l->attention);
         tci_cuda_attention_head(out, symbol, l, n_words);
-        return;
-    }
-    if (l->backward) {
-        tci_cuda_backward_need(d, l->backward);
-        tci_cuda_attn_grad_head(out, symbol, l, n_words);
         return;
     }
     if (l->matrix) {
@@ -722,12 +674,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
 {
     (void)d;
-    if (tci_cuda_is_simt_attn(l)) {
-        tci_cuda_simt_attn_tail(out);
-    } else if (l->attention) {
-        tci_cuda_attention_tail(out);
-    } else if (l->backward) {
-        tci_cuda_attn_grad_tail(out, symbol, l);
+    if (l->attention) {
+        tci_cuda_attention_tail(out, symbol, l);
     } else if (l->matrix) {
         tci_cuda_wgmma_tail(out, symbol);
     } else {

@@ -1,5 +1,6 @@
-/* cuda/simt_attention.c - writes the CUDA source of fused attention, forward and backward, on CUDA
- * cores: shared-memory layout and main loops.
+/* cuda/simt_attention.c - holds the CUDA source of fused attention and its gradients on SIMT
+ * threads: the device functions and main loops that the classes of cuda/flash_attention.c
+ * instantiate.
  *
  * Shared memory, all as f32: for attention the queries of a tile, a block of keys, a block of
  * values, the tile x block attention weights, and a word for each half warp; for its gradients both
@@ -20,9 +21,7 @@
  * Invariants: a barrier precedes the first read of data that all threads have copied, and the next
  * copy to memory that all have read. Missing rows and keys are zeros, and their weights are 0, or
  * are never stored. */
-#include "simt_attention.h"
-
-#include <string.h>
+#include "flash_attention.h"
 
 /* ---- the prelude ---- */
 
@@ -157,7 +156,7 @@ static const char tci_cuda_flash_products[] =
 
 static const char tci_cuda_flash_powers[] =
     "template <class S> struct tc_flash {\n"
-    "    float o[S::points][S::columns / 16], s[S::points][S::each], most[S::points], "
+    "    float o1[S::points][S::columns_1 / 16], s[S::points][S::each], most[S::points], "
     "sum[S::points];\n};\n"
     "template <class S> TC_I void tc_flash_powers(tc_flash<S> &x) {\n"
     "    const float log2e = 1.44269504f;\n"
@@ -176,7 +175,7 @@ static const char tci_cuda_flash_powers[] =
     "            sum += x.s[r][j];\n        }\n"
     "        x.sum[r] = __fmaf_rn(x.sum[r], scale, sum);\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= scale;\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= scale;\n"
     "        }\n    }\n}\n"
     "template <class S> TC_I bool tc_flash_is_far(tc_flash<S> &x, float *words, float cut) {\n"
     "    float far = __builtin_inff();\n"
@@ -194,54 +193,56 @@ static const char tci_cuda_flash_tile[] =
     "TC_I void tc_flash_tile(tc_flash<S> &x, float *at, void *const *bufs, tc_place p, F score, G "
     "seen) {\n"
     "    const int row = p.m + tc_flash_thread<S>() / 16, lane = tc_flash_thread<S>() % 16;\n"
-    "    int end = S::end(p);\n    bool asks = end < S::keys;\n"
+    "    int end = S::end(p, true);\n    bool asks = end < S::n;\n"
     "#pragma unroll\n"
     "    for (int r = 0; r < S::points; r++) {\n"
     "        x.most[r] = -__builtin_inff();\n        x.sum[r] = 0;\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] = 0;\n        }\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] = 0;\n        "
+    "}\n"
     "    }\n"
-    "    S::load_queries(at, bufs, p, p.m);\n"
-    "    S::load_keys(at + S::keys_at, bufs, p, 0);\n    tc_copies_commit();\n"
-    "    S::load_values(at + S::values_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    S::load_rows_0(at, bufs, p, p.m);\n"
+    "    S::load_steps_0(at + S::steps_at, bufs, p, 0);\n    tc_copies_commit();\n"
+    "    S::load_steps_1(at + S::steps_1, bufs, p, 0);\n    tc_copies_commit();\n"
     "    for (int key = 0;;) {\n"
     "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_pairs<S, S::width>(x.s, at, at + S::keys_at);\n"
+    "        tc_flash_pairs<S, S::width_0>(x.s, at, at + S::steps_at);\n"
     "        __syncthreads();\n"
     "        if (key + S::step < end) {\n"
-    "            S::load_keys(at + S::keys_at, bufs, p, key + S::step);\n        }\n"
+    "            S::load_steps_0(at + S::steps_at, bufs, p, key + S::step);\n        }\n"
     "        tc_copies_commit();\n"
-    "        if (key + S::step <= S::seen(p.m)) {\n"
+    "        if (S::whole(p.m, key)) {\n"
     "            tc_flash_scores<S>(x.s, row, key + lane, seen);\n        } else {\n"
     "            tc_flash_scores<S>(x.s, row, key + lane, score);\n        }\n"
-    "        if (S::keys % S::step != 0 && key + S::step > S::keys) {\n"
+    "        if (S::n % S::step != 0 && key + S::step > S::n) {\n"
     "#pragma unroll\n"
     "            for (int i = 0; i < S::points * S::each; i++) {\n"
-    "                if (key + lane + 16 * (i % S::each) >= S::keys) {\n"
+    "                if (key + lane + 16 * (i % S::each) >= S::n) {\n"
     "                    x.s[i / S::each][i % S::each] = -__builtin_inff();\n                }\n"
     "            }\n        }\n"
     "        tc_flash_powers<S>(x);\n"
     "        tc_flash_tell<S>(x.s, at + S::pairs_at);\n"
     "        tc_copies_wait<1>();\n        __syncthreads();\n"
-    "        tc_flash_sums<S, S::columns>(x.o, at + S::pairs_at, at + S::values_at);\n"
+    "        tc_flash_sums<S, S::columns_1>(x.o1, at + S::pairs_at, at + S::steps_1);\n"
     "        __syncthreads();\n        key += S::step;\n"
     "        if (key >= end) {\n"
     "            if (!asks || tc_flash_is_far<S>(x, at + S::words_at, score(0.0f, "
     "S::rows_end(p.m), end))) {\n                break;\n            }\n"
-    "            asks = false;\n            end = S::keys;\n"
-    "            S::load_keys(at + S::keys_at, bufs, p, key);\n            tc_copies_commit();\n"
+    "            asks = false;\n            end = S::n;\n"
+    "            S::load_steps_0(at + S::steps_at, bufs, p, key);\n            "
+    "tc_copies_commit();\n"
     "        }\n"
-    "        S::load_values(at + S::values_at, bufs, p, key);\n        tc_copies_commit();\n"
+    "        S::load_steps_1(at + S::steps_1, bufs, p, key);\n        tc_copies_commit();\n"
     "    }\n    __syncthreads();\n"
     "#pragma unroll\n"
     "    for (int r = 0; r < S::points; r++) {\n"
     "        const float sum = tc_flash_sum(x.sum[r]), by = 1.0f / sum;\n"
     "#pragma unroll\n"
-    "        for (int c = 0; c < S::columns / 16; c++) {\n            x.o[r][c] *= by;\n        }\n"
+    "        for (int c = 0; c < S::columns_1 / 16; c++) {\n            x.o1[r][c] *= by;\n        "
+    "}\n"
     "        if (S::tells && lane == 0) {\n"
     "            float *to = at + (row - p.m + 8 * r) * S::staged_pitch + S::lanes;\n"
-    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n"
-    "    tc_flash_leave<S, S::columns>(x.o, at, S::staged_pitch);\n    __syncthreads();\n}\n";
+    "            to[0] = x.most[r];\n            to[1] = sum;\n        }\n    }\n}\n";
 
 /* ---- the prelude of gradients ---- */
 
@@ -315,7 +316,7 @@ static const char tci_cuda_flash_back[] =
     "        }\n"
     "        __syncthreads();\n    }\n}\n";
 
-TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
+TCI_FN void tci_cuda_simt_attention_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_flash_copies);
     tci_str_add(out, tci_cuda_flash_loading);
@@ -323,255 +324,4 @@ TCI_FN void tci_cuda_simt_attn_prelude(tci_str *out)
     tci_str_add(out, tci_cuda_flash_powers);
     tci_str_add(out, tci_cuda_flash_tile);
     tci_str_add(out, tci_cuda_flash_back);
-}
-
-/* ---- the class of a kernel ---- */
-
-TCI_FN bool tci_cuda_is_simt_attn(const tci_loop *l)
-{
-    return (l->attention && l->attention->threads) || (l->backward && l->backward->threads);
-}
-
-static const char *tci_cuda_simt_attn_type(const tci_matrix *x)
-{
-    return x->dtype == TC_F32 ? "float" : "unsigned short";
-}
-
-/* True if groups of four of its elements start at a multiple of four. */
-static bool tci_cuda_simt_attn_is_whole(const tci_matrix *x, const tci_matrix_side *side,
-                                        int64_t size)
-{
-    bool whole = side->summed == 1 && size % 4 == 0 && side->own % 4 == 0 && side->offset % 4 == 0;
-    for (int i = 0; i < x->n_batch; i++) {
-        whole = whole && side->batch_pitch[i] % 4 == 0;
-    }
-    return whole;
-}
-
-/* The function `name`, which loads `rows` of a side's n rows of `size` elements from row `first`
- * on; they are `own` apart, their elements `summed`. */
-static void tci_cuda_simt_attn_load(tci_str *out, const char *symbol, const char *name,
-                                    const tci_matrix *x, tci_matrix_side side, int64_t n, int rows,
-                                    int64_t size, int width)
-{
-    tci_str_printf(out,
-                   "    TC_I void %s(float *to, void *const *bufs, tc_place p, int first) {\n"
-                   "        tc_flash_load<%s_shape, %d, %lld, %d, %d, %d>(to, (const %s *)bufs[%d] "
-                   "+ %lld",
-                   name, symbol, rows, (long long)size, width,
-                   tci_cuda_simt_attn_is_whole(x, &side, size), side.own == 1 && side.summed != 1,
-                   tci_cuda_simt_attn_type(x), side.operand, (long long)side.offset);
-    for (int i = 0; i < x->n_batch; i++) {
-        if (side.batch_pitch[i]) {
-            tci_str_printf(out, " + p.b%d * %lldll", i, (long long)side.batch_pitch[i]);
-        }
-    }
-    tci_str_printf(out, " + first * %lldll,\n            %lld, %lld, %lld - first);\n    }\n",
-                   (long long)side.own, (long long)side.own, (long long)side.summed, (long long)n);
-}
-
-/* A side whose own axis and summed axis have changed places. */
-static tci_matrix_side tci_cuda_simt_attn_turned(tci_matrix_side side)
-{
-    int64_t own = side.own;
-    side.own = side.summed;
-    side.summed = own;
-    return side;
-}
-
-static void tci_cuda_simt_attn_dtype(tci_str *out, const tci_matrix *x)
-{
-    bool is_f16 = x->dtype == TC_F16;
-    if (x->dtype == TC_F32) {
-        tci_str_add(out, "    TC_I float round(float x) { return x; }\n"
-                         "    TC_I float wide(unsigned short x) { return x; }\n");
-    } else {
-        tci_str_printf(out,
-                       "    TC_I float wide(unsigned short x) {\n        return %s;\n    }\n"
-                       "    TC_I float round(float x) {\n        return %s;\n    }\n",
-                       is_f16 ? "tc_widen_f32_f16(x)" : "__int_as_float((int)((unsigned)x << 16))",
-                       is_f16 ? "tc_widen_f32_f16(tc_narrow_f32_f16(x))" : "tc_round_bf16(x)");
-    }
-}
-
-static int tci_cuda_simt_attn_width(int64_t size)
-{
-    return tci_simt_attn_pitch(size) - TCI_FLASH_PAD;
-}
-
-static void tci_cuda_simt_attn_class(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    const tci_matrix *s = &x->scores, *r = &x->result;
-    int width = tci_cuda_simt_attn_width(s->k);
-    int keys_at = s->rows * tci_simt_attn_pitch(s->k);
-    int values_at = keys_at + s->columns * tci_simt_attn_pitch(s->k);
-    int pairs_at = values_at + s->columns * tci_simt_attn_pitch(r->columns);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
-                   "width = %d, keys = %lld, step = %d, points = %d,\n        each = %d, "
-                   "columns = %d, tiles = %lld, tells = %d, lanes = %d, staged_pitch = %d,\n"
-                   "        keys_at = %d, values_at = %d, pairs_at = %d, words_at = %d\n    };\n",
-                   symbol, x->threads, r->row_threads, width, (long long)s->n, s->columns,
-                   s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, r->columns,
-                   (long long)s->tiles, x->tells, r->lanes, (int)r->staged_pitch, keys_at,
-                   values_at, pairs_at, pairs_at + s->rows * tci_simt_attn_pitch(s->columns));
-    tci_cuda_simt_attn_dtype(out, s);
-    tci_cuda_attention_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    tci_cuda_simt_attn_load(out, symbol, "load_queries", s, s->side[0], s->m, s->rows, s->k, width);
-    tci_cuda_simt_attn_load(out, symbol, "load_keys", s, s->side[1], s->n, s->columns, s->k, width);
-    tci_cuda_simt_attn_load(out, symbol, "load_values", r, tci_cuda_simt_attn_turned(r->side[1]),
-                            s->n, s->columns, tci_attention_value_columns(x), r->columns);
-    tci_cuda_wgmma_place(out, r);
-    tci_str_add(out, "};\n");
-}
-
-static void tci_cuda_simt_attn_back_class(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *s = &x->in[0], *g = &x->in[1];
-    int width[2] = {(int)tci_attn_grad_columns_of(s->k), (int)tci_attn_grad_columns_of(g->k)};
-    int rows_1 = s->rows * tci_simt_attn_pitch(width[0]);
-    int steps_at = rows_1 + (x->n_in > 1 ? s->rows * tci_simt_attn_pitch(width[1]) : 0);
-    int steps_1 = steps_at + s->columns * tci_simt_attn_pitch(width[0]);
-    tci_str_printf(out,
-                   "struct %s_shape {\n    enum {\n        threads = %d, row_threads = %d, "
-                   "width_0 = %d, width_1 = %d, n = %lld, step = %d, points = %d, each = %d,\n"
-                   "        by_step = %d, rounds = %d, values = %d, queries = %lld, tiles = "
-                   "%lld, staged_pitch = %d,\n        rows_1 = %d, steps_at = %d, steps_1 = %d, "
-                   "pairs_at = %d\n    };\n",
-                   symbol, x->threads, x->out[0].row_threads, width[0], width[1], (long long)s->n,
-                   s->columns, s->rows / TCI_FLASH_GROUPS, s->columns / TCI_FLASH_LANES, x->by_step,
-                   x->rounds, x->n_values, (long long)(x->by_step ? s->n : s->m),
-                   (long long)s->tiles, (int)x->out[0].staged_pitch, rows_1, steps_at, steps_1,
-                   steps_1 + s->columns * tci_simt_attn_pitch(width[1]));
-    tci_cuda_attn_grad_sums(out, x);
-    tci_cuda_simt_attn_dtype(out, s);
-    tci_cuda_attn_grad_cut(out, x);
-    tci_cuda_attention_end(out, "rows", s->m, s->rows);
-    tci_cuda_attention_end(out, "steps", s->n, s->columns);
-    for (int i = 0; i < 2; i++) {
-        const tci_matrix *in = &x->in[i];
-        if (i < x->n_in) {
-            tci_cuda_simt_attn_load(out, symbol, i ? "load_rows_1" : "load_rows_0", in, in->side[0],
-                                    s->m, s->rows, in->k, width[i]);
-        }
-        tci_cuda_simt_attn_load(out, symbol, i ? "load_steps_1" : "load_steps_0", in, in->side[1],
-                                s->n, s->columns, in->k, width[i]);
-    }
-    tci_cuda_wgmma_place(out, &x->out[0]);
-    tci_str_add(out, "};\n");
-}
-
-/* ---- the kernel ---- */
-
-TCI_FN void tci_cuda_simt_attn_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                    int n_words)
-{
-    const tci_attention *a = l->attention;
-    const tci_attn_grad *x = l->backward;
-    int threads = a ? a->threads : x->threads;
-    tci_cuda_skeleton k;
-    memset(&k, 0, sizeof(k));
-    k.shared_bytes = a ? tci_simt_attn_bytes(a) : tci_simt_attn_back_bytes(x);
-    k.block_x = l->matrix->row_threads;
-    k.block_y = threads / l->matrix->row_threads;
-    tci_cuda_skeleton_words(out, symbol, &k);
-    if (a) {
-        tci_cuda_simt_attn_class(out, symbol, a);
-    } else {
-        tci_cuda_simt_attn_back_class(out, symbol, x);
-    }
-    tci_cuda_skeleton_open(out, symbol, l, 0, n_words, threads / TCI_MATRIX_WARP,
-                           a ? a->blocks : x->blocks);
-    tci_str_add(out, "    TC_SHARED;\n    float *const at = (float *)tc_shared;\n");
-    tci_cuda_skeleton_args(out);
-}
-
-/* A warp's rows of the accumulators that are left, up to what takes them. */
-static void tci_cuda_simt_attn_rows(tci_str *out, const tci_matrix *o, int threads)
-{
-    int groups = TCI_MATRIX_WARP / o->row_threads; /* of rows that a warp is at */
-    int rows = o->rows / (threads / TCI_MATRIX_WARP);
-    tci_str_printf(out,
-                   "    for (int row = threadIdx.y / %d * %d + threadIdx.y %% %d * %d, end = "
-                   "threadIdx.y / %d * %d + %d; row < end; row += %d) {\n"
-                   "    if (p.m + row >= %lld) {\n        break;\n    }\n"
-                   "    void *given = at + row * %d;\n",
-                   groups, rows, groups, o->group_rows, groups, rows, rows, groups * o->group_rows,
-                   (long long)o->m, (int)o->staged_pitch);
-}
-
-static void tci_cuda_simt_attn_run(tci_str *out, const char *symbol, const tci_attention *x)
-{
-    const tci_matrix *r = &x->result;
-    tci_str_printf(out,
-                   "    tc_flash<%s_shape> x;\n"
-                   "    tc_flash_tile<%s_shape>(x, at, bufs, p, score_0, score_%d);\n",
-                   symbol, symbol, x->cut.is_cut);
-    tci_cuda_simt_attn_rows(out, r, x->threads);
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", r->m_axis, r->n_axis);
-}
-
-static void tci_cuda_simt_attn_back_run(tci_str *out, const char *symbol, const tci_attn_grad *x)
-{
-    const tci_matrix *o = &x->out[0];
-    tci_str_printf(out,
-                   "    tc_flash_back<%s_shape> x;\n"
-                   "    tc_flash_back_tile<%s_shape>(x, at, bufs, p, cuts, values, score_0, "
-                   "score_%d, %s);\n",
-                   symbol, symbol, x->cut.is_cut, x->n_in > 1 ? "change" : "0");
-    for (int i = x->n_out - 1; i >= 0; i--) {
-        int taken = tci_attn_grad_taken(x, i);
-        tci_str_printf(out,
-                       "    tc_flash_leave<%s_shape, %s_shape::columns_%d>(x.o%d, at, "
-                       "%s_shape::staged_pitch);\n    __syncthreads();\n",
-                       symbol, symbol, taken, taken, symbol);
-        tci_cuda_simt_attn_rows(out, &x->out[i], x->threads);
-        if (i == 1) {
-            tci_str_add(out, "    rows_1(p.m + row, given);\n    }\n    __syncthreads();\n");
-        }
-    }
-    tci_str_printf(out, "    const tc_i64 at_%d = p.m + row, at_%d = 0;\n", o->m_axis, o->n_axis);
-}
-
-TCI_FN void tci_cuda_simt_attn_open(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    if (l->backward) {
-        tci_cuda_attn_grad_open(out, symbol, l, i);
-        return;
-    }
-    const tci_matrix *s = &l->attention->scores;
-    if (i == 0) {
-        tci_cuda_attention_tiles(out, symbol, s);
-    }
-    tci_cuda_attention_value(out, s, i);
-}
-
-TCI_FN void tci_cuda_simt_attn_close(tci_str *out, const char *symbol, const tci_loop *l, int i)
-{
-    const tci_attn_grad *x = l->backward;
-    bool last = i + 1 == l->n_scores;
-    if (!x) {
-        tci_str_add(out, "    return value;\n    };\n");
-        if (last) {
-            tci_cuda_simt_attn_run(out, symbol, l->attention);
-        }
-        return;
-    }
-    tci_cuda_attn_grad_end(out, x, i);
-    if (tci_cuda_attn_grad_block(x, i) ==
-        (x->cut.is_cut ? TCI_CUDA_BACKWARD_OFF : TCI_CUDA_BACKWARD_VALUES)) {
-        tci_str_printf(out, "    const bool cuts = %s;\n",
-                       x->cut.is_cut ? "off == -__builtin_inff()" : "false");
-        tci_cuda_attention_tiles(out, symbol, &x->in[0]);
-    }
-    if (last) {
-        tci_cuda_simt_attn_back_run(out, symbol, x);
-    }
-}
-
-TCI_FN void tci_cuda_simt_attn_tail(tci_str *out)
-{
-    tci_str_add(out, "    }\n    __syncthreads();\n    }\n}\n");
 }

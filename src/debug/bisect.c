@@ -138,7 +138,12 @@ TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out)
     }
     tci_triage t = {.s = &s, .f = f, .out = out};
     tci_scratch_init(&s);
-    tc_status status = setjmp(s.escape) ? s.why : tci_triage_in(&t, &inputs);
+    tc_status status;
+    if (setjmp(s.escape)) {
+        status = s.why;
+    } else {
+        status = tci_triage_in(&t, &inputs);
+    }
     tci_scratch_free(&s);
     return status ? status : ferror(out) ? TC_ERR_IO : TC_OK;
 }

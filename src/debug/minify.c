@@ -384,10 +384,10 @@ TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_sta
     }
     m.o = tci_minify_options(o, o->backend ? o->backend : "cpu", o->cc, 0);
     tci_scratch_init(&s);
-    if (setjmp(s.escape) == 0 &&
-        tci_case_read(&s, r->key, r->key_bytes, r->key_graph, &memory, &k)) {
-        k = tci_case_cut(&s, &k, k.root, NULL);
-        if (tci_minify_fails(&m, &k)) {
+    if (setjmp(s.escape) == 0) {
+        bool read = tci_case_read(&s, r->key, r->key_bytes, r->key_graph, &memory, &k);
+        k = read ? tci_case_cut(&s, &k, k.root, NULL) : k;
+        if (read && tci_minify_fails(&m, &k)) {
             tci_minify_shrink(&m, &k);
             tci_minify_write(&m, &k, tc_status_text(status), text);
         }

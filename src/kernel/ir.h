@@ -77,7 +77,7 @@
  *                 |difference| <= (2 u + (K / 4 + 64 + 2 max |x|) 2^-23) sum over k of |w b|
  *             for weights w and K keys, u = 2^-9 for bf16 and 2^-12 for f16; f16 weights below
  *             2^-14 add 2^-25 max |b| each. A row without a finite score is NaN. Also for a kernel
- *             that loads a row's m and l (kernel/match_attention_backward.h): the DOT over rows or
+ *             that loads a row's m and l (kernel/match_attention.h): the DOT over rows or
  *             keys of w = exp(x - m) / l, or of c, a value made of w and another MATRIX product,
  *             rounded to bf16 or f16, with such values. exp is the machine's, w is exp times 1 /
  *             l, and a weight or c may round to the neighbouring value: within the same bound,

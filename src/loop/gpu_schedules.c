@@ -4,9 +4,8 @@
  *   window     short reductions or rows, a vector of outputs per thread
  *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
- *   attention  fused attention on tensor cores (loop/wgmma_attention.c)
- *   backward   the gradients of attention on tensor cores (loop/wgmma_attention_backward.c)
- *   flash, flash_back  both without tensor cores (loop/simt_attention.c)
+ *   attention  fused attention and its gradients on tensor cores (loop/flash_attention.c)
+ *   flash      the same on SIMT threads
  *   squares    transposes through shared memory (loop/smem_transpose.c)
  *   row        rows in the registers of a block or warp (loop/simt_row_block.c)
  *   warps      GEMM on the tensor cores of each warp, mma.sync (loop/mma_gemm.c)
@@ -15,11 +14,9 @@
  * compares with those of CPUs. */
 #include <string.h>
 
-#include "wgmma_attention.h"
-#include "wgmma_attention_backward.h"
+#include "flash_attention.h"
 #include "gpu_schedules.h"
 #include "simt_row_block.h"
-#include "simt_attention.h"
 #include "simt_gemm.h"
 #include "smem_transpose.h"
 #include "thread_per_point.h"
@@ -376,132 +373,65 @@ static void tci_matrix_form_note(const tci_query *a, const int64_t *n, const tci
 static bool tci_attention_form_fits(const tci_query *a, const int64_t *n)
 {
     return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attention_ns(a->k, &a->machine, n) >= 0;
+           tci_attention_ns(a->k, &a->machine, false, n) >= 0;
+}
+
+static bool tci_flash_form_fits(const tci_query *a, const int64_t *n)
+{
+    return tci_query_is_flash(a) && tci_attention_ns(a->k, &a->machine, true, n) >= 0;
 }
 
 static int tci_attention_form_candidates(const tci_query *a,
                                          int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
 {
-    (void)a;
-    for (int i = 0; i < TCI_ATTENTION_TILES; i++) {
-        n[i][0] = i < 4 ? 2 : 1;
-        n[i][1] = i % 2 ? 64 : 128;
-        n[i][2] = i / 2 == 1;
-    }
-    return TCI_ATTENTION_TILES;
+    return tci_query_on_unit(a) ? tci_attention_tiles(a->k, false, n) : 0;
+}
+
+static int tci_flash_form_candidates(const tci_query *a,
+                                     int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
+{
+    return tci_query_is_flash(a) ? tci_attention_tiles(a->k, true, n) : 0;
 }
 
 static double tci_attention_form_cost(const tci_query *a, const int64_t *n)
 {
-    return tci_attention_ns(a->k, &a->machine, n);
+    return tci_attention_ns(a->k, &a->machine, false, n);
+}
+
+static double tci_flash_form_cost(const tci_query *a, const int64_t *n)
+{
+    return tci_attention_ns(a->k, &a->machine, true, n);
 }
 
 static void tci_attention_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
                                     tci_launch *launch)
 {
-    tci_attention_emit(b, &a->machine, n, launch);
+    tci_attention_emit(b, &a->machine, false, n, launch);
+}
+
+static void tci_flash_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
+                                tci_launch *launch)
+{
+    tci_attention_emit(b, &a->machine, true, n, launch);
 }
 
 static void tci_attention_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
                                     tci_str *out)
 {
     const tci_attention *x = b->l->attention;
+    const char *rows = x->by_step ? "keys" : "queries", *steps = x->by_step ? "queries" : "keys";
     (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, attention by steps, %d queries and %d keys, %d stages%s%s",
-                   x->scores.rows, x->scores.columns, x->rings, x->turns ? ", in turns" : "",
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_attn_grad_form_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_on_unit(a) && a->machine.block_threads > 0 &&
-           tci_attn_grad_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_attn_grad_form_candidates(const tci_query *a,
-                                         int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    (void)a;
-    return tci_attn_grad_tiles(n);
-}
-
-static double tci_attn_grad_form_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_attn_grad_ns(a->k, &a->machine, n);
-}
-
-static void tci_attn_grad_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                    tci_launch *launch)
-{
-    tci_attn_grad_emit(b, &a->machine, n, launch);
-}
-
-static void tci_attn_grad_form_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                    tci_str *out)
-{
-    const tci_attn_grad *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "matrix unit, gradients of attention, %d %s and %d %s, %d stages%s",
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->rings,
-                   x->cut.is_cut ? ", longest first" : "");
-}
-
-static bool tci_simt_attn_form_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_is_flash(a) && tci_simt_attn_ns(a->k, &a->machine, n) >= 0;
-}
-
-static bool tci_simt_attn_back_fits(const tci_query *a, const int64_t *n)
-{
-    return tci_query_is_flash(a) && tci_simt_attn_back_ns(a->k, &a->machine, n) >= 0;
-}
-
-static int tci_simt_attn_candidates(const tci_query *a,
-                                    int64_t n[TCI_FORM_CANDIDATES][TCI_FORM_NUMBERS])
-{
-    return tci_query_is_flash(a) ? tci_simt_attn_tiles(n) : 0;
-}
-
-static double tci_simt_attn_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_simt_attn_ns(a->k, &a->machine, n);
-}
-
-static double tci_simt_attn_back_cost(const tci_query *a, const int64_t *n)
-{
-    return tci_simt_attn_back_ns(a->k, &a->machine, n);
-}
-
-static void tci_simt_attn_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                    tci_launch *launch)
-{
-    tci_simt_attn_emit(b, &a->machine, n, launch);
-}
-
-static void tci_simt_attn_back_form_emit(const tci_query *a, const int64_t *n, tci_build *b,
-                                         tci_launch *launch)
-{
-    tci_simt_attn_back_emit(b, &a->machine, n, launch);
-}
-
-static void tci_simt_attn_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                               tci_str *out)
-{
-    const tci_attention *x = b->l->attention;
-    (void)a, (void)n;
-    tci_str_printf(out, "attention by steps of %d threads, %d queries and %d keys%s", x->threads,
-                   x->scores.rows, x->scores.columns, x->cut.is_cut ? ", longest first" : "");
-}
-
-static void tci_simt_attn_back_note(const tci_query *a, const int64_t *n, const tci_build *b,
-                                    tci_str *out)
-{
-    const tci_attn_grad *x = b->l->backward;
-    (void)a, (void)n;
-    tci_str_printf(out, "gradients of attention by %d threads, %d %s and %d %s%s", x->threads,
-                   x->in[0].rows, x->by_step ? "keys" : "queries", x->in[0].columns,
-                   x->by_step ? "queries" : "keys", x->cut.is_cut ? ", longest first" : "");
+    tci_str_add(out, x->threads ? "" : "matrix unit, ");
+    tci_str_add(out, !x->is_online ? "gradients of attention" : "attention by steps");
+    if (x->threads) {
+        tci_str_printf(out, " %s %d threads", x->is_online ? "of" : "by", x->threads);
+    }
+    tci_str_printf(out, ", %d %s and %d %s", x->in[0].rows, rows, x->in[0].columns, steps);
+    if (!x->threads) {
+        tci_str_printf(out, ", %d stages", x->rings);
+    }
+    tci_str_add(out, x->turns ? ", in turns" : "");
+    tci_str_add(out, x->cut.is_cut ? ", longest first" : "");
 }
 
 /* ---- square tiles ---- */
@@ -678,33 +608,19 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                     tci_matrix_form_emit,
                                     tci_matrix_form_note};
     static const tci_form attention = {"attention",
-                                       {"consumers", "keys", "turns"},
+                                       {"consumers", "steps", "turns"},
                                        tci_attention_form_fits,
                                        tci_attention_form_candidates,
                                        tci_attention_form_cost,
                                        tci_attention_form_emit,
                                        tci_attention_form_note};
-    static const tci_form backward = {"backward",
-                                      {"consumers", "steps"},
-                                      tci_attn_grad_form_fits,
-                                      tci_attn_grad_form_candidates,
-                                      tci_attn_grad_form_cost,
-                                      tci_attn_grad_form_emit,
-                                      tci_attn_grad_form_note};
     static const tci_form flash = {"flash",
-                                   {"rows", "keys"},
-                                   tci_simt_attn_form_fits,
-                                   tci_simt_attn_candidates,
-                                   tci_simt_attn_cost,
-                                   tci_simt_attn_form_emit,
-                                   tci_simt_attn_note};
-    static const tci_form flash_back = {"flash_back",
-                                        {"rows", "steps"},
-                                        tci_simt_attn_back_fits,
-                                        tci_simt_attn_candidates,
-                                        tci_simt_attn_back_cost,
-                                        tci_simt_attn_back_form_emit,
-                                        tci_simt_attn_back_note};
+                                   {"rows", "steps"},
+                                   tci_flash_form_fits,
+                                   tci_flash_form_candidates,
+                                   tci_flash_form_cost,
+                                   tci_flash_form_emit,
+                                   tci_attention_form_note};
     static const tci_form squares = {"squares",        {0},
                                      tci_squares_fits, NULL,
                                      tci_squares_cost, tci_squares_emit,
@@ -713,8 +629,7 @@ TCI_FN const tci_form *const *tci_block_forms(void)
                                  tci_row_fits, tci_row_candidates,
                                  tci_row_cost, tci_row_emit_units,
                                  tci_row_note};
-    static const tci_form *const forms[] = {&product,   &window,   &spread, &matrix,
-                                            &attention, &backward, &flash,  &flash_back,
-                                            &squares,   &row,      NULL};
+    static const tci_form *const forms[] = {&product, &window,  &spread, &matrix, &attention,
+                                            &flash,   &squares, &row,    NULL};
     return forms;
 }

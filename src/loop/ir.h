@@ -167,13 +167,9 @@ struct tci_loop {
     /* Not NULL: a kernel template. The dialect prints the main loop, and block 0 is its epilogue
      * slot. */
     const struct tci_matrix *matrix;
-    /* Not NULL: a template of attention, `matrix` is its second product, and `scores` the blocks
-     * for one score, which is read and written in `given`: of any key, and, if keys are cut off, of
-     * one that the query sees. */
+    /* Not NULL: a template of attention or its gradients, `matrix` is the first of its last
+     * products, and `scores` are slots (loop/flash_attention.h), which read and write `given`. */
     const struct tci_attention *attention;
-    /* Not NULL: of its gradients, `matrix` is the first of the last products, and `scores` as
-     * loop/wgmma_attention_backward.h says. */
-    const struct tci_attn_grad *backward;
     struct tci_loop *scores[TCI_LOOP_SCORES];
     int n_scores;
 };

@@ -75,7 +75,7 @@ TCI_FN tci_query *tci_query_make(tci_scratch *s, const tci_kernel *k, tci_machin
 TCI_FN bool tci_query_on_unit(const tci_query *a);
 /* Flops per cycle of the matrix unit: twice as many for bytes as for f16 and bf16. */
 TCI_FN double tci_query_unit_flops(const tci_query *a);
-/* True if the kernel is attention on SIMT threads: only the forms of loop/simt_attention.h fit. */
+/* True if the kernel is attention on SIMT threads: only the form of loop/flash_attention.h fits. */
 TCI_FN bool tci_query_is_flash(const tci_query *a);
 /* Vectors of so many lanes along the vector axis, about. */
 TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes);

@@ -43,7 +43,7 @@
  * plan/fusion_patterns.c, which sees what the nodes of a kernel read, decides if they become one
  * group; if not, plan/plan.c plans again without the copies. */
 #include "../graph/build.h"
-#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_attention.h"
 #include "attention_recompute.h"
 
 enum {
@@ -57,15 +57,6 @@ enum {
 };
 
 /* ---- the graph ---- */
-
-static bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
-{
-    bool same = a->rank == b->rank;
-    for (int i = 0; i < a->rank && same; i++) {
-        same = a->shape[i] == b->shape[i];
-    }
-    return same;
-}
 
 /* Sets fact->is_made and has_powers of n. On a GPU a contraction that takes powers is no pair, so
  * that what is attention follows from what a taker is made of: no set's taker is a pair of another
@@ -116,38 +107,6 @@ static void tci_scores_read_graph(tci_scores *p, tci_node *const *roots, int n_r
 }
 
 /* ---- a set of pairs ---- */
-
-/* The axes of operand `which` that contraction n sums. */
-static uint64_t tci_scores_summed(const tci_node *n, int which)
-{
-    uint64_t summed = 0;
-    for (int i = 0; i < n->in[which]->rank; i++) {
-        summed |= (uint64_t)tci_contract_sums_axis(n, which, i) << i;
-    }
-    return summed;
-}
-
-/* Products of an element of contraction n, typically. */
-static double tci_scores_depth(const tci_node *n)
-{
-    double depth = 1;
-    for (int i = 0; i < n->in[0]->rank; i++) {
-        bool sums = tci_contract_sums_axis(n, 0, i);
-        depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
-    }
-    return depth;
-}
-
-static bool tci_scores_is_known(const tci_node *n)
-{
-    return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
-}
-
-/* Typically. */
-static double tci_scores_count(const tci_node *n)
-{
-    return (double)tci_dim_hint(tci_node_count(n));
-}
 
 /* True if recomputing pays. On a GPU, where memory is slower than arithmetic, it always does, but
  * the forms need known sizes. */
@@ -349,12 +308,12 @@ static bool tci_scores_is_apart(const tci_scores *p, const tci_scores_set *set,
     for (int e = 0; e < set->n_ends; e++) {
         const tci_scores_end *of = &set->ends[e];
         if (!of->folds && of->summed == end->summed && of->level == end->level) {
-            columns += tci_attn_grad_columns_of(tci_scores_width(set, of));
+            columns += tci_attention_columns_of(tci_scores_width(set, of));
             n++;
         }
     }
     bool refused = tci_table_has(&p->refused->joint, tci_scores_origin(p, set->pairs[0]));
-    bool wide = m->matrix_units > 0 && halves && columns > TCI_BACKWARD_SUMS;
+    bool wide = m->matrix_units > 0 && halves && columns > TCI_ATTENTION_SUMS;
     return !p->bands && m->block_threads > 0 && !end->folds && n > 1 && (refused || wide);
 }
 

@@ -3,6 +3,7 @@
 #ifndef TCI_PLAN_ATTENTION_RECOMPUTE_H
 #define TCI_PLAN_ATTENTION_RECOMPUTE_H
 
+#include "../graph/build.h"
 #include "fusion_groups.h"
 
 enum {
@@ -76,6 +77,53 @@ static inline tci_scores_fact *tci_scores_of(const tci_scores *p, const tci_node
 {
     return (tci_scores_fact *)tci_table_item(&p->facts, n);
 }
+
+/* ---- sizes ---- */
+
+static inline bool tci_scores_same_shape(const tci_node *a, const tci_node *b)
+{
+    bool same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++) {
+        same = a->shape[i] == b->shape[i];
+    }
+    return same;
+}
+
+/* The axes of operand `which` that contraction n sums. */
+static inline uint64_t tci_scores_summed(const tci_node *n, int which)
+{
+    uint64_t summed = 0;
+    for (int i = 0; i < n->in[which]->rank; i++) {
+        summed |= (uint64_t)tci_contract_sums_axis(n, which, i) << i;
+    }
+    return summed;
+}
+
+/* Products of an element of contraction n, typically. */
+static inline double tci_scores_depth(const tci_node *n)
+{
+    double depth = 1;
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        bool sums = tci_contract_sums_axis(n, 0, i);
+        depth *= sums ? (double)tci_dim_hint(n->in[0]->shape[i]) : 1;
+    }
+    return depth;
+}
+
+/* True if the sizes of n are known, and bits of a word name its axes. */
+static inline bool tci_scores_is_known(const tci_node *n)
+{
+    return n->rank < 64 && tci_build_is_known(n->rank, n->shape);
+}
+
+/* Elements of n, typically. */
+static inline double tci_scores_count(const tci_node *n)
+{
+    return (double)tci_dim_hint(tci_node_count(n));
+}
+
+/* ---- plan/score_recompute.c ---- */
+
 /* The sets of a graph, in p->sets; of p the members up to `sets` and from it on are given. */
 TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);
 /* The end that node n is in some set that fits, which it names; NULL: it is none. */

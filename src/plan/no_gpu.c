@@ -6,7 +6,6 @@
  * TC_CUDA or TC_BLOCKS is defined, so that a program for CPUs does not contain them. Results do
  * not depend on it: on a machine without thread blocks those files give the same answers. */
 #include "../kernel/match_attention.h"
-#include "../kernel/match_attention_backward.h"
 #include "../kernel/match_mma_sync.h"
 #include "../loop/gpu_schedules.h"
 #include "contraction_route.h"
@@ -54,17 +53,6 @@ TCI_FN bool tci_attention_is_simt(const tci_kernel *k)
 }
 
 TCI_FN void tci_attention_set_orders(tci_kernel *k, tci_machine machine)
-{
-    (void)k, (void)machine;
-}
-
-TCI_FN bool tci_attn_grad_fits(const tci_kernel *k, tci_machine machine)
-{
-    (void)k, (void)machine;
-    return false;
-}
-
-TCI_FN void tci_attn_grad_set_orders(tci_kernel *k, tci_machine machine)
 {
     (void)k, (void)machine;
 }

@@ -9,7 +9,7 @@
  * its own set of materialized values: a rejected trial does not bind the next one. */
 #include <setjmp.h>
 
-#include "../kernel/match_attention_backward.h"
+#include "../kernel/match_attention.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"
 
@@ -245,7 +245,7 @@ static bool tci_plan_takes_pairs(const tci_kernel *k, tci_machine machine)
         half |= tci_dtype_is_half((tc_dtype)k->operands[i].dtype);
     }
     bool lines = machine.block_threads > 0
-                     ? tci_attention_fits(k, machine) || tci_attn_grad_fits(k, machine)
+                     ? tci_attention_fits(k, machine)
                      : !half || machine.matrix_units == 0 || tci_matrix_keeps(k, machine);
     for (int t = 0; t < k->n_stages; t++) {
         lines = lines && k->stages[t].n_kept <= 1;

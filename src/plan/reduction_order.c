@@ -43,7 +43,6 @@
  * of both kinds are reduced one after the other; no kernel holds both; no lane axis is split. An
  * axis of size 1 changes neither: its sum is its element. No sum is ONLINE. */
 #include "../kernel/match_attention.h"
-#include "../kernel/match_attention_backward.h"
 #include "../kernel/match_mma_sync.h"
 #include "../kernel/window_overlap.h"
 #include "../graph/build.h"
@@ -406,9 +405,6 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine, int unit)
     }
     if (!machine.reproducible && tci_attention_fits(k, machine)) {
         tci_attention_set_orders(k, machine);
-    }
-    if (!machine.reproducible && tci_attn_grad_fits(k, machine)) {
-        tci_attn_grad_set_orders(k, machine);
     }
 }
 

@@ -125,7 +125,7 @@ TCI_FN tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
 
 /* ---- loops ---- */
 
-/* The operands of a loop are where they do in the next round; */
+/* Moves the operands of a loop to where they are in the next iteration; */
 TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
     void **slots = c->slots;

@@ -143,7 +143,7 @@ static tc_tensor convolution_statistics(tc_tensor x, tc_tensor w)
     return tc_mean(tc_relu(convolution(x, w)), TC_AXES(0, 2, 3), false);
 }
 
-/* Pools, each row of which reads two of the image, of one column more. */
+/* Pools, each row of them reads two of the image, of one column more. */
 static tc_tensor pooled_convolution(tc_tensor x, tc_tensor w)
 {
     const tc_pool pool = {.kernel = {2, 2}, .stride = {2, 1}};

@@ -541,15 +541,15 @@ static tc_tensor attention_side(program *p, tc_dtype t, int64_t batch, int64_t r
 /* Readers and gradients of one attention, whose values may be wider than its keys. */
 static void draw_attention(program *p, tc_ctx *ctx, uint64_t seed)
 {
-    static const int64_t widths[] = {16, 32, 64, 80}, rows[] = {32, 40, 64, 100, 200, 256};
+    static const int64_t widths[] = {16, 32, 64, 80}, rows[] = {32, 40, 64, 100, 200, 256, 640};
     memset(p, 0, sizeof(*p));
     p->large = true;
     p->seed = p->state = seed;
     p->ctx = ctx;
     p->fast = below(p, 4) == 0;
     tc_dtype t = below(p, 3) ? TC_BF16 : TC_F32;
-    int64_t batch = 1 + below(p, 2), d = widths[below(p, 4)], m = rows[below(p, 6)];
-    int64_t n = rows[below(p, 6)], dv = below(p, 2) ? d : widths[below(p, 4)];
+    int64_t batch = 1 + below(p, 2), d = widths[below(p, 4)], m = rows[below(p, 7)];
+    int64_t n = rows[below(p, m > 256 ? 4 : 6)], dv = below(p, 2) ? d : widths[below(p, 4)];
     tc_tensor q = attention_side(p, t, batch, m, d), k = attention_side(p, t, batch, n, d);
     tc_tensor v = attention_side(p, t, batch, n, dv);
     tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 2, 3)), 0.125);

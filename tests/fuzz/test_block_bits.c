@@ -190,22 +190,27 @@ static void run_as(program *p, const tc_options *o, int first, int n, void *cons
 }
 
 /* Layouts of images follow from the convolutions of a program, and orders from them
- * (docs/numerics.md): with convolutions values are compared as they are written. */
+ * (docs/numerics.md): with convolutions a value next to others and alone is compared as it is
+ * written. The same program has the same layouts with fusion and without. */
 static void check_on(program *p, const char *machine)
 {
-    tci_layout_is_off = strstr(p->text, "conv") != NULL;
+    const bool images = strstr(p->text, "conv") != NULL;
     tc_options o = {.backend = machine,
                     .fallback = TC_FALLBACK_ALLOW,
                     .no_disk_cache = true,
                     .verify = true,
                     .math = p->fast ? TC_MATH_FAST : TC_MATH_EXACT,
                     .threads = 1};
-    run_as(p, &o, 0, p->n_outputs, p->want, "with fusion");
-    for (int i = 0; i < p->n_outputs && p->n_outputs > 1; i++) {
-        run_as(p, &o, i, 1, p->got, "the only output");
+    for (int off = 0; off <= images; off++) {
+        tci_layout_is_off = off > 0;
+        o.fusion = 0;
+        run_as(p, &o, 0, p->n_outputs, p->want, "with fusion");
+        for (int i = 0; i < p->n_outputs && p->n_outputs > 1 && off == images; i++) {
+            run_as(p, &o, i, 1, p->got, "the only output");
+        }
+        o.fusion = -1;
+        run_as(p, &o, 0, p->n_outputs, p->got, "fusion -1");
     }
-    o.fusion = -1;
-    run_as(p, &o, 0, p->n_outputs, p->got, "fusion -1");
     tci_layout_is_off = false;
 }
 

@@ -253,6 +253,18 @@ TEST(large_matrices_with_equal_values)
     tc_ctx_free(ctx);
 }
 
+/* Reflectors of equal rows round in one direction; only those of more than rounding error exist. */
+TEST(vectors_of_equal_rows_are_orthogonal)
+{
+    begin("interp");
+    tc_tensor w, v, ones = tc_full(ctx, 1, TC_F32, 300, 300);
+    tc_eigh(tc_param_from(ones), &w, &v);
+    tc_tensor one = tc_diag(tc_full(ctx, 1, TC_F64, 300), 0), wide = tc_cast(v, TC_F64);
+    double turn = most(tc_sub(tc_matmul(turned(wide), wide), one));
+    CHECK_MSG(turn < 2e-6, "off by %.2g", turn);
+    tc_ctx_free(ctx);
+}
+
 /* Eigenvalues in a cluster at zero take more sweeps; the triangle of a matrix of rank 2 has
  * columns whose squares have no digits left. */
 TEST(clusters_and_vanishing_columns)
