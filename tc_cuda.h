@@ -8816,8 +8816,8 @@ TCI_FN void tci_cuda_wgmma_tail(tci_str *out, const char *symbol)
 #define TCI_CUDA_FLASH_ATTENTION_H
 
 
-/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, then
- * on tensor cores of online chains and of gradients, and on threads of both. */
+/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, of
+ * online chains and of gradients on tensor cores, and of both on threads. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 TCI_FN void tci_cuda_online_prelude(tci_str *out);
 TCI_FN void tci_cuda_backward_prelude(tci_str *out);

@@ -7,8 +7,8 @@
 #include "../loop/flash_attention.h"
 #include "wgmma_gemm.h"
 
-/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, then
- * on tensor cores of online chains and of gradients, and on threads of both. */
+/* Definitions that kernels of a file share, after those of cuda/wgmma_gemm.c: of all attention, of
+ * online chains and of gradients on tensor cores, and of both on threads. */
 TCI_FN void tci_cuda_attention_prelude(tci_str *out);
 TCI_FN void tci_cuda_online_prelude(tci_str *out);
 TCI_FN void tci_cuda_backward_prelude(tci_str *out);

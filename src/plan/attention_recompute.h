@@ -122,7 +122,7 @@ static inline double tci_scores_count(const tci_node *n)
     return (double)tci_dim_hint(tci_node_count(n));
 }
 
-/* ---- plan/score_recompute.c ---- */
+/* ---- plan/attention_recompute.c ---- */
 
 /* The sets of a graph, in p->sets; of p the members up to `sets` and from it on are given. */
 TCI_FN void tci_scores_look(tci_scores *p, tci_node *const *roots, int n_roots);

@@ -125,7 +125,7 @@ TCI_FN tc_status tci_walk_record(tc_call *c, int begin, int end, void **to)
 
 /* ---- loops ---- */
 
-/* Moves the operands of a loop to where they are in the next iteration; */
+/* Advances the operands of a loop to the next iteration. */
 TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round)
 {
     void **slots = c->slots;
@@ -135,7 +135,7 @@ TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round
     }
 }
 
-/* and after so many rounds where they did in the first. */
+/* Moves the operands back by so many iterations, to where the first one has them. */
 static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t rounds)
 {
     for (int i = 0; i < r->n_moves; i++) {
