@@ -4352,11 +4352,13 @@ TCI_FN void tci_short_reduction_emit(tci_build *b, const tci_short_reduction *p,
     }
 }
 /* ---- src/loop/gpu_schedules.c ---- */
-/* loop/gpu_schedules.c - implements the schedule kinds of GPUs (machines of thread blocks).
+/* loop/gpu_schedules.c - the GPU schedule kinds: for each one whether it applies, its candidate
+ * parameters, its cost and its emitter.
  *
  *   product    SIMT GEMM: shared-memory tiles of a thread block (loop/simt_gemm.c)
  *   window     short reductions or rows, a vector of outputs per thread
- *   (loop/simt_short_reduction.c) spread     one thread per output point (loop/thread_per_point.c)
+ *              (loop/simt_short_reduction.c)
+ *   spread     one thread per output point (loop/thread_per_point.c)
  *   matrix     GEMM and implicit GEMM on tensor cores, as a template (loop/wgmma_gemm.c)
  *   attention  fused attention and its gradients on tensor cores (loop/flash_attention.c)
  *   flash      the same on SIMT threads

@@ -2307,7 +2307,8 @@ TCI_FN const tc_graph_backend *tci_tvm_backend(void)
     return &backend;
 }
 /* ---- src/engines/register.c ---- */
-/* engines/register.c - registers the engines before main, so that TC_BACKEND can name them. */
+/* engines/register.c - registers the graph-level backends (onnxruntime, OpenVINO, XLA, TVM) before
+ * main, so that TC_BACKEND can name them. */
 
 __attribute__((constructor)) static void tci_engines_register(void)
 {

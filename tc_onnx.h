@@ -11244,7 +11244,8 @@ TCI_FN const char *tci_hlo_scan_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &shape, t, (tc_dtype)n->dtype, x);
 }
 /* ---- src/onnx/export_stablehlo_while.c ---- */
-/* onnx/export_stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
+/* onnx/export_stablehlo_while.c - exports tc's loops (REPEAT nodes: scan, while) as
+ * stablehlo.while.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
  * iteration number, the carries, the inputs and loop invariants (unchanged), a buffer for each

@@ -6,7 +6,7 @@
 #ifndef TC_API_COMM_H
 #define TC_API_COMM_H
 
-#include "context.h"
+#include "operand_macros.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,4 +1,4 @@
-/* api/composite_helpers.c - helpers that implement a public op by calls of other public ops: begin
+/* api/composite_helpers.c - helpers for public ops that are compositions of other public ops: begin
  * and end of the outer call, its errors, operands in the compute dtype, rounding of the result.
  *
  * In: operands, and the state of the outer call (tci_made). Out: handles, or its error.

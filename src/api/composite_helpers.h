@@ -11,7 +11,7 @@
 
 #include "../graph/build.h"
 #include "api_call.h"
-#include "internal_call_wrappers.h"
+#include "compact_call_wrappers.h"
 
 typedef struct tci_made {
     const char *name, *outer; /* outer: of the call that contains this one, or NULL */

@@ -3,11 +3,11 @@
  *
  * In: handles and the user's body. Out: the results of a REPEAT (graph/loop_node.h), or poison.
  *
- * Design: the body is called once, on BOUND nodes; it builds ordinary nodes of the context's graph,
- * which graph/loop_node.c closes. A while loop is a loop (REPEAT node) with early exit, and a
- * branch is a loop of at most one iteration: the second branch of two gets the results of the
- * first, which are zeros if that was not taken. A region is a loop of one iteration, whose gradient
- * recomputes its body (grad/loop.c). */
+ * Design: the body is called once, on placeholder nodes (BOUND); it builds ordinary nodes of the
+ * context's graph, which graph/loop_node.c closes. A while loop is a loop (REPEAT node) with early
+ * exit, and a branch is a loop of at most one iteration: the second branch of two gets the results
+ * of the first, which are zeros if that was not taken. A region is a loop of one iteration, whose
+ * gradient recomputes its body (grad/loop.c). */
 #include "api_call.h"
 
 #include <stdio.h>

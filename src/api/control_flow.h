@@ -4,7 +4,7 @@
 #ifndef TC_API_CONTROL_FLOW_H
 #define TC_API_CONTROL_FLOW_H
 
-#include "context.h"
+#include "operand_macros.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /* api/cuda.h - public API of the CUDA backend: allocates, frees and copies GPU memory, and wraps a
- * CUDA stream of the user as a queue. Declared under TC_CUDA.
+ * user-supplied CUDA stream as a queue. Declared under TC_CUDA.
  *
  * tc_run accepts pointers to it like any others, through TC_BUF((float *)memory, n): inputs are
  * then not copied to the device, nor outputs back. Pointers of the CUDA runtime and driver are

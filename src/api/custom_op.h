@@ -2,7 +2,7 @@
 #ifndef TC_API_CUSTOM_OP_H
 #define TC_API_CUSTOM_OP_H
 
-#include "context.h"
+#include "operand_macros.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,8 +1,8 @@
 /* api/dim.c - public calls that make symbolic sizes and compute with them.
  *
  * In: names and ranges, sizes, numbers. Out: sizes (base/dim.h), or an invalid size that encodes an
- * error. These calls have no context to store an error in, so an error is a number
- * (TCI_DIM_FAULTS), and the call that takes it as a size reports it. Without TC_DYNAMIC_SHAPES
+ * error. These calls have no context to store an error in, so an error is encoded as a reserved
+ * size (TCI_DIM_FAULTS), and the call that takes it as a size reports it. Without TC_DYNAMIC_SHAPES
  * sizes are plain numbers under the same rules. */
 #include "api_call.h"
 

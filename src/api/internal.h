@@ -1,5 +1,5 @@
 /* api/internal.h - declares functions of api/ that other files of api/, io/, comm/ and debug/ call:
- * leaves, lazy values, runs, records of errors. */
+ * leaves, lazy values, runs, error records. */
 #ifndef TCI_API_INTERNAL_H
 #define TCI_API_INTERNAL_H
 
@@ -9,7 +9,7 @@
 /* A context or program went: with the last of them goes what is kept between compiles but code. */
 TCI_FN void tci_ctx_tidy(void);
 
-/* ---- errors kept by api/handle.c, for api/scope.c ---- */
+/* ---- errors kept by api/handle_errors.c, for api/scope.c ---- */
 TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
 /* The context's last error as a poison. */

@@ -1,4 +1,4 @@
-/* api/leaf.c - leaf tensors: named inputs, borrowed memory of the user, copies.
+/* api/leaf.c - leaf tensors: named inputs, zero-copy views of user memory, and copies of it.
  *
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  *

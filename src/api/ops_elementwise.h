@@ -22,7 +22,7 @@
 #ifndef TC_API_OPS_ELEMENTWISE_H
 #define TC_API_OPS_ELEMENTWISE_H
 
-#include "context.h"
+#include "operand_macros.h"
 
 #ifdef __cplusplus
 extern "C" {

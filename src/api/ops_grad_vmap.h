@@ -3,7 +3,7 @@
 #ifndef TC_API_OPS_GRAD_VMAP_H
 #define TC_API_OPS_GRAD_VMAP_H
 
-#include "context.h"
+#include "operand_macros.h"
 
 #ifdef __cplusplus
 extern "C" {

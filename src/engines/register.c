@@ -1,4 +1,5 @@
-/* engines/register.c - registers the engines before main, so that TC_BACKEND can name them. */
+/* engines/register.c - registers the graph-level backends (onnxruntime, OpenVINO, XLA, TVM) before
+ * main, so that TC_BACKEND can name them. */
 #include "onnxrt.h"
 #include "openvino.h"
 #include "openxla.h"

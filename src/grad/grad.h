@@ -17,7 +17,7 @@
 #include "../graph/build.h"
 #include "../graph/side_table.h"
 #include "../ops/custom_op.h"
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
 typedef struct tci_vjp {

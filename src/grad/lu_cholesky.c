@@ -1,5 +1,4 @@
-/* grad/lu_cholesky.c - VJP rules of LU and Cholesky factorizations and of triangular solves, in
- * closed form.
+/* grad/lu_cholesky.c - VJP rules of LU and Cholesky factorizations and of triangular solves.
  *
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
  * in closed form: products, and triangular solves with the existing factors. The gradient of a

@@ -3,8 +3,8 @@
  *
  * In: a node, one of its operands, the gradient of the result. Out: the gradient of the operand.
  *
- * Design: the gradient column of the op table is an expression (ops/formula.h); evaluating it
- * builds the gradient graph, one node per operator name.
+ * Design: the gradient column of the op table is an expression (ops/formula_bytecode.h); evaluating
+ * it builds the gradient graph, one node per operator name.
  *
  * Operands and result have the same shape (builders made broadcasting explicit), so no formula here
  * sums over axes; the rule of EXPAND does (rules.c). f16 and bf16 operands are widened first, and

@@ -312,7 +312,7 @@ TCI_FN tci_node *tci_build_index_fill(tci_graph *g, tci_node *x, int axis, tci_n
                                       tci_node *value);
 TCI_FN tci_node *tci_build_take_along_dim(tci_graph *g, tci_node *x, tci_node *index, int axis);
 
-/* ---- ops/order_statistics.c: values, or their indices ---- */
+/* ---- ops/median_histogram_unique.c: values, or their indices ---- */
 TCI_FN tci_node *tci_build_kthvalue(tci_graph *g, tci_node *x, int axis, tci_dim k, bool keepdims,
                                     bool values);
 TCI_FN tci_node *tci_build_median(tci_graph *g, tci_node *x, int axis, bool keepdims, bool values);

@@ -1,4 +1,5 @@
-/* interp/linear_ir.h - defines the linear IR of the interpreter: a kernel as sections of steps.
+/* interp/linear_ir.h - defines the linear IR of the interpreter: a kernel as sections (code per
+ * call, per outer block or per loop level) of straight-line vector instructions (steps).
  * interp/lower_to_linear.h makes it, interp/execute.c runs it with the loops of
  * interp/vector_ops.c. Private to interp/.
  *

@@ -2,11 +2,11 @@
  * steps grouped by loop level, and a workspace layout.
  *
  * In: kernel IR. Out: struct tci_interp (interp/linear_ir.h): sections of steps and the workspace
- * layout. Three passes: instructions become nodes (interp/lower_kernel.c, interp/legalize.c); the
- * dependencies of each node determine the section (or sections) that evaluates it
- * (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values get memory
- * by liveness (interp/value_memory.c); strided operands that many points share get panels
- * (interp/pack_operands.c), and contractions strips (interp/contraction_strip.c). */
+ * layout. Three passes: instructions become nodes (interp/lower_to_value_nodes.c,
+ * interp/legalize.c); the dependencies of each node determine the section (or sections) that
+ * evaluates it (interp/hoist.c); each section's nodes become steps (interp/linear_ir.c), and values
+ * get memory by liveness (interp/value_memory.c); strided operands that many points share get
+ * panels (interp/pack_operands.c), and contractions strips (interp/contraction_strip.c). */
 #include "lower_to_linear.h"
 
 /* Axes along which the ranges of stages differ: a block has one range. */

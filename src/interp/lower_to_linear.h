@@ -3,7 +3,7 @@
  *
  * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
  * Nodes are in the order of the instructions, so that a node follows its operands; equal ones are
- * one. The files run in the order lower_kernel and legalize, hoist, access, linear_ir and
+ * one. The files run in the order lower_to_value_nodes and legalize, hoist, access, linear_ir and
  * reductions, value_memory. Private to interp/. */
 #ifndef TCI_INTERP_LOWER_TO_LINEAR_H
 #define TCI_INTERP_LOWER_TO_LINEAR_H
@@ -93,7 +93,7 @@ TCI_FN int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm
                          int n);
 TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a);
 
-/* interp/lower_kernel.c */
+/* interp/lower_to_value_nodes.c */
 TCI_FN void tci_prep_nodes(tci_prep *b);
 
 /* interp/hoist.c */

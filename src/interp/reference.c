@@ -15,7 +15,7 @@
 #include "../graph/loop_node.h"
 #include "../ops/communicator.h"
 #include "../ops/custom_op.h"
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 #include "../ops/math.h"
 #include "reference_values.h"
 

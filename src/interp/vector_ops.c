@@ -1,5 +1,5 @@
 /* interp/vector_ops.c - implements the vector operations of the interpreter: one loop over a block
- * per BASE prim and dtype.
+ * for each basic scalar primitive (BASE prim) and dtype.
  *
  * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
  * 64-byte group of equal elements with stride 0, so each loop exists once, not once per mix. There

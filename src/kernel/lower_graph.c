@@ -10,7 +10,7 @@
  * guard; they are replaced by the indices that they stand for in every index that is emitted
  * (loads, guards, values), where the guard holds too. */
 #include "lower_graph.h"
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 #include "../ops/math.h"
 #include "bitcast.h"
 #include "random.h"

@@ -68,8 +68,8 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
                             const int *idx);
 /* Rounds a compute value to a node's dtype, once (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
-/* A value of what an element is to a reduction: an element formula of ops/formula.h in dtype t,
- * over the element and its index x along the axis. */
+/* A value of what an element is to a reduction: an element formula of ops/formula_bytecode.h in
+ * dtype t, over the element and its index x along the axis. */
 TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x);
 /* An elementwise op of two values of one compute dtype. */
 TCI_FN int tci_lower_pair(tci_kernel *k, int op, int a, int b);

@@ -1,5 +1,5 @@
-/* kernel/value_range.c - analyses the value ranges of a kernel's instructions, for guards and
- * narrowing.
+/* kernel/value_range.c - value-range analysis of kernel instructions: intervals of integers, to
+ * omit index bounds checks, and signs of floats, to select the exp for non-positive arguments.
  *
  * In: a kernel being made. Out: whether an index needs a check; the possible signs of a float.
  * Design: operands precede their users, so one pass gives each integer a range; if a sum may

@@ -6,7 +6,7 @@
  * Design: every op is exported as one or a few nodes, as given by the table TCI_OX_WAY_..., which
  * covers every op. Composites with an ONNX operator of the same meaning become that operator,
  * others their expansion. Elementwise ops without an operator become the formula of their row. */
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 #include "export_direct_ops.h"
 #include "import.h"
 #include "export_state.h"

@@ -4,7 +4,7 @@
  * In: operands by name. Out: nodes that compute the same for integers, and for floats by an
  * operator or by the expansion of ops/math.c, instruction by instruction; a fused multiply-add
  * becomes a product and a sum. */
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 #include "../ops/math.h"
 #include "import.h"
 #include "export_state.h"

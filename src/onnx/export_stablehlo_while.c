@@ -1,4 +1,5 @@
-/* onnx/export_stablehlo_while.c - exports loops (REPEAT nodes: scan, while) as stablehlo.while.
+/* onnx/export_stablehlo_while.c - exports tc's loops (REPEAT nodes: scan, while) as
+ * stablehlo.while.
  *
  * In: a REPEAT node and the names of its outer operands. Out: one while whose state is the
  * iteration number, the carries, the inputs and loop invariants (unchanged), a buffer for each

@@ -5,7 +5,7 @@
  * or not (models before 2020), or mixed: both are appended. */
 #include "proto_read.h"
 
-#include "../api/context.h"
+#include "../api/operand_macros.h"
 
 #include <inttypes.h>
 #include <string.h>

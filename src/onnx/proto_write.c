@@ -1,5 +1,5 @@
 /* onnx/proto_write.c - writes the wire format of ONNX files (onnx/proto_write.h). */
-#include "../api/context.h"
+#include "../api/operand_macros.h"
 #include "proto_write.h"
 
 #include <string.h>

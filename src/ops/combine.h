@@ -12,7 +12,7 @@
 #ifndef TCI_OPS_COMBINE_H
 #define TCI_OPS_COMBINE_H
 
-#include "formula.h"
+#include "formula_bytecode.h"
 
 enum { TCI_COMBINE_MOST = 40 }; /* instructions of a program */
 

@@ -9,7 +9,7 @@
  * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
 #include "composite.h"
 
-#include "formula.h"
+#include "formula_bytecode.h"
 
 #include <math.h>
 

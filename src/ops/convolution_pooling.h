@@ -1,5 +1,6 @@
-/* ops/convolution_pooling.h - declares images of one to three spatial axes and sliding windows over
- * them, for convolution, pooling and their transposes. */
+/* ops/convolution_pooling.h - declares the helpers shared by convolution, pooling and their
+ * transposes over one to three spatial axes: batch-axis normalization, checks of options, and
+ * sliding-window views. */
 #ifndef TCI_OPS_CONVOLUTION_POOLING_H
 #define TCI_OPS_CONVOLUTION_POOLING_H
 

@@ -36,8 +36,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
  * of D (below) or N. Sets *n. */
 TCI_FN const double *tci_math_mills(bool below, int *n);
 
-/* Powers of whole and half numbers up to 8 (ops/pow_expansion.c): which exponents, and x to the b
- * of one as an expansion of x in the given memory, for TCI_POWER_MAX. */
+/* Powers of whole and half numbers up to 8 (ops/pow_constant_exponent.c): which exponents, and x to
+ * the b of one as an expansion of x in the given memory, for TCI_POWER_MAX. */
 enum { TCI_POWER_MAX = 64 };
 TCI_FN bool tci_power_is_plain(double b);
 TCI_FN tci_recipe tci_power_recipe(tci_step_inst *insts, tc_dtype t, double b);

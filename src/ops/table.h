@@ -25,7 +25,7 @@
  *          B where B is 0 only if the function is not smooth there), and where a branch is not
  *          taken nothing may overflow.
  *   No compiler ever sees these two columns: tools/amalgamate.c compiles them to bytecode, which
- *   ops/formula.h describes.
+ *   ops/formula_bytecode.h describes.
  * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are
  *   combined. A partial result is a tuple of parts; a reduction starts at the identity, which is
  *   the neutral element of combine.

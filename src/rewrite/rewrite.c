@@ -22,7 +22,7 @@
 
 #include "../graph/build.h"
 #include "../graph/loop_node.h"
-#include "../ops/formula.h"
+#include "../ops/formula_bytecode.h"
 #include "../ops/math.h"
 
 typedef struct tci_rewrite_pass {

@@ -17,7 +17,7 @@
  * those of running sums contain the run number (epoch, loop/simt_row_block.c).
  *
  * Design: while bindings stay the same, so do all arguments of all launches; the backend then
- * captures them once, and a run is one replay (run/launch_loops.c). */
+ * captures them once, and a run is one replay (run/launch_control_flow.c). */
 #include "../base/alloc.h"
 #include "runtime_structs.h"
 #include "device_memory.h"

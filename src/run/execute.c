@@ -5,7 +5,7 @@
  * first that failed.
  *
  * Launches go to the host (functions or the interpreter, on threads of the pool) or to a backend
- * (run/launch_steps.c), with the loops among them (run/launch_loops.c). A backend with graph
+ * (run/launch_steps.c), with the loops among them (run/launch_control_flow.c). A backend with graph
  * capture (CUDA graphs) records the launches of a run once and replays them as long as operand
  * addresses do not change (run/bind_operands.c). With loops of known trip counts this begins with
  * the second run with operands at the same addresses, since capturing takes longer than launching

@@ -1,5 +1,5 @@
 /* run/launch_steps.h - declares the launches of a run: single launches on the host or a device
- * (run/launch_steps.c), and launches with the loops among them (run/launch_loops.c). */
+ * (run/launch_steps.c), and launches with the loops among them (run/launch_control_flow.c). */
 #ifndef TCI_RUN_LAUNCH_STEPS_H
 #define TCI_RUN_LAUNCH_STEPS_H
 
@@ -48,7 +48,7 @@ TCI_INLINE void tci_walk_launch_here(tc_call *c, int begin, int end)
     }
 }
 
-/* ---- run/launch_loops.c ---- */
+/* ---- run/launch_control_flow.c ---- */
 /* Launches [begin, end) with the loops among them. */
 TCI_FN tc_status tci_walk_launch_rounds(tc_call *c, int begin, int end);
 /* Number of launches of [begin, end) with all iterations; 0: they cannot be recorded. */

@@ -300,7 +300,7 @@ typedef struct tci_run {
     int at;
 } tci_run;
 
-/* ---- api/handle.c ---- */
+/* ---- api/handle_errors.c ---- */
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
 TCI_FN tci_node *tci_handle_node(tc_tensor t);
 /* n NULL: poison from graph.error */

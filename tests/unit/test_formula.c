@@ -1,4 +1,4 @@
-/* The code of the columns (ops/formula.h) and the combine programs (ops/combine.h): their
+/* The code of the columns (ops/formula_bytecode.h) and the combine programs (ops/combine.h): their
  * invariants, and what a reader makes of them. That each row computes what it should is for
  * tests/ops. */
 #include "inside.h"

@@ -1,4 +1,4 @@
-/* api/inspect.c - queries on a compiled program: errors, source, inputs and outputs, counts,
+/* api/program_info.c - queries on a compiled program: errors, source, inputs and outputs, counts,
  * compile times; waiting for and cancelling a background compile. */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* ops/pow_expansion.c - expansion of pow(x, c) for a constant c, a small integer or half-integer,
- * into multiplications in double-word (hi + lo) arithmetic.
+/* ops/pow_constant_exponent.c - expansion of pow(x, c) for a constant c, a small integer or half-
+ * integer, into multiplications in double-word (hi + lo) arithmetic.
  *
  * In: an exponent that is a small integer, or such an integer and a half. Out: an expansion in x
- * alone, which lower_graph.c prints into a kernel and rewrite.c uses for folding. Products of
- * values in two parts, hi + lo, round a few multiplications once, as pow itself does: within 0.51
+ * alone, which lower_graph.c inlines into a kernel and rewrite.c uses for folding. Products of
+ * double-word values, hi + lo, round a few multiplications once, as pow itself does: within 0.51
  * ulp (1.5 where a part is below the normal range), and exactly if the result is a float.
  *
  * The parts are meaningless where hi is infinite, or 0 after underflow: then hi is the result. */

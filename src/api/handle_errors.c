@@ -1,5 +1,5 @@
-/* api/handle.c - resolves tensor handles to graph nodes, and stores the errors of poisoned handles
- * (results of failed calls).
+/* api/handle_errors.c - resolves tensor handles to graph nodes, and stores the errors of poisoned
+ * handles (results of failed calls).
  *
  * In: tc_tensor values as users hold them (live, poisoned, dead, zeroed, of another or a freed
  * context). Out: nodes, and error texts.

@@ -1,5 +1,5 @@
-/* run/launch_loops.c - launches the steps of a run with the loops among them (REPEAT nodes), and
- * records launches for replay (graph capture).
+/* run/launch_control_flow.c - launches the steps of a run, including control-flow loops (REPEAT
+ * nodes), and records launches for replay (graph capture).
  *
  * In: a range of launches. Out: they are done or submitted. The host submits the launches of a loop
  * body in each iteration and advances the operand pointers in between. If the trip count is known,
@@ -22,7 +22,7 @@
 
 enum { TCI_WALK_RECORDED = 1 << 17 }; /* launches of a run with loops, at most */
 
-/* With their operands where they lay when they were put on it. */
+/* Launches with the operand addresses that they had when they were recorded. */
 typedef struct tci_walk_tape {
     tc_launch *launches;
     int n;

@@ -1,8 +1,8 @@
-/* api/internal_call_wrappers.c - out-of-line wrappers of elementwise ops for calls within the
+/* api/compact_call_wrappers.c - out-of-line wrappers of elementwise ops for calls within the
  * library, one per combination of operand types: they box tensors and numbers into tc_arg.
  *
  * In: a call, operands, the user's call site. Out: the result of the call. */
-#include "internal_call_wrappers.h"
+#include "compact_call_wrappers.h"
 
 #define TCI_WITH_ARG_t tci_arg_tensor
 #define TCI_WITH_ARG_i tci_arg_int

@@ -1,14 +1,14 @@
-/* api/internal_call_wrappers.h - macros that redirect the library's own calls of public elementwise
+/* api/compact_call_wrappers.h - macros that redirect the library's own calls of public elementwise
  * ops to out-of-line wrappers, which take tensors and numbers in registers (smaller code).
  *
  * In: tc_add(x, 2) in a file that has set TC_HERE to a variable. Out: the call with tc_args.
  *
  * A tc_arg has 40 bytes and is passed on the stack. Calls within the library therefore go through a
  * function for each list of operand types (tensor, number, tc_arg), which makes the tc_args in one
- * place: a call takes 30 bytes of code instead of 110. api/internal_call_wrappers_end.h restores
+ * place: a call takes 30 bytes of code instead of 110. api/compact_call_wrappers_end.h restores
  * the users' macros. */
-#ifndef TCI_API_INTERNAL_CALL_WRAPPERS_H
-#define TCI_API_INTERNAL_CALL_WRAPPERS_H
+#ifndef TCI_API_COMPACT_CALL_WRAPPERS_H
+#define TCI_API_COMPACT_CALL_WRAPPERS_H
 
 #include "../base/platform.h"
 #include "ops.h"

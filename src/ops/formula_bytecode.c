@@ -1,6 +1,6 @@
-/* ops/formula.c - accessors of the formula bytecode: the formula of an op or reduction, the operand
- * count of a word, the pool of constants. */
-#include "formula.h"
+/* ops/formula_bytecode.c - accessors of the formula bytecode: the formula of an op or reduction,
+ * the operand count of an opcode, the constant pool. */
+#include "formula_bytecode.h"
 
 #include "formula.gen.h"
 

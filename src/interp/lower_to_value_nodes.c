@@ -1,5 +1,5 @@
-/* interp/lower_kernel.c - lowers kernel IR (instructions, indices, stores) to the nodes of the
- * interpreter.
+/* interp/lower_to_value_nodes.c - first lowering pass of the interpreter: translates kernel IR
+ * (instructions, indices, stores) to value nodes, the DAG from which linear IR is made.
  *
  * In: kernel IR. Out: the nodes (interp/lower_to_linear.h) of every instruction, of every loaded
  * index, and of the storage bits of every stored value. */

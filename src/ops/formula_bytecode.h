@@ -1,5 +1,5 @@
-/* ops/formula.h - postfix bytecode (for a stack machine) of the formulas in ops/table.h: the value
- * and the gradient of an op, and the combiner of a reduction.
+/* ops/formula_bytecode.h - postfix bytecode (for a stack machine) of the formulas in ops/table.h:
+ * the value and the gradient of an op, and the combiner of a reduction.
  *
  * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a
  * byte string in postfix order: a word pops its operands from a stack (the last operand is on top)
@@ -30,8 +30,8 @@
  *  - B occurs only in rows of two operands or more, C of three; words occur only in the columns
  *    that table.h lists
  *  - the table has no pointers: no relocations, nothing to do at load time */
-#ifndef TCI_OPS_FORMULA_H
-#define TCI_OPS_FORMULA_H
+#ifndef TCI_OPS_FORMULA_BYTECODE_H
+#define TCI_OPS_FORMULA_BYTECODE_H
 
 #include "prim.h"
 #include "table.h"

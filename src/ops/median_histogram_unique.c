@@ -1,5 +1,5 @@
-/* ops/order_statistics.c - order statistics and sets: median, mode, kth value, histogram, unique,
- * isin.
+/* ops/median_histogram_unique.c - builds median, mode, kth value, histogram, bincount, unique and
+ * isin from sorts, gathers and scatters.
  *
  * In: x. Out: argsorts (TOPK), gathers by rank (ops/indexing.c) and scatters. Design: in sorted
  * order equal elements are neighbours, so that a set is where an element differs from the one
