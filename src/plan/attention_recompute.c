@@ -835,11 +835,11 @@ static void tci_scores_part(tci_scores *p, tci_node **roots, int n_roots)
     tci_scratch *s = p->a->s;
     const tci_node_list list = p->list;
     tci_node **before = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
-    tci_table parted = tci_table_in(s, sizeof(int32_t));
-    p->parted = &parted;
+    p->parted = TCI_NEW(s, tci_table);
+    *p->parted = tci_table_in(s, sizeof(int32_t));
     for (bool all = false; !all;) {
-        tci_table copied = tci_table_in(s, sizeof(tci_node *));
-        p->copied = &copied;
+        p->copied = TCI_NEW(s, tci_table);
+        *p->copied = tci_table_in(s, sizeof(tci_node *));
         p->n_copies = TCI_NEW(s, int32_t);
         *p->n_copies = 1; /* the first is that which takers share */
         p->copies = TCI_NEW_ARRAY(s, tci_table, p->n_sets + 1);

@@ -36,8 +36,13 @@ static int64_t chunk_of(tci_scratch *s, int64_t n, int64_t *padded)
     tci_str orders = {.s = s};
     tci_table forced = tci_table_in(s, sizeof(bool));
     tci_table whole = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    const tci_algo a = {s,       &g,  {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole,
-                        &images, NULL};
+    const tci_algo a = {.s = s,
+                        .g = &g,
+                        .machine = {.vector_bytes = 32},
+                        .orders = &orders,
+                        .forced = &forced,
+                        .whole = &whole,
+                        .images = &images};
     tci_plan_algorithm(&a, &sum, 1);
     const tci_node *parts = sum->in[0]->in[0]; /* of the sum of the partial sums */
     REQUIRE(parts->op == TCI_OP_RESHAPE && parts->rank == 2);
@@ -88,7 +93,13 @@ TEST(a_node_that_was_there_before_stays_forced)
     tci_str orders = {.s = &s};
     tci_table forced = tci_table_in(&s, sizeof(bool));
     tci_table whole = tci_table_in(&s, sizeof(bool)), images = tci_table_in(&s, sizeof(bool));
-    tci_algo a = {&s, &g, {.vector_bytes = 32}, &orders, &forced, NULL, 0, &whole, &images, NULL};
+    tci_algo a = {.s = &s,
+                  .g = &g,
+                  .machine = {.vector_bytes = 32},
+                  .orders = &orders,
+                  .forced = &forced,
+                  .whole = &whole,
+                  .images = &images};
     tci_table_add(&forced, roots[0]);
     tci_plan_algorithm(&a, roots, 2);
     CHECK(roots[0] == roots[1]);
