@@ -2953,8 +2953,8 @@ TC_API tc_status tc_comm_nccl(tc_comm *base, int device, const tc_comm_options *
     return tc_comm_of_nccl(NULL, base, device, options, out);
 }
 /* ---- src/comm/comm_from_env.c ---- */
-/* comm/comm_from_env.c - tc_comm_from_env: makes a communicator of the processes that a launcher
- * started, on the engine that fits them. */
+/* comm/comm_from_env.c - tc_comm_from_env: creates a communicator over the processes that a
+ * launcher (mpirun, Slurm, torchrun) started, by MPI or shared memory. */
 
 #include <stdio.h>
 #include <string.h>

@@ -5018,16 +5018,7 @@ TCI_FN const tci_form *const *tci_block_forms(void)
  * instructions per warp by ptxas 12.9 (64 mma, 16 ldmatrix, 16 moves, 35 of indices), 131 cycles
  * of issue, as there are four warps. Element by element the slab's 8192 elements take 12
  * instructions each, 770 cycles. */
-/* ---- src/loop/mma_gemm.h ---- */
-/* loop/mma_gemm.h - declares the mma.sync GEMM: shared-memory panels, accumulators in the registers
- * of warps. */
-#ifndef TCI_LOOP_MMA_GEMM_H
-#define TCI_LOOP_MMA_GEMM_H
 
-
-#endif
-
-/* ---- src/loop/mma_gemm.c, continued ---- */
 #include <math.h>
 #include <string.h>
 
@@ -10295,18 +10286,18 @@ TCI_FN void tci_cuda_attention_tail(tci_str *out, const char *symbol, const tci_
     }
     tci_str_add(out, "    }\n}\n");
 }
-/* ---- src/cuda/custom_op.c ---- */
-/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
- * calls it.
+/* ---- src/cuda/emit_custom_op.c ---- */
+/* cuda/emit_custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel
+ * that calls it.
  *
  * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
  * that names never collide. Error messages of NVRTC name the op and the line of the text. Known
  * sizes are numbers in the kernel; others are arguments of its launch. */
-/* ---- src/cuda/custom_op.h ---- */
-/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
- * user's source and a wrapper kernel that calls it. */
-#ifndef TCI_CUDA_CUSTOM_OP_H
-#define TCI_CUDA_CUSTOM_OP_H
+/* ---- src/cuda/emit_custom_op.h ---- */
+/* cuda/emit_custom_op.h - declares the code generator for custom ops given as CUDA source: it emits
+ * the user's source and a wrapper kernel that calls it. */
+#ifndef TCI_CUDA_EMIT_CUSTOM_OP_H
+#define TCI_CUDA_EMIT_CUSTOM_OP_H
 
 /* ---- src/cuda/dialect.h ---- */
 /* cuda/dialect.h - declares the CUDA C++ target of the source printer (emit/dialect.h): how types,
@@ -10323,14 +10314,14 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
 
 #endif
 
-/* ---- src/cuda/custom_op.h, continued ---- */
+/* ---- src/cuda/emit_custom_op.h, continued ---- */
 /* The hook `call` of the dialect (emit/dialect.h). */
 TCI_FN void tci_cuda_custom(tci_dialect *d, tci_str *out, const tci_kernel *k, const tci_launch *l,
                             const char *symbol);
 
 #endif
 
-/* ---- src/cuda/custom_op.c, continued ---- */
+/* ---- src/cuda/emit_custom_op.c, continued ---- */
 static const char tci_cuda_custom_types[] =
     "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"
     "    const long long *sizes;\n    long long n;\n};\n";
@@ -12313,7 +12304,8 @@ TCI_FN void tci_cuda_free(void *user, void *memory)
     }
 }
 /* ---- src/cuda/queue.c ---- */
-/* cuda/queue.c - implements streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
+/* cuda/queue.c - implements the backend's queues as CUDA streams: launches, recorded sequences
+ * (CUDA graphs), copies.
  *
  * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
  * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its

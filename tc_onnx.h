@@ -12242,8 +12242,8 @@ TC_API tc_status tc_export_stablehlo_at(tc_tensors inputs, tc_tensors outputs,
                              (void *)path,          tci_hlo_export_file};
     return tci_ox_export_call(&e, here);
 }
-/* ---- src/onnx/backend_formats.c ---- */
-/* onnx/backend_formats.c - serializes the graph of a compile request for graph-level backends
+/* ---- src/onnx/graph_backend_model.c ---- */
+/* onnx/graph_backend_model.c - serializes the graph of a compile request for graph-level backends
  * (api/graph_backend.h), as an ONNX or a StableHLO model in memory.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.

@@ -250,7 +250,7 @@
 #include "interp/lower_to_linear.c"
 #include "interp/loop_in_kernel.c"
 #include "interp/execute.c"
-#include "interp/verify.c"
+#include "interp/verify_linear_ir.c"
 #include "interp/print.c"
 
 #include "compile/graph_backend_registry.c"
@@ -271,7 +271,7 @@
 #include "compile/split_init_section.c"
 #include "compile/step_list.c"
 #include "compile/verify.c"
-#include "compile/engine_program.c"
+#include "compile/graph_backend_program.c"
 #include "compile/graph_split.c"
 #include "compile/stage_dumps.c"
 #include "compile/compile.c"

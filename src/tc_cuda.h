@@ -8,7 +8,7 @@
 #include "cuda/wgmma_attention.c"
 #include "cuda/simt_attention.c"
 #include "cuda/flash_attention.c"
-#include "cuda/custom_op.c"
+#include "cuda/emit_custom_op.c"
 #include "cuda/mma_sync.c"
 #include "cuda/dialect.c"
 #include "cuda/driver_api.c"

@@ -46,7 +46,7 @@
 #include "onnx/export_stablehlo_while.c"
 #include "onnx/export_stablehlo_conv.c"
 #include "onnx/export_stablehlo.c"
-#include "onnx/backend_formats.c"
+#include "onnx/graph_backend_model.c"
 
 #undef TC_HERE
 #define TC_HERE (tci_here(__FILE__, __LINE__))

@@ -61,7 +61,7 @@ typedef struct tc_machine {
 } tc_machine;
 
 /* With block_threads: operand types of the warp-level tensor-core instructions (mma.sync,
- * loop/mma_gemm.h), as bits. */
+ * loop/mma_gemm.c), as bits. */
 typedef enum tc_warp_unit {
     TC_WARP_NONE = 0,
     TC_WARP_HALVES = 1,  /* f16 (sm_75) */

@@ -1,4 +1,5 @@
-/* api/cache_export.c - tc_cache_export: copies a disk cache for other machines.
+/* api/cache_export.c - tc_cache_export: copies the disk cache to a directory that other machines
+ * can use.
  *
  * In: a context. Out: a directory. */
 #include "../compile/disk_cache.h"

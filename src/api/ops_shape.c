@@ -1,5 +1,5 @@
-/* api/ops_shape.c - public ops that only move elements: reshaping, permuting, slicing, padding,
- * gathering, scattering, masks.
+/* api/ops_shape.c - public shape and indexing ops: reshape, permute, slice, pad, concatenate,
+ * gather, scatter, masked select, searchsorted and bucketize.
  *
  * In: handles, sizes, axes, indices, the user's call site. Out: a handle to the node, or a poisoned
  * one. */

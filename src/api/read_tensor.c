@@ -1,4 +1,4 @@
-/* api/read_tensor.c - tc_read: copies a tensor's value to dense memory of the user, after
+/* api/read_tensor.c - tc_read: copies a tensor's value to a contiguous user buffer, after
  * evaluation if needed. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* api/sort_search.c - public ops on the order of elements: sorting, searching, cumulative ops,
- * counting, sets.
+/* api/sort_search.c - public ops: sort, argsort, topk, order statistics (kthvalue, median, mode),
+ * cumulative ops, histograms, unique and isin.
  *
  * In: handles, axes, the user's call site. Out: handles to the nodes, or poisoned ones; of several
  * results only the requested ones. */

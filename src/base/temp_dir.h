@@ -1,5 +1,4 @@
-/* base/temp_dir.h - the temporary directory in which a compiler works; only this user can enter it.
- */
+/* base/temp_dir.h - private temporary directory for one run of the C compiler. */
 #ifndef TCI_BASE_TEMP_DIR_H
 #define TCI_BASE_TEMP_DIR_H
 

@@ -1,5 +1,5 @@
-/* comm/comm_from_env.c - tc_comm_from_env: makes a communicator of the processes that a launcher
- * started, on the engine that fits them. */
+/* comm/comm_from_env.c - tc_comm_from_env: creates a communicator over the processes that a
+ * launcher (mpirun, Slurm, torchrun) started, by MPI or shared memory. */
 #include "../base/env.h"
 #include "api.h"
 #include "launcher_env.h"

@@ -146,7 +146,7 @@ typedef struct tci_kept_place {
     int64_t offset;
 } tci_kept_place;
 
-typedef struct tci_graph_program tci_graph_program; /* compile/engine_program.h */
+typedef struct tci_graph_program tci_graph_program; /* compile/graph_backend_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/memory_cache.h) */
 
 typedef struct tci_code {

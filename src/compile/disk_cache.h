@@ -43,8 +43,8 @@ TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str
                                   const tci_str *source, tci_str *path);
 /* Takes it out again. */
 TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum);
-/* The blob that an engine compiled a model to (compile/engine_program.c), under a hash of all that
- * it depends on. Returns its length; 0: none is stored. *bytes points into file (heap). */
+/* The blob that an engine compiled a model to (compile/graph_backend_program.c), under a hash of
+ * all that it depends on. Returns its length; 0: none is stored. *bytes points into file (heap). */
 TCI_FN size_t tci_disk_load_blob(const tci_disk *d, tci_hash sum, tci_str *file,
                                  const void **bytes);
 TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *bytes, size_t n);

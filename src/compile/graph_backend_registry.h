@@ -31,7 +31,8 @@ struct tci_graph_entry {
     struct tci_graph_entry *next;
 };
 
-/* An engine's program of a graph or a part of one (compile/engine_program.c); owned by its code. */
+/* An engine's program of a graph or a part of one (compile/graph_backend_program.c); owned by its
+ * code. */
 struct tci_graph_program {
     const struct tci_graph_entry *entry;
     void *compiled;

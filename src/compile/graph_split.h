@@ -3,7 +3,7 @@
 #ifndef TCI_COMPILE_GRAPH_SPLIT_H
 #define TCI_COMPILE_GRAPH_SPLIT_H
 
-#include "engine_program.h"
+#include "graph_backend_program.h"
 
 /* A call in the copy of a split graph: a CUSTOM node whose attribute is TCI_CUSTOM_SPLIT plus its
  * number. PART: the engine runs a part; UNPACK: one result of a part that has several. */

@@ -26,7 +26,7 @@
 #include "../emit/c_templates.h"
 #include "dialect.h"
 #include "flash_attention.h"
-#include "custom_op.h"
+#include "emit_custom_op.h"
 #include "mma_sync.h"
 
 typedef struct tci_cuda_dialect {

@@ -1,4 +1,5 @@
-/* cuda/queue.c - implements streams of a GPU: launches, recorded sequences (CUDA graphs), copies.
+/* cuda/queue.c - implements the backend's queues as CUDA streams: launches, recorded sequences
+ * (CUDA graphs), copies.
  *
  * In: the calls of the backend interface (api/backend.h). A queue is a stream; NULL is the
  * device's own. A recorded sequence is a CUDA graph of explicit kernel nodes, each with its

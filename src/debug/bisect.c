@@ -1,5 +1,5 @@
-/* debug/bisect.c - bisects a wrong result: finds the stage or option at which the result of a
- * program changes.
+/* debug/bisect.c - localizes a wrong result: runs the program in configurations of increasing
+ * optimization and reports the first whose result differs.
  *
  * In: a program and its inputs. Out: a line for each configuration, from the least optimized to the
  * program's own, and the first one whose result differs.

@@ -1,4 +1,4 @@
-/* emit/c_like.c - prints loop IR as a function in a C-like language.
+/* emit/c_like.c - emits loop IR as a function in a C-like language.
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.

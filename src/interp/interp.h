@@ -12,7 +12,7 @@ TCI_FN tci_interp *tci_interp_make(const tci_kernel *k);
 TCI_FN void tci_interp_free(tci_interp *p);
 /* interp/print.c: its steps, in the order in which they run. */
 TCI_FN void tci_interp_print(tci_str *out, const tci_interp *p);
-/* interp/verify.c; s only lends memory, and is the target of the longjmp. */
+/* interp/verify_linear_ir.c; s only lends memory, and is the target of the longjmp. */
 TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p);
 TCI_FN size_t tci_interp_bytes(const tci_interp *p);     /* of memory that it holds */
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p);    /* n_tasks */

@@ -13,9 +13,9 @@
  * value is an array of one block. bool values are lane masks, 0 or all ones, as wide as the values
  * they were compared from.
  *
- * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
- * used outside their own section have memory of their own, others share it by liveness; accesses
- * without a guard, at a linear address, are inside their operand. */
+ * Invariants (interp/verify_linear_ir.c): a step reads only values of its own or enclosing
+ * sections; values used outside their own section have memory of their own, others share it by
+ * liveness; accesses without a guard, at a linear address, are inside their operand. */
 #ifndef TCI_INTERP_LINEAR_IR_H
 #define TCI_INTERP_LINEAR_IR_H
 

@@ -1,4 +1,5 @@
-/* kernel/canonicalize.h - declares kernel canonicalization: axes, operands, dead code. */
+/* kernel/canonicalize.h - declares kernel canonicalization: splits and merges axes, crops operands,
+ * removes dead code. */
 #ifndef TCI_KERNEL_CANONICALIZE_H
 #define TCI_KERNEL_CANONICALIZE_H
 

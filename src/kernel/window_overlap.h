@@ -1,5 +1,5 @@
-/* kernel/window_overlap.h - declares the overlap of neighbouring windows: output rows whose windows
- * read the same input row. */
+/* kernel/window_overlap.h - declares the analysis of overlapping convolution windows: finds output
+ * rows whose windows read the same input row. */
 #ifndef TCI_KERNEL_WINDOW_OVERLAP_H
 #define TCI_KERNEL_WINDOW_OVERLAP_H
 

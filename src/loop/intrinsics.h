@@ -99,7 +99,7 @@ typedef enum tci_mem {
     /* T f(const S *p, i64 tag, long n): the first n lanes, one value after the other, as soon as
      * their words have that tag; the rest read as 0 */
     TCI_MEM_AWAIT,
-    /* The rest for the matrix unit of each warp (loop/mma_gemm.h). W is TCI_UNIT_WORDS words of
+    /* The rest for the matrix unit of each warp (loop/mma_gemm.c). W is TCI_UNIT_WORDS words of
      * each thread (u32), F as many in a factor: words, i32 for bytes with signs, f64 for f64; C
      * TCI_UNIT_SUMS sums, f32, i32 or f64. W f(const S *p): the 16 bytes at p, of each thread's
      * own */

@@ -34,7 +34,7 @@
  * instructions per warp by ptxas 12.9 (64 mma, 16 ldmatrix, 16 moves, 35 of indices), 131 cycles
  * of issue, as there are four warps. Element by element the slab's 8192 elements take 12
  * instructions each, 770 cycles. */
-#include "mma_gemm.h"
+#include "gpu_schedules.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* loop/reduction_step.h - declares one step of a reduction: accumulators and the new element. */
+/* loop/reduction_step.h - declares the emission of one reduction step to loop IR: creates
+ * accumulators at the identity, and combines an accumulator with a new element. */
 #ifndef TCI_LOOP_REDUCTION_STEP_H
 #define TCI_LOOP_REDUCTION_STEP_H
 

@@ -1,5 +1,5 @@
-/* loop/schedule.h - declares the API of loop/: kernel IR and machine to schedule
- * (loop/schedule.c) to loop IR (loop/ir.h), which emit/c_like.c prints in a dialect. */
+/* loop/schedule.h - declares the scheduler: selects the cheapest schedule of a kernel for a machine
+ * by the cost model (loop/schedule.c), and lowers the kernel with it to loop IR (loop/ir.h). */
 #ifndef TCI_LOOP_SCHEDULE_H
 #define TCI_LOOP_SCHEDULE_H
 

@@ -40,7 +40,7 @@ typedef enum tci_custom_kind {
 typedef struct tci_custom_call {
     const tci_custom *op; /* NULL: a collective's, or an engine's */
     tci_comm_step comm;
-    struct tci_graph_program *engine; /* compile/engine_program.h, or NULL */
+    struct tci_graph_program *engine; /* compile/graph_backend_program.h, or NULL */
     uint8_t kind;                     /* tci_custom_kind */
     int split;                        /* its number, where kind is not PLAIN */
     int n_inputs, n_more;             /* n_more: results of an engine after the first */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../compile/engine_program.h"
+#include "../compile/graph_backend_program.h"
 #include "../debug/device_spans.h"
 #include "launch_steps.h"
 

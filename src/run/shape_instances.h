@@ -1,5 +1,5 @@
-/* run/shape_instances.h - declares dynamic shapes: instances of a program with symbolic sizes for
- * the concrete sizes of a run. Only under TC_DYNAMIC_SHAPES. */
+/* run/shape_instances.h - declares dynamic shapes: specializes a program with symbolic sizes for
+ * the concrete sizes of each run, and caches the specializations. Only under TC_DYNAMIC_SHAPES. */
 #ifndef TCI_RUN_SHAPE_INSTANCES_H
 #define TCI_RUN_SHAPE_INSTANCES_H
 

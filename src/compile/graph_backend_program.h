@@ -1,7 +1,7 @@
-/* compile/engine_program.h - graphs compiled by external engines (graph-level backends such as ONNX
- * Runtime), wrapped as compiled code that has a single step. */
-#ifndef TCI_COMPILE_ENGINE_PROGRAM_H
-#define TCI_COMPILE_ENGINE_PROGRAM_H
+/* compile/graph_backend_program.h - graphs compiled by external engines (graph-level backends such
+ * as ONNX Runtime), wrapped as compiled code that has a single step. */
+#ifndef TCI_COMPILE_GRAPH_BACKEND_PROGRAM_H
+#define TCI_COMPILE_GRAPH_BACKEND_PROGRAM_H
 
 #include "disk_cache.h"
 #include "graph_backend_registry.h"

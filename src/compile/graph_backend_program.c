@@ -1,5 +1,5 @@
-/* compile/engine_program.c - graphs compiled by external engines (graph-level backends such as ONNX
- * Runtime), wrapped as compiled code that has a single step.
+/* compile/graph_backend_program.c - graphs compiled by external engines (graph-level backends such
+ * as ONNX Runtime), wrapped as compiled code that has a single step.
  *
  * In: a request whose backend is an engine. Out: code with one step, which calls the engine's
  * compiled model. compile/graph_split.c uses the same functions for parts of graphs.
@@ -11,7 +11,7 @@
  * Captured memory and literals are constants of the model, so that the engine can fold and pack
  * them; the key of the request has their versions and values (compile/cache_key.c). Parameters are
  * inputs, since runs of other programs change them; effects (ASSIGN) are outputs. */
-#include "engine_program.h"
+#include "graph_backend_program.h"
 
 #include <string.h>
 

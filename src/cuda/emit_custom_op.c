@@ -1,10 +1,10 @@
-/* cuda/custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel that
- * calls it.
+/* cuda/emit_custom_op.c - generates the CUDA source of a custom op: the user's source, and a kernel
+ * that calls it.
  *
  * In: a kernel that calls a custom op given as CUDA source. Out: a separate translation unit, so
  * that names never collide. Error messages of NVRTC name the op and the line of the text. Known
  * sizes are numbers in the kernel; others are arguments of its launch. */
-#include "custom_op.h"
+#include "emit_custom_op.h"
 
 static const char tci_cuda_custom_types[] =
     "struct tc_custom_array {\n    void *data;\n    tc_dtype dtype;\n    int rank;\n"

@@ -1,5 +1,5 @@
-/* interp/verify.c - checks the invariants of interp/linear_ir.h; a violation aborts the compile
- * with TC_ERR_INTERNAL.
+/* interp/verify_linear_ir.c - checks the invariants of interp/linear_ir.h; a violation aborts the
+ * compile with TC_ERR_INTERNAL.
  *
  * One pass over the sections in the order in which they run. A value can be read after the step
  * that makes it, in its own section and those that run inside it: `state` is 0 before, 1 then, 2

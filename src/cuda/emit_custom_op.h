@@ -1,7 +1,7 @@
-/* cuda/custom_op.h - declares the code generator for custom ops given as CUDA source: it emits the
- * user's source and a wrapper kernel that calls it. */
-#ifndef TCI_CUDA_CUSTOM_OP_H
-#define TCI_CUDA_CUSTOM_OP_H
+/* cuda/emit_custom_op.h - declares the code generator for custom ops given as CUDA source: it emits
+ * the user's source and a wrapper kernel that calls it. */
+#ifndef TCI_CUDA_EMIT_CUSTOM_OP_H
+#define TCI_CUDA_EMIT_CUSTOM_OP_H
 
 #include "dialect.h"
 

@@ -1,4 +1,4 @@
-/* onnx/backend_formats.c - serializes the graph of a compile request for graph-level backends
+/* onnx/graph_backend_model.c - serializes the graph of a compile request for graph-level backends
  * (api/graph_backend.h), as an ONNX or a StableHLO model in memory.
  *
  * In: the graph of a request, with the names of its inputs and outputs. Out: a model in memory.
