@@ -12,8 +12,8 @@
  *
  * At the boundary of the init section, a value is materialized if that saves work: reading it takes
  * fewer bytes than reading its operands, or as many and it replaces an operation more expensive
- * than a multiplication. A single element is never worth a launch. A program without inputs has no
- * init section: all of it is computed once. */
+ * than a multiplication. A single element is never worth a launch. A program without inputs and
+ * effects has no init section: its results never change, so it is expected to run once. */
 #include "../graph/build.h"
 #include "fusion_groups.h"
 #include "fusion_refusal.h"
@@ -29,15 +29,15 @@ enum {
 static void tci_init_find_values(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                                  tci_node *const *changed, int n_changed)
 {
-    bool has_inputs = false;
+    bool varies = n_changed > 0; /* from run to run */
     tci_table of_runs = tci_table_in(f->s, sizeof(bool));
     for (int i = 0; i < n_outputs + n_changed; i++) {
         tci_table_add(&of_runs, i < n_outputs ? outputs[i] : changed[i - n_outputs]);
     }
     for (int i = 0; i < f->nodes.n; i++) {
-        has_inputs |= f->nodes.items[i]->op == TCI_OP_INPUT;
+        varies |= f->nodes.items[i]->op == TCI_OP_INPUT;
     }
-    for (int i = 0; i < f->nodes.n && has_inputs; i++) {
+    for (int i = 0; i < f->nodes.n && varies; i++) {
         const tci_node *n = f->nodes.items[i];
         bool once = n->op != TCI_OP_INPUT && tci_build_is_known(n->rank, n->shape) &&
                     (n->n_in == 0 || !tci_op_is(n->op, TCI_IS_UNIQUE)) &&
@@ -196,14 +196,14 @@ static void tci_init_keep(tci_plan *p)
 
 TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs)
 {
-    bool has_inputs = false;
+    bool varies = p->n_assigns > 0; /* from run to run */
     for (int b = 0; b < p->n_buffers; b++) {
-        has_inputs |= p->buffers[b].kind == TCI_BUF_INPUT &&
-                      inputs[p->buffers[b].index]->op == TCI_OP_INPUT;
+        varies |= p->buffers[b].kind == TCI_BUF_INPUT &&
+                  inputs[p->buffers[b].index]->op == TCI_OP_INPUT;
     }
     p->n_init = 0;
     p->kept_bytes = 0;
-    if (!n_inputs || !has_inputs) {
+    if (!n_inputs || !varies) {
         return;
     }
     const bool *once = tci_init_find_steps(s, p, inputs);

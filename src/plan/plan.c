@@ -753,9 +753,9 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     tci_repeat_find(s, p, m->g, job.outputs, job.n_outputs, job.inputs, job.n_inputs, &forced,
                     m->machine);
     tci_table takers = tci_table_in(s, sizeof(bool)), images = tci_table_in(s, sizeof(bool));
-    bool has_inputs = false;
+    bool varies = p->n_assigns > 0; /* from run to run: else nothing is worth keeping */
     for (int i = 0; i < job.n_inputs; i++) {
-        has_inputs = has_inputs || job.inputs[i]->op == TCI_OP_INPUT;
+        varies = varies || job.inputs[i]->op == TCI_OP_INPUT;
     }
     tci_table *panels = TCI_NEW(s, tci_table);
     *panels = tci_table_in(s, sizeof(int32_t));
@@ -772,7 +772,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .n_changed = p->n_assigns,
                           .whole = &takers,
                           .images = &images,
-                          .panels = has_inputs && !m->machine.is_lean ? panels : NULL};
+                          .panels = varies && !m->machine.is_lean ? panels : NULL};
     tci_plan_layout(&algorithm, job.outputs, job.n_outputs);
     tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);

@@ -9,6 +9,7 @@
 
 #include "tc_test.h"
 
+#include <math.h>
 #include <pthread.h>
 
 enum { ROWS = 6, FEW = 5, IN = 40, OUT = 24 };
@@ -222,6 +223,39 @@ TEST(what_pays_nothing_stays_in_each_run)
     REQUIRE(tc_compile(tc_cumsum(tc_cumsum(none, 0), 0), &f) == TC_OK);
     CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
     CHECK_EQ_INT(info.n_once, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Training on data that the program has captured: exp(data) does not change from step to step. */
+TEST(a_program_of_effects_without_inputs_computes_once)
+{
+    static float data[IN];
+    float loss, expected = 0;
+    for (int i = 0; i < IN; i++) {
+        data[i] = (float)i / IN;
+    }
+    tc_ctx *ctx = context("interp");
+    tc_tensor w = tc_param(ctx, NULL, TC_F32, IN), x = tc_borrow(ctx, data, TC_F32, IN);
+    tc_tensor error = tc_sum(tc_square(tc_sub(tc_exp(x), w)), TC_ALL, false);
+    tc_tensor g, effects[TC_EFFECTS(1)];
+    int n = 0;
+    tc_program *f = NULL;
+    tc_program_info info;
+    REQUIRE(tc_grad(error, &w, 1, &g) == TC_OK);
+    REQUIRE(tc_sgd(&w, &g, 1, 0.25, NULL, effects, &n) == TC_OK && n == 1);
+    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(error, effects[0]), NULL, &f) == TC_OK);
+    CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+    CHECK_EQ_INT(info.n_once, 1);
+    for (int step = 0; step < 3; step++) { /* each halves the distance: the loss is a quarter */
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF(&loss, 1))), TC_OK);
+        CHECK(step == 0 || fabsf(loss - expected / 4) <= 1e-5f * expected);
+        expected = loss;
+    }
+    data[0] = 1;
+    CHECK_EQ_INT(tc_touch(x), TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF(&loss, 1))), TC_OK);
+    CHECK(loss > expected / 4 + 1);
     tc_program_free(f);
     tc_ctx_free(ctx);
 }
