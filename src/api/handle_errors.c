@@ -425,6 +425,11 @@ TCI_FN void tci_frame_leave(const tci_frame *f)
 TCI_FN tc_status tci_frame_status(tci_frame *f)
 {
     tc_status status = f->failed ? tc_status_of(f->bad) : TC_OK;
+    const tci_poison_entry *cause = f->failed && f->ctx ? tci_handle_poison(f->bad) : NULL;
+    if (cause && f->bad.id - TCI_POISON_FIRST < (uint32_t)f->n_errors) { /* of an earlier call */
+        f->ctx->last = cause->error;
+        f->ctx->last_on = f->bad;
+    }
     for (int i = f->n_errors; f->ctx && i < f->ctx->n_poisons; i++) {
         tci_handle_drop_poison(f->ctx, i);
     }

@@ -412,6 +412,7 @@ TEST(what_does_not_fit)
     CHECK_EQ_INT(tc_adamw(&p, &longer, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
     CHECK_HAS(tc_error(ctx), "parameter 0 is [2] and its gradient [3]");
     CHECK_EQ_INT(tc_lion(&p, &bad, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(ctx), "tc_add: shapes [2] and [3] do not broadcast");
     CHECK_EQ_INT(tc_lion(&p, &g, 1, longer, NULL, effects, &n), TC_ERR_SHAPE);
     CHECK_EQ_INT(tc_muon(&p, &g, 1, 0.1, NULL, effects, &n), TC_ERR_SHAPE);
     CHECK_HAS(tc_error(ctx), "parameter 0 is [2]: expected a matrix");
