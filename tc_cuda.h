@@ -2405,7 +2405,7 @@ static tci_loop *tci_attention_rows_hole(tci_build *of, const tci_matrix *x, int
 /* ---- the values of a row ---- */
 
 /* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
- * of what is staged. */
+ * of the staged operands. */
 static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
 {
     int floats = tci_dtype_get((tc_dtype)x->staged)->bytes == 4 ? 1 : 2; /* elements to a float */
@@ -4299,7 +4299,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 
 /* ---- a thread ---- */
 
-/* Binds all outer axes but that of the rows, of which it returns the position of the first one. */
+/* Binds all outer axes but that of the rows; returns the position of the first row. */
 static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;

@@ -48,7 +48,7 @@ typedef struct nn_model {
     const char *settings; /* "depth=4 layers=3,4,6,3" (nn_setting); NULL: the network's own */
     bool ignores;         /* words of the settings that the network does not know: no mistakes */
     const char *preset;   /* of the network itself, for those that `settings` does not have */
-    tc_dtype dtype;       /* of random parameters; 0: f32. Those of a file keep its dtype */
+    tc_dtype dtype;       /* of random parameters; 0: f32. parameters of a file keep its dtype */
     bool learns;          /* parameters have memory of their own, which a step may change */
     bool training;        /* the mode of the layers called from now on */
     bool folds;           /* norms behind convolutions are part of their weights (nn_conv_norm) */

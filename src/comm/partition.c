@@ -395,7 +395,7 @@ static void tci_part_begin_walk(tci_part *v, bool dry)
     v->dry = dry;
 }
 
-/* One dry traversal. True: a parameter without a mark got the split of what is assigned to it. */
+/* One dry traversal. True if an unmarked parameter got the split of the value assigned to it. */
 static bool tci_part_infer(tci_part *v, const tci_node_list *list)
 {
     bool found = false;

@@ -22,7 +22,7 @@ static int32_t tci_units_root(const int32_t *parent, int32_t i)
     return i;
 }
 
-/* One item per launch of the init section, then one per buffer. Those that hang together get the
+/* One item per launch of the init section, then one per buffer. Connected items get the
  * same root, the smallest. */
 static void tci_units_join(const tci_code *c, int32_t *parent)
 {

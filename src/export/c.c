@@ -347,8 +347,8 @@ static bool tci_export_over_old(const tci_export *e, int param)
     return false;
 }
 
-/* Slots for temporaries of symbolic sizes: the first whose others are dead. Those of the init
- * section, whose sizes are known, have places of their own. Returns where these end. */
+/* Slots for temporaries of symbolic sizes: the first whose others are dead. Temporaries of the
+ * init section, whose sizes are known, have places of their own. Returns where these end. */
 static int64_t tci_export_place(tci_export *e, tci_scratch *s)
 {
     const tci_code *c = e->code;

@@ -3,7 +3,7 @@
  * In: a node of a row that ops/lu_cholesky.c expands, and its gradient. Out: those of its operands,
  * in closed form: products, and triangular solves with the existing factors. The gradient of a
  * solve is one more solve, so nothing is factored again. Key identity: between the inverse factors
- * stands a product such as L^T dL, of which only one triangle is kept. */
+ * stands a product such as L^T dL, and only one triangle of it is kept. */
 #include "grad.h"
 
 #include "../ops/composite.h"

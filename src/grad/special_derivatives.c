@@ -117,7 +117,7 @@ static tci_node *tci_slope_fma(tci_graph *g, tci_node *a, tci_node *b, tci_node 
     return tci_build_ew(g, TCI_OP_FMA, in);
 }
 
-/* e^(-a^2/2), 0 <= a <= 100. What rounding takes of a^2 is put back, as it is an exponent. */
+/* e^(-a^2/2), 0 <= a <= 100. The rounding error of a^2, an exponent, is compensated. */
 static tci_node *tci_slope_power(tci_graph *g, tci_node *a)
 {
     tci_node *minus = tci_slope_number(g, a, -0.5),

@@ -427,7 +427,7 @@ static tci_loop *tci_attention_rows_hole(tci_build *of, const tci_matrix *x, int
 /* ---- the values of a row ---- */
 
 /* Largest score and sum of the rows at hand, where the main loop has left them: after the columns
- * of what is staged. */
+ * of the staged operands. */
 static void tci_attention_keep_row(tci_build *b, const tci_matrix *x, int inst, int at, int stage)
 {
     int floats = tci_dtype_get((tc_dtype)x->staged)->bytes == 4 ? 1 : 2; /* elements to a float */

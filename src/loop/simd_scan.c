@@ -158,7 +158,7 @@ static void tci_scan_block(tci_build *b, const tci_scan *m, tci_lin at, tci_dim 
     }
 }
 
-/* The last elements of the axis, of which there are `count` after `at`, fewer than n. */
+/* The last elements of the axis: `count` of them from `at` on, fewer than n. */
 static void tci_scan_rest(tci_build *b, const tci_scan *m, tci_dim at, tci_dim count)
 {
     int lanes = b->l->lanes;

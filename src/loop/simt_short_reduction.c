@@ -191,7 +191,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 
 /* ---- a thread ---- */
 
-/* Binds all outer axes but that of the rows, of which it returns the position of the first one. */
+/* Binds all outer axes but that of the rows; returns the position of the first row. */
 static tci_lin tci_short_reduction_bind(tci_build *b, const tci_short_reduction *p, tci_lin number)
 {
     int n = b->k->n_outer;

@@ -87,7 +87,7 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* The vector `u` lanes into the last elements of the axis, of which there are `count` after `at`:
+/* The vector `u` lanes into the last elements of the axis, `count` of them from `at` on:
  * whole, partial or absent. */
 static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
                                   int u)

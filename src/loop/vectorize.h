@@ -18,7 +18,7 @@ TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unro
 TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
                                       tci_dim hi, int unroll, tci_vec_body body, void *arg);
 /* Inner positions of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at
- * most max, else none. Those that are not known are left out: what is there is masked. */
+ * most max, else none. Unknown positions are left out: elements there are masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
 /* The rows after the last whole tile of `base` rows, of `size` in all, where that is not known:
  * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
