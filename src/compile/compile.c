@@ -246,8 +246,9 @@ static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const cha
     return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
 }
 
-/* The shape of a buffer is that of its node, or one axis where the layout pads or cuts it. */
-static void tci_compile_fill_shape(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
+/* What a buffer holds: the shape is that of its node, or one axis where the layout pads or cuts it.
+ */
+static void tci_compile_fill_value(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
                                    tci_code_buffer *to)
 {
     const tci_node *n = from->node;
@@ -258,6 +259,7 @@ static void tci_compile_fill_shape(tci_compile_batch_state *b, const tci_buffer 
     for (int d = 0; d < to->rank; d++) {
         to->shape[d] = same ? n->shape[d] : from->n;
     }
+    to->origin = n ? (int32_t)n->region : 0;
 }
 
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
@@ -274,7 +276,7 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].bytes = p->buffers[i].bytes;
         c->buffers[i].first = p->buffers[i].first;
         c->buffers[i].last = p->buffers[i].last;
-        tci_compile_fill_shape(b, &p->buffers[i], c, &c->buffers[i]);
+        tci_compile_fill_value(b, &p->buffers[i], c, &c->buffers[i]);
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));

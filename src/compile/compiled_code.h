@@ -125,6 +125,7 @@ typedef struct tci_code_buffer {
     int8_t dtype;        /* of the value that it holds, and its shape: to be shown */
     int32_t rank;
     tci_dim *shape;
+    int32_t origin; /* 1 + the number, in the key, of the request's node with that value; 0: none */
 } tci_code_buffer;
 
 /* Launches of the init section that hang together by the buffers they share
