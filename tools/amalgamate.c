@@ -141,11 +141,16 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
     add(t, "_at((x), (", axes, "), (keepdims), TC_HERE)\n");
 }
 
+static bool is_loss(const char *kind)
+{
+    return !strncmp(kind, "LOSS", 4);
+}
+
 /* operands: TCI_GIVEN(x) TCI_ELSE(alpha, 1) ... as text. */
 static void add_built(text *t, const char *name, const char *kind, const char *operands,
                       const char *doc)
 {
-    bool loss = !strcmp(kind, "LOSS");
+    bool loss = is_loss(kind);
     text takes = {0}, names = {0}, gives = {0}, none = {0};
     add(&none, "", "", "");
     add(&takes, "", "", "");
@@ -163,7 +168,10 @@ static void add_built(text *t, const char *name, const char *kind, const char *o
             add_n(&none, number, strcspn(number, ")"));
         }
     }
-    add(t, "/* ", doc, !strcmp(kind, "FLOAT") ? "; float" : "");
+    const char *note = !strcmp(kind, "FLOAT")       ? "; float"
+                       : !strcmp(kind, "LOSS_WIDE") ? "; all shapes broadcast"
+                                                    : "";
+    add(t, "/* ", doc, note);
     add(t, none.at, " */\n", "");
     add(t, "TC_API tc_tensor tc_", name, "_at(\n    ");
     add(t, takes.at, loss ? ",\n    tc_reduction reduction" : "", ", tc_site here);\n");
@@ -203,6 +211,9 @@ static text make_ops(void)
     for (int loss = 0; loss < 2; loss++) {
         add(&t,
             loss ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
+                   " * Tensors given as input and target have one shape (else TC_ERR_SHAPE), unless "
+                   "the line\n * says that all shapes broadcast; operands with a default "
+                   "broadcast.\n"
                  : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
             loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, "
                    "each\n * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. "
@@ -213,7 +224,7 @@ static text make_ops(void)
                    "tensor. */\n",
             "");
 #define X(id, name, arity, kind, operands, formula, doc)                                          \
-    if (loss == !strcmp(#kind, "LOSS")) {                                                         \
+    if (loss == is_loss(#kind)) {                                                                 \
         add_built(&t, #name, #kind, #operands, doc);                                              \
     }
         TCI_BUILT_OPS(X)
