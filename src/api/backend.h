@@ -265,6 +265,8 @@ typedef struct tc_backend {
     bool (*runs)(void *user, const char *features);
 } tc_backend;
 
+/* ---- backends of kernels: docs/backends.md ---- */
+
 /* Writes a description of the machine that these options compile for (NULL: defaults, so this
  * machine) as text: the backend, the features that generated code relies on (instruction set,
  * widths), and the parameters of the cost model (tc_machine: cores, caches, rates). options.machine
