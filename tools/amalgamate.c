@@ -4,9 +4,10 @@
  *                           src/ops/formula.gen.h and the headers
  *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
- * A quoted include is replaced by that file's text, the first time only; includes of system headers
- * and of another shipped header stay. Each file starts with a banner, so a line of a shipped header
- * leads back to its room. TCI_BUILD is a hash of everything joined: part of every cache key. */
+ * A quoted include is replaced by that file's text, the first time only (was_seen has exceptions);
+ * includes of system headers and of another shipped header stay. Each file starts with a banner, so
+ * a line of a shipped header leads back to its room. TCI_BUILD is a hash of everything joined: part
+ * of every cache key. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -715,11 +716,11 @@ static bool is_root(const char *path)
     return false;
 }
 
-/* base/impl_begin.h and base/impl_end.h are around the code of each root that is no part of
- * tc.h. */
+/* base/impl_begin.h and base/impl_end.h are around the code of each root that is no part of tc.h;
+ * a list of #undef (..._undef.h) is joined wherever it is included. */
 static bool was_seen(const char *path)
 {
-    if (strstr(path, "base/impl_")) {
+    if (strstr(path, "base/impl_") || strstr(path, "_undef.h")) {
         return false;
     }
     for (int i = 0; i < n_seen; i++) {
