@@ -158,7 +158,7 @@ static tc_reduction tci_named_reduction(const char *text)
 TCI_CALLS
 #include "op_signatures_undef.h"
 
-/* The calls. Those of op rows have few lists of parameters and share a function for each. */
+/* The calls. Calls of op rows have few lists of parameters and share a function for each. */
 static void tci_named_call_1(const tci_named *c, tc_tensor (*f)(tc_arg, tc_site))
 {
     *c->results = f(c->given[0].value, c->here);

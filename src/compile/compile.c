@@ -14,8 +14,8 @@
  * after a longjmp the whole batch is dropped.
  *
  * If native code is unavailable (no compiler, a failed build, an unsupported machine), the plan's
- * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
- * only.
+ * kernels are interpreted instead, unless the options forbid that. Interpreted code is kept in
+ * memory only.
  *
  * Threads: a key is claimed (compile/memory_cache.c) before it is compiled. A caller first compiles
  * the keys that it claimed, then waits for those of other threads, so no two callers wait for each
