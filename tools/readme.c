@@ -316,8 +316,8 @@ static void add_rows_of_calls(text *out, const char *path)
     free(t.at);
 }
 
-/* The macro tc_name, after `at`, of the prototype "type tc_name_at(...)"; NULL: there is none, or it
- * takes "..." and calls another function with it. */
+/* The macro tc_name, after `at`, of the prototype "type tc_name_at(...)"; NULL: there is none, or
+ * it takes "..." and calls another function with it. */
 static const char *find_wrapper(const char *prototype, const char *suffix, const char *at)
 {
     char head[96], call[96];

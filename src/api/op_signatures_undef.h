@@ -1,5 +1,5 @@
-/* api/op_signatures_undef.h - undefines the words of the rows of api/op_signatures.h, after each use
- * of the rows that defined them. Included once for each use, so it has no guard. */
+/* api/op_signatures_undef.h - undefines the words of the rows of api/op_signatures.h, after each
+ * use of the rows that defined them. Included once for each use, so it has no guard. */
 #undef TCI_MUST
 #undef TCI_MAY
 #undef TCI_MUST_FIELD

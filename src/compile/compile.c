@@ -246,8 +246,7 @@ static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const cha
     return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
 }
 
-/* What a buffer holds: the shape is that of its node, or one axis where the layout pads or cuts it.
- */
+/* Shape and origin of a buffer: those of its node; one axis where the layout pads or cuts it. */
 static void tci_compile_fill_value(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
                                    tci_code_buffer *to)
 {

@@ -295,8 +295,8 @@ static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
 
-/* Where `given` is not the number of ports on that side: "; missing input 1 'rate', input 2 'x'", or
- * "; it has input 0 'y'" where there are too many, as far as there is room. "" where it fits. */
+/* Where `given` is not the number of ports on that side: "; missing input 1 'rate', input 2 'x'",
+ * or "; it has input 0 'y'" where there are too many, as far as there is room. "" where it fits. */
 static void tci_check_list_ports(const tc_program *f, bool is_output, int given, char *text,
                                  size_t room)
 {
@@ -308,8 +308,10 @@ static void tci_check_list_ports(const tc_program *f, bool is_output, int given,
     int i = few ? TCI_MAX(given, 0) : 0;
     text[0] = 0;
     for (; ports && given != n_ports && i < n_ports && n + TCI_CHECK_REST < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%s %d", n ? ", " : few ? "; missing "
-                                                                            : "; it has ",
+        n += (size_t)snprintf(text + n, room - n, "%s%s %d",
+                              n     ? ", "
+                              : few ? "; missing "
+                                    : "; it has ",
                               is_output ? "output" : "input", i);
         if (ports[i].name[0]) {
             n += (size_t)snprintf(text + n, room - n, " '%.*s'", TCI_CHECK_NAME, ports[i].name);
