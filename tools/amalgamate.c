@@ -4,9 +4,10 @@
  *                           src/ops/formula.gen.h and the headers
  *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
- * A quoted include is replaced by that file's text, the first time only; includes of system headers
- * and of another shipped header stay. Each file starts with a banner, so a line of a shipped header
- * leads back to its room. TCI_BUILD is a hash of everything joined: part of every cache key. */
+ * A quoted include is replaced by that file's text, the first time only (was_seen has exceptions);
+ * includes of system headers and of another shipped header stay. Each file starts with a banner, so
+ * a line of a shipped header leads back to its room. TCI_BUILD is a hash of everything joined: part
+ * of every cache key. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -141,11 +142,16 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
     add(t, "_at((x), (", axes, "), (keepdims), TC_HERE)\n");
 }
 
+static bool is_loss(const char *kind)
+{
+    return !strncmp(kind, "LOSS", 4);
+}
+
 /* operands: TCI_GIVEN(x) TCI_ELSE(alpha, 1) ... as text. */
 static void add_built(text *t, const char *name, const char *kind, const char *operands,
                       const char *doc)
 {
-    bool loss = !strcmp(kind, "LOSS");
+    bool loss = is_loss(kind);
     text takes = {0}, names = {0}, gives = {0}, none = {0};
     add(&none, "", "", "");
     add(&takes, "", "", "");
@@ -163,7 +169,10 @@ static void add_built(text *t, const char *name, const char *kind, const char *o
             add_n(&none, number, strcspn(number, ")"));
         }
     }
-    add(t, "/* ", doc, !strcmp(kind, "FLOAT") ? "; float" : "");
+    const char *note = !strcmp(kind, "FLOAT")       ? "; float"
+                       : !strcmp(kind, "LOSS_WIDE") ? "; broadcasts"
+                                                    : "";
+    add(t, "/* ", doc, note);
     add(t, none.at, " */\n", "");
     add(t, "TC_API tc_tensor tc_", name, "_at(\n    ");
     add(t, takes.at, loss ? ",\n    tc_reduction reduction" : "", ", tc_site here);\n");
@@ -202,8 +211,11 @@ static text make_ops(void)
 #undef X
     for (int loss = 0; loss < 2; loss++) {
         add(&t,
-            loss ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
-                 : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
+            loss
+                ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
+                  " * Tensors given as input and target have one shape (else TC_ERR_SHAPE), unless "
+                  "the line\n * says that they broadcast; operands with a default always do.\n"
+                : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
             loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, "
                    "each\n * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. "
                    "*/\n"
@@ -213,7 +225,7 @@ static text make_ops(void)
                    "tensor. */\n",
             "");
 #define X(id, name, arity, kind, operands, formula, doc)                                          \
-    if (loss == !strcmp(#kind, "LOSS")) {                                                         \
+    if (loss == is_loss(#kind)) {                                                                 \
         add_built(&t, #name, #kind, #operands, doc);                                              \
     }
         TCI_BUILT_OPS(X)
@@ -704,11 +716,11 @@ static bool is_root(const char *path)
     return false;
 }
 
-/* base/impl_begin.h and base/impl_end.h are around the code of each root that is no part of
- * tc.h. */
+/* base/impl_begin.h and base/impl_end.h are around the code of each root that is no part of tc.h;
+ * a list of #undef (..._undef.h) is joined wherever it is included. */
 static bool was_seen(const char *path)
 {
-    if (strstr(path, "base/impl_")) {
+    if (strstr(path, "base/impl_") || strstr(path, "_undef.h")) {
         return false;
     }
     for (int i = 0; i < n_seen; i++) {

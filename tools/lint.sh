@@ -32,6 +32,10 @@ grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$fo
 grep -nE '/\* (What|Which|Who|Whoever|Those|Of which|Such|Is|Has|Does|Are|Had|Were) ' \
     $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h') | sed 's/$/  <- name the subject/' >>"$found"
 
+# ... nor say "so many" for a number that is given, nor open a sentence with "Those" or "Such"
+grep -nE '\bso many\b|(^ *\*|[.:]) (Those|Such) ' $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h') \
+    | grep -v '"[^"]*so many' | sed 's/$/  <- name the number or the subject/' >>"$found"
+
 # 3. every name of the joined header starts with tc_, tci_, TC_ or TCI_
 cat >"$work/all.c" <<'END'
 #define TC_CUDA

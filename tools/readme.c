@@ -5,8 +5,8 @@
  *
  * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
- *                src/ops/table.h): a table for each section; and those of src/api/ops*.h and
- *                parameters.h: prototypes with the comments above them
+ *                src/ops/table.h): a table for each section; and those of the other headers of
+ *                src/api/: prototypes with the comments above them
  *   env          the rows of src/base/env.h
  *   options      struct tc_options of src/api/types.h
  *   dtypes, statuses   the rows of src/api/types.h
@@ -316,8 +316,29 @@ static void add_rows_of_calls(text *out, const char *path)
     free(t.at);
 }
 
-/* "TC_API type tc_name_at(..., tc_site here);" as a user calls it, into a line of C; where the
- * macro takes "...", so does the list of sizes. Returns what follows the prototype. */
+/* The macro tc_name, after `at`, of the prototype "type tc_name_at(...)"; NULL: there is none, or
+ * it takes "..." and calls another function with it. */
+static const char *find_wrapper(const char *prototype, const char *suffix, const char *at)
+{
+    char head[96], call[96];
+    const char *name = suffix;
+    while (name > prototype && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) {
+        name--;
+    }
+    snprintf(head, sizeof(head), "#define %.*s(", (int)(suffix - name), name);
+    snprintf(call, sizeof(call), " %.*s_at(", (int)(suffix - name), name);
+    const char *macro = strstr(at, head), *end = macro;
+    while (end && *end && (*end != '\n' || end[-1] == '\\')) {
+        end++;
+    }
+    const bool variadic = macro && memmem(macro, strcspn(macro, ")"), "...", 3) != NULL;
+    const bool calls = macro && memmem(macro, (size_t)(end - macro), call, strlen(call)) != NULL;
+    return calls || !variadic ? macro : NULL;
+}
+
+/* "TC_API type tc_name_at(..., tc_site here);" as a user calls it by the macro tc_name, without the
+ * line's end; where the macro takes "...", so does the list of sizes. Returns what follows the
+ * prototype. */
 static const char *add_prototype(text *out, const char *at)
 {
     const char *end = strchr(at, ';');
@@ -325,8 +346,8 @@ static const char *add_prototype(text *out, const char *at)
     add(&line, "");
     add_cell(&line, at + 7, (size_t)(end - at - 7));
     char *suffix = strstr(line.at, "_at("), *site = strstr(line.at, "tc_site here)");
-    const char *macro = strstr(end, "#define"), *next = strstr(end, "TC_API");
-    if (suffix && site && macro && (!next || macro < next)) {
+    const char *macro = suffix && site ? find_wrapper(line.at, suffix, end) : NULL;
+    if (macro) {
         *suffix = 0;
         *site = 0;
         char *list = suffix + 4;
@@ -337,6 +358,7 @@ static const char *add_prototype(text *out, const char *at)
                               memmem(macro, strcspn(macro, ")"), "...", 3) != NULL;
         char *n = variadic ? strstr(list, "int n, const int64_t *") : NULL;
         n = n || !variadic ? n : strstr(list, "int rank, const int64_t *");
+        n = n && !strchr(strchr(n, '*'), ',') ? n : NULL; /* the list is the last operand */
         add(out, line.at);
         add(out, "(");
         if (n) {
@@ -347,13 +369,29 @@ static const char *add_prototype(text *out, const char *at)
         } else {
             add(out, list);
         }
-        add(out, ");\n");
+        add(out, ");");
     } else {
         add(out, line.at);
-        add(out, ";\n");
+        add(out, ";");
     }
     free(line.at);
     return end + 1;
+}
+
+/* The comment behind a prototype, on its line or from there on, and the line's end. */
+static const char *add_remark(text *out, const char *at)
+{
+    const char *remark = at + strspn(at, " ");
+    const char *end = strncmp(remark, "/*", 2) ? NULL : strstr(remark, "*/") + 2;
+    if (end) {
+        text bare = bare_comment(remark, end);
+        add(out, " /* ");
+        add_cell(out, bare.at + strspn(bare.at, " "), strlen(bare.at + strspn(bare.at, " ")));
+        add(out, " */");
+        free(bare.at);
+    }
+    add(out, "\n");
+    return end ? end : at;
 }
 
 /* Sections, types and calls of ops.h: the declarations below one comment, then its text. */
@@ -384,7 +422,7 @@ static void add_declarations(text *out, const char *path)
             add(out, open ? "" : "```h\n");
             open = true;
             if (prototype) {
-                at = add_prototype(out, at);
+                at = add_remark(out, add_prototype(out, at));
             } else { /* as it stands, up to the line that ends it */
                 const char *end = memchr(at, ';', strcspn(at, "{")) ? at : strstr(at, "\n}") + 1;
                 end = strchr(end, ';');
@@ -583,18 +621,36 @@ static void make_onnx(text *out)
     free(t.at);
 }
 
-/* Declarations of the operations, in the order of docs/ops.md. */
-static const char *const op_headers[] = {
-    "src/api/ops_elementwise.h", "src/api/ops_creation.h",  "src/api/ops_reduce.h",
-    "src/api/ops_shape.h",       "src/api/ops_linalg.h",    "src/api/ops_nn.h",
-    "src/api/parameters.h",      "src/api/ops_grad_vmap.h", "src/api/ops.h"};
+/* Headers of calls in the order of docs/ops.md: the operations, then the rest of the API. */
+static const char *const call_headers[] = {"src/api/ops_elementwise.h",
+                                           "src/api/ops_creation.h",
+                                           "src/api/ops_reduce.h",
+                                           "src/api/ops_shape.h",
+                                           "src/api/ops_linalg.h",
+                                           "src/api/ops_nn.h",
+                                           "src/api/parameters.h",
+                                           "src/api/ops_grad_vmap.h",
+                                           "src/api/ops.h",
+                                           "src/api/optim.h",
+                                           "src/api/control_flow.h",
+                                           "src/api/expr.h",
+                                           "src/api/custom_op.h",
+                                           "src/api/context.h",
+                                           "src/api/program.h",
+                                           "src/api/jit.h",
+                                           "src/api/debug.h",
+                                           "src/api/comm.h",
+                                           "src/api/io.h",
+                                           "src/api/backend.h",
+                                           "src/api/graph_backend.h",
+                                           "src/api/cuda.h"};
 
 static void make_part(text *out, const char *name)
 {
     if (!strcmp(name, "ops")) {
         add_rows_of_calls(out, "src/api/ops.gen.h");
-        for (size_t i = 0; i < sizeof(op_headers) / sizeof(*op_headers); i++) {
-            add_declarations(out, op_headers[i]);
+        for (size_t i = 0; i < sizeof(call_headers) / sizeof(*call_headers); i++) {
+            add_declarations(out, call_headers[i]);
         }
     } else if (!strcmp(name, "options")) {
         make_options(out);

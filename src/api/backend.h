@@ -74,7 +74,7 @@ typedef enum tc_warp_unit {
 typedef struct tc_backend_target {
     char features[128]; /* all features that generated code depends on; part of each cache key */
     int vector_bytes;   /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
-    /* 0: one thread runs a task. Else a thread block of up to so many threads (a power of two)
+    /* 0: one thread runs a task. Else a thread block of up to this many threads (a power of two)
      * does: together they are one vector, vector_bytes of it in each thread. This backend has
      * device memory, and needs TC_BLOCKS where TC_IMPLEMENTATION is defined (GPU schedules). */
     int block_threads;
@@ -264,6 +264,8 @@ typedef struct tc_backend {
      * here. NULL: only code for exactly the features that `target` returns. */
     bool (*runs)(void *user, const char *features);
 } tc_backend;
+
+/* ---- backends of kernels: docs/backends.md ---- */
 
 /* Writes a description of the machine that these options compile for (NULL: defaults, so this
  * machine) as text: the backend, the features that generated code relies on (instruction set,

@@ -12,17 +12,6 @@
 extern "C" {
 #endif
 
-typedef struct tc_comm tc_comm;
-
-/* Reduction that combines the values of all ranks. */
-typedef enum tc_comm_how {
-    TC_COMM_SUM,
-    TC_COMM_PROD,
-    TC_COMM_MIN,
-    TC_COMM_MAX,
-    TC_COMM_MEAN /* the sum over the number of ranks; integers and bool become f32 */
-} tc_comm_how;
-
 /* X(ID, name): what ranks do together. */
 #define TC_COMM_VERBS(X)                                                                           \
     X(ALL_REDUCE, "all_reduce") X(ALL_GATHER, "all_gather")                                        \
@@ -36,6 +25,17 @@ typedef enum tc_comm_verb {
 } tc_comm_verb;
 
 /* ---- communicators ---- */
+
+typedef struct tc_comm tc_comm;
+
+/* Reduction that combines the values of all ranks. */
+typedef enum tc_comm_how {
+    TC_COMM_SUM,
+    TC_COMM_PROD,
+    TC_COMM_MIN,
+    TC_COMM_MAX,
+    TC_COMM_MEAN /* the sum over the number of ranks; integers and bool become f32 */
+} tc_comm_how;
 
 TC_API int tc_comm_rank(const tc_comm *comm); /* of this process; -1: no such communicator */
 TC_API int tc_comm_size(const tc_comm *comm); /* ranks; 0: no such communicator */

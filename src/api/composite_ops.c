@@ -556,7 +556,7 @@ TC_API tc_tensor tc_cdist_at(tc_tensor x1, tc_tensor x2, double p, tc_site here)
     return tci_made_round(&m, tci_made_norm(off, p, TC_AXES(-1), false, here));
 }
 
-/* Axis -3 of x apart: so many groups of neighbours. */
+/* Axis -3 of x apart: this many groups of neighbours. */
 static tc_tensor tci_made_apart(tc_tensor x, int64_t groups, tc_site here)
 {
     const int rank = tc_rank(x);
@@ -631,7 +631,7 @@ static tc_dtype tci_made_met(const tci_made *m, tc_tensor query, tc_tensor key, 
     return tci_dtype_real(how, adds ? tci_dtype_promote(how, t, tc_dtype_of(mask)) : t);
 }
 
-/* A mask of which some queries see no key: *seen, [..., q, 1], is true of the others. The mask that
+/* A mask in which some queries see no key: *seen, [..., q, 1], is true of the others. The mask that
  * is returned lets these queries see every key, so that their scores, weights and gradients are
  * finite; their rows of the result are to become 0. */
 static tc_tensor tci_made_unmasked(const tci_made *m, tc_tensor mask, tc_tensor causal,

@@ -143,13 +143,14 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it is used in messages and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run (on a device, and for values that depend on it and
- * on no input of the run: at the first run, and at the first run after tc_touch); the memory must
- * stay valid while tensors, or programs that captured it, use it. strides in elements, NULL = dense
- * row-major; may be 0 or negative (data then points at element 0...0). */
+/* tc_borrow(ctx, data, TC_F32, 10, 20): zero-copy, reads the user's memory at each run (on a
+ * device, and for values that depend on it and on no input of the run: at the first run, and at the
+ * first run after tc_touch); the memory must stay valid while tensors, or programs that captured
+ * it, use it. tc_borrow_strided(ctx, data, TC_F32, rank, sizes, strides): strides in elements, NULL
+ * = dense row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
-/* Copies the elements immediately; strides as above. */
+/* tc_copy_in(ctx, data, TC_F32, 10, 20) copies the elements immediately; strides as above. */
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here);
 /* The same for memory whose type is known (TC_BUF; its count is ignored): TC_ERR_DTYPE if the type

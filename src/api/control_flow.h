@@ -10,6 +10,8 @@
 extern "C" {
 #endif
 
+/* ---- loops, branches, checkpoints ---- */
+
 /* Loop body: from the carries and this iteration's element of each of xs it computes the next
  * carries, of the same shapes and dtypes, and this iteration's element of each of ys. It is called
  * once, while the loop is built; any other tensor may be used in it and is loop-invariant. Its

@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+/* ---- memory and streams of CUDA: with TC_CUDA ---- */
+
 /* bytes >= 0, aligned to 256. TC_ERR_ARGUMENT: less, or memory is NULL; TC_ERR_BACKEND: no GPU
  * works here; TC_ERR_MEMORY. The caller frees. */
 TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory);

@@ -10,6 +10,8 @@ extern "C" {
 
 enum { TC_CUSTOM_MOST = 16 }; /* inputs of a custom op, and axes of its result */
 
+/* ---- user-defined ops ---- */
+
 /* An operand of a custom op: n elements, dense, in row-major order. */
 typedef struct tc_custom_array {
     void *data; /* NULL in a shape rule */

@@ -625,8 +625,8 @@ static int tci_expr_axes_of(tci_expr_machine *m, const tci_expr_value *items, in
     return axes;
 }
 
-/* Items that are no tensors, in their order; tensors go to m->tensors at their axes of the result,
- * *n of which count. */
+/* Items that are no tensors, in their order; tensors go to m->tensors at their axes of the result:
+ * the first *n entries. */
 static tc_tensor tci_expr_basic(tci_expr_machine *m, tc_tensor x, const tci_expr_value *items,
                                 int n, int hidden, int *n_tensors)
 {

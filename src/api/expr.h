@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+/* ---- expressions as text: docs/expressions.md has the grammar ---- */
+
 /* tc_expr(ctx, "softmax(x @ w, axis=-1)", TC_ATTRS(TC_ATTR("x", x), TC_ATTR("w", w))): the tensor
  * that the text describes. names: the identifiers of the text and their values: tensors of ctx,
  * numbers (TC_ATTR), lists of integers (TC_ATTR_LIST) or strings (TC_ATTR_TEXT). text and names are

@@ -219,7 +219,7 @@ static const char *tci_expr_fold_real(tci_expr_op op, double a, double b, tc_arg
     return NULL;
 }
 
-/* Sizes of which one is symbolic. */
+/* Sizes, one of them symbolic. */
 static const char *tci_expr_fold_sizes(tci_expr_op op, int64_t a, int64_t b, tc_arg *r)
 {
     switch ((int)op) {

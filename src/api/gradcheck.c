@@ -152,7 +152,7 @@ static tci_node *tci_check_rule(tci_check *c, tci_node *n, tci_node *weights, tc
     return sum;
 }
 
-/* The floats of which an operand changes with the input, and for each what its rule says. */
+/* The float nodes with an operand that changes with the input, and for each what its rule says. */
 static int tci_check_rules(tci_check *c, tci_node *input, tci_node *tangent, tci_node **nodes,
                            tci_node **sums, tci_node **rules)
 {

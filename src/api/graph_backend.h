@@ -74,6 +74,8 @@ typedef struct tc_graph_backend {
     const void *(*blob)(void *user, void *compiled, size_t *n);
 } tc_graph_backend;
 
+/* ---- backends of whole graphs: docs/backends.md ---- */
+
 /* Registers a graph backend under its name (options.backend, TC_BACKEND, tc_list_backends); the
  * struct is borrowed for the rest of the process. TC_ERR_ARGUMENT: a required member is missing, or
  * the name is taken or malformed; TC_ERR_LIMIT: there are 16 already.

@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+/* ---- functions that are compiled for each signature ---- */
+
 /* Records one specialization: in[0 .. n_in) are tc_input leaves of ctx with the dtypes and sizes
  * of a call; the function sets out[0 .. n_out), all tensors of ctx, and returns TC_OK, or a
  * status that the call then returns. It runs under the lock of the tc_jit, within a scope of its

@@ -210,8 +210,15 @@ TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tens
                                              double margin, tc_reduction reduction, tc_site here)
 {
     tci_made m;
-    if (!tci_made_begin(&m, "tc_cosine_embedding_loss", x1, here)) {
+    if (!tci_made_begin(&m, "tc_cosine_embedding_loss", x1, here) ||
+        !tci_made_operand(&m, target, "target")) {
         return m.bad;
+    }
+    if (tc_rank(target) && tc_rank(target) != tc_rank(x1) - 1) {
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "x1 has shape %s, target %s: expected a target of each row, x1's axes "
+                             "but the last, or a 0-d one (tc_reshape drops axes of size 1)",
+                             tci_made_shape(x1).text, tci_made_shape(target).text);
     }
     tc_tensor a = tci_made_wide(&m, x1), b = tci_made_wide(&m, x2);
     tc_tensor sizes = tc_mul(tc_add(tc_sum(tc_square(a), TC_AXES(-1), false), 1e-12),

@@ -156,18 +156,9 @@ static tc_reduction tci_named_reduction(const char *text)
 #define TCI_CALL(name, ...) typedef struct tci_at_##name { __VA_ARGS__ } tci_at_##name;
 #define TCI_CALL_MANY(name, n, ...) TCI_CALL(name, __VA_ARGS__)
 TCI_CALLS
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
+#include "op_signatures_undef.h"
 
-/* The calls. Those of op rows have few lists of parameters and share a function for each. */
+/* The calls. Calls of op rows have few lists of parameters and share a function for each. */
 static void tci_named_call_1(const tci_named *c, tc_tensor (*f)(tc_arg, tc_site))
 {
     *c->results = f(c->given[0].value, c->here);
@@ -243,16 +234,7 @@ TCI_REDUCE_OPS(TCI_CALL_REDUCE)
     }
 TCI_BUILT_OPS(TCI_CALL_OF_BUILT)
 TCI_OWN_CALLS TCI_MADE_CALLS
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
+#include "op_signatures_undef.h"
 
 /* Their parameters. */
 #define TCI_DEFAULT_NONE 0, {0}
@@ -288,13 +270,7 @@ TCI_OWN_CALLS TCI_MADE_CALLS
 #define TCI_CALL(name, ...) {TCI_COUNT(((tci_param_row[]){__VA_ARGS__})), 1},
 #define TCI_CALL_MANY(name, n, ...) {TCI_COUNT(((tci_param_row[]){__VA_ARGS__})), n},
 static const uint8_t tci_call_counts[][2] = {TCI_CALLS}; /* parameters, results */
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
+#include "op_signatures_undef.h"
 
 /* Their names and what they take, as texts one after the other: name, end, ", x: tensor", end. */
 #define TCI_MUST(name, kind) ", " #name ": " #kind
@@ -302,6 +278,9 @@ static const uint8_t tci_call_counts[][2] = {TCI_CALLS}; /* parameters, results 
 #define TCI_MUST_FIELD(name, kind) ", " #name ": " #kind
 #define TCI_FIELD(name, kind, otherwise) ", " #name ": " #kind " = " #otherwise
 #define TCI_TYPED ", dtype: dtype, sizes: sizes"
+#define TCI_FIELDS(type, params) params
+#define TCI_ON
+#define TCI_STORED(name, at)
 /* A name is pasted where it stands: handed on, it would be the user's macro of that name. */
 #define TCI_CALL(name, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
 #define TCI_CALL_MANY(name, n, ...) char of_##name[sizeof(#name "\0" __VA_ARGS__)];
@@ -313,16 +292,7 @@ typedef struct tci_call_texts {
 #define TCI_CALL(name, ...) #name "\0" __VA_ARGS__,
 #define TCI_CALL_MANY(name, n, ...) #name "\0" __VA_ARGS__,
 static const tci_call_texts tci_call_text = {TCI_CALLS};
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
+#include "op_signatures_undef.h"
 
 /* The call of row i. */
 #define TCI_CALL(name, ...) TCI_CALL_AT_##name,

@@ -39,16 +39,7 @@ typedef struct tci_param_row {
 typedef union tci_param_counts {
     TCI_CALLS
 } tci_param_counts;
-#undef TCI_MUST
-#undef TCI_MAY
-#undef TCI_MUST_FIELD
-#undef TCI_FIELD
-#undef TCI_TYPED
-#undef TCI_FIELDS
-#undef TCI_ON
-#undef TCI_STORED
-#undef TCI_CALL
-#undef TCI_CALL_MANY
+#include "op_signatures_undef.h"
 
 enum {
     TCI_PARAMS_MOST = sizeof(tci_param_counts) - 1, /* of one call */

@@ -473,6 +473,7 @@
 #define TCI_CALL_HOW_SAME
 #define TCI_CALL_HOW_FLOAT
 #define TCI_CALL_HOW_LOSS TCI_MAY(reduction, reduction, TC_REDUCE_MEAN)
+#define TCI_CALL_HOW_LOSS_WIDE TCI_CALL_HOW_LOSS
 
 #define TCI_CALLS                                                                                  \
     TCI_EW_OPS(TCI_CALL_OF_EW) TCI_BUILT_OPS(TCI_CALL_OF_BUILT)                                    \

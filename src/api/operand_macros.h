@@ -419,8 +419,8 @@ static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
  * element 0 ... 0 and strides count elements, of any sign. Sizes and strides are read during the
  * call. The memory must be host memory; tc_run and tc_run_call copy it to dense memory of the call,
  * or back, so an output may share elements with an input, but not with another output or within
- * itself (TC_ERR_BUFFER; exact except for strides of three axes or more that interleave in so many
- * ways that a bounded search gives up, which are accepted). tc_run_async rejects it. */
+ * itself (TC_ERR_BUFFER; exact except for strides of three axes or more that interleave in more
+ * ways than a bounded search covers, which are accepted). tc_run_async rejects it. */
 static inline tc_buf tci_buf_strided(tc_buf b, int rank, const int64_t *sizes,
                                      const int64_t *strides)
 {

@@ -48,7 +48,12 @@ TCI_EW_OPS(TCI_ROW)
 
 /* ---- calls that follow from built rows ---- */
 
-typedef enum tci_ops_rule { TCI_OPS_RULE_SAME, TCI_OPS_RULE_FLOAT, TCI_OPS_RULE_LOSS } tci_ops_rule;
+typedef enum tci_ops_rule {
+    TCI_OPS_RULE_SAME,
+    TCI_OPS_RULE_FLOAT,
+    TCI_OPS_RULE_LOSS,
+    TCI_OPS_RULE_LOSS_WIDE
+} tci_ops_rule;
 typedef struct tci_ops_built_row {
     char name[36]; /* no pointers, which a program would relocate when it starts */
     tci_ops_rule rule;
@@ -94,6 +99,28 @@ static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, 
                                              : tci_dtype_real(g->promotion, common);
 }
 
+/* Fails the frame if tensors that the call must be given, such as input and target, have different
+ * shapes: broadcasting [N] with [N, 1] would average the N x N pairs. */
+static void tci_ops_same_shape(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
+                               int n, tci_node *const *nodes)
+{
+    int first = -1;
+    for (int i = 0; i < n && !f->failed && isnan(row->operands[i].otherwise); i++) {
+        if (args[i].kind) {
+            continue;
+        }
+        first = first < 0 ? i : first;
+        const tci_node *a = nodes[first], *b = nodes[i];
+        if (!tci_build_same_shape(a->rank, a->shape, b->rank, b->shape)) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "%s has shape %s, %s %s: expected one shape (tc_reshape drops and adds "
+                           "axes of size 1, tc_expand repeats elements)",
+                           row->operands[first].name, TCI_SHAPE_TEXT(a), row->operands[i].name,
+                           TCI_SHAPE_TEXT(b));
+        }
+    }
+}
+
 /* Numbers are made in the dtype that the formula is computed in: they are not rounded before. */
 static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_reduction how,
                                tc_site here)
@@ -116,6 +143,9 @@ static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_r
     tci_frame f = tci_ops_begin(row->name, args, n, here);
     tc_dtype result = f.failed ? TC_F32 : tci_ops_built_dtype(&f, row, args, n, nodes);
     tc_dtype math = (tc_dtype)tci_dtype_get(result)->compute;
+    if (!f.failed && row->rule == TCI_OPS_RULE_LOSS) {
+        tci_ops_same_shape(&f, row, args, n, nodes);
+    }
     for (int i = 0; i < n && !f.failed; i++) {
         nodes[i] = args[i].kind ? tci_ops_number(&f, &args[i], math, row->operands[i].name)
                                 : tci_build_cast(&f.ctx->graph, nodes[i], math);
@@ -147,9 +177,11 @@ static tc_tensor tci_ops_built(tci_built built, const tc_arg *given, int n, tc_r
 #define TCI_OPS_REDUCTION_SAME
 #define TCI_OPS_REDUCTION_FLOAT
 #define TCI_OPS_REDUCTION_LOSS , tc_reduction reduction
+#define TCI_OPS_REDUCTION_LOSS_WIDE TCI_OPS_REDUCTION_LOSS
 #define TCI_OPS_HOW_SAME TC_REDUCE_NONE
 #define TCI_OPS_HOW_FLOAT TC_REDUCE_NONE
 #define TCI_OPS_HOW_LOSS reduction
+#define TCI_OPS_HOW_LOSS_WIDE TCI_OPS_HOW_LOSS
 #define TCI_ROW(id, name, arity, row_kind, operands, formula, doc)                                 \
     TC_API tc_tensor tc_##name##_at(TCI_OPS_TAKES_##arity TCI_OPS_REDUCTION_##row_kind,          \
                                     tc_site here)                                                  \

@@ -448,6 +448,8 @@ TC_API tc_tensor tc_rad2deg_at(
         TC_ARG(x), TC_HERE)
 
 /* ---- losses of elements: operands as above, then the reduction ----
+ * Tensors given as input and target have one shape (else TC_ERR_SHAPE), unless the line
+ * says that they broadcast; operands with a default always do.
  * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, each
  * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. */
 /* squared error */
@@ -496,7 +498,7 @@ TC_API tc_tensor tc_binary_cross_entropy_with_logits_at(
 #define tc_binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction) \
     tc_binary_cross_entropy_with_logits_at( \
         TC_ARG(input), TC_ARG(target), TC_ARG(weight), TC_ARG(pos_weight), (reduction), TC_HERE)
-/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2;
+/* (log(var) + squared error / var) / 2, var at least eps; full: 1 adds log(2 pi) / 2; broadcasts;
  * TC_NONE: full 0, eps 1e-6 */
 TC_API tc_tensor tc_gaussian_nll_loss_at(
     tc_arg input, tc_arg target, tc_arg var, tc_arg full, tc_arg eps,

@@ -176,7 +176,7 @@ TC_API tc_tensor tc_multilabel_soft_margin_loss_at(tc_tensor input, tc_tensor ta
 #define tc_multilabel_soft_margin_loss(input, target, weight, reduction)                           \
     tc_multilabel_soft_margin_loss_at((input), (target), (weight), (reduction), TC_HERE)
 /* 1 - cosine of the rows for targets of 1, max(0, cosine - margin) for targets of -1. x1 and x2
- * [N, D] or [D]; target [N] or 0-d. */
+ * [N, D] or [D]; target [N] or 0-d (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_cosine_embedding_loss_at(tc_tensor x1, tc_tensor x2, tc_tensor target,
                                              double margin, tc_reduction reduction, tc_site here);
 #define tc_cosine_embedding_loss(x1, x2, target, margin, reduction)                                \

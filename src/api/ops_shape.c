@@ -28,7 +28,8 @@ TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site
         return tci_frame_end(&f, NULL);
     }
     for (int i = 0; i < n; i++) {
-        /* No tensor has so many axes: the builder refuses it with the others that are out of range.
+        /* No tensor has this many axes: the builder refuses it with the others that are out of
+         * range.
          */
         axes[i] = order[i] < INT_MIN || order[i] > INT_MAX ? INT_MAX : (int)order[i];
     }

@@ -129,7 +129,7 @@ static void tci_print_shortest(tci_print_decimal *d, double x, tc_dtype t)
 }
 
 /* The digits of x: the shortest that name it, but at most `precision` after the point (-1: no
- * limit); exactly so many when `fixed`. */
+ * limit); exactly this many when `fixed`. */
 static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, bool exponential,
                                  int precision, bool fixed)
 {

@@ -220,7 +220,7 @@ typedef struct tc_explain_options {
     tc_sort sort;
     int most; /* kernels that are listed; 0: 20; -1: all of them */
     /* > 0: times and rates are measured: the kernels run on separate memory filled with zeros, for
-     * so many milliseconds in total */
+     * this many milliseconds in total */
     int measure_ms;
     bool all;  /* in addition each launch with its schedule, and each reason */
     bool json; /* one JSON object instead, whatever `all` says */

@@ -19,7 +19,7 @@
 
 enum {
     TCI_FACTOR_SWEEPS = 30,   /* at most; few matrices need more than ten */
-    TCI_FACTOR_UNBLOCKED = 48 /* up to so many columns QR is not blocked */
+    TCI_FACTOR_UNBLOCKED = 48 /* up to this many columns QR is not blocked */
 };
 
 TCI_FN double tci_factor_least(tc_tensor x)

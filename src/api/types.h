@@ -305,7 +305,7 @@ typedef struct tc_options {
     bool cache_read_only; /* a pre-seeded cache: entries are loaded, none written */
     bool verify;          /* check every IR after every stage; part of the cache key */
     int check;            /* TC_CHECK_...; as TC_CHECK. Not stored on disk */
-    /* > 0: autotuning: at most so many milliseconds of a compile are spent on measurements: first
+    /* > 0: autotuning: at most this many milliseconds of a compile are spent on measurements: first
      * of alternative algorithms of contractions (half of the time), then of the highest-ranked
      * schedules of the longest kernels, on separate memory. Choices are stored with the compiled
      * code, measured algorithms also for other programs. Results are the same. 0: nothing is

@@ -11,7 +11,7 @@
 #ifdef TC_DYNAMIC_SHAPES
 
 enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
-static tci_dim tci_dim_shown[256]; /* those that users have: the first so many */
+static tci_dim tci_dim_shown[256]; /* those that users have: this many at the start */
 static int tci_dim_n_shown;
 static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
 

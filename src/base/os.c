@@ -307,8 +307,8 @@ static int tci_os_write_on(int fd, const char *at, size_t n)
     return 0;
 }
 
-/* Beyond the limit of a file's size (ulimit -f) the system sends a signal, of which the process
- * would die, in addition to the error; it is held back here, and taken in. */
+/* Beyond the limit of a file's size (ulimit -f) the system sends a signal, which would end the
+ * process, in addition to the error; it is held back here, and taken in. */
 TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
     sigset_t limit, before, waiting;

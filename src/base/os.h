@@ -46,7 +46,7 @@ typedef struct tci_os_fresh {
     int dir, fd;  /* -1: not open */
     tci_str name; /* heap: of the file in dir, and of the temporary one */
     tci_str temporary;
-    bool replaces; /* users: a file is there, of which the new one keeps mode and owner */
+    bool replaces; /* users: a file exists, whose mode and owner the new one keeps */
     unsigned mode, uid, gid;
     int code; /* errno of the first error, or 0 */
 } tci_os_fresh;
@@ -79,7 +79,7 @@ TCI_FN int64_t tci_os_mtime_ns(const struct stat *st);
 /* 64 bits that cannot be guessed; when the system has none to give, at least no two are equal. */
 TCI_FN uint64_t tci_os_random(void);
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns);
-/* A path as given, or a name on PATH, of which only the absolute entries are searched. */
+/* A path as given, or a name on PATH, in its absolute entries only. */
 #define TCI_OS_USUAL_PATH "/usr/local/bin:/usr/bin:/bin" /* where PATH is unset */
 TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 

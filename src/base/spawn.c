@@ -14,7 +14,7 @@
  * wall clock counts.
  *
  * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any child)
- * takes the exit code away. Such a run counts as OK with code 0, and the caller checks the output
+ * takes the exit code away. The run then counts as OK with code 0, and the caller checks the output
  * file. The group is then killed only while a member of it still holds the pipe, which shows that
  * its number is still in use. */
 #include "os.h"

@@ -24,7 +24,7 @@ enum {
     TCI_TUNE_ROUNDS = 15,
     TCI_TUNE_CALLS = 1000,      /* of a round, at most, */
     TCI_TUNE_SAMPLE_NS = 50000, /* which should take so long */
-    TCI_TUNE_WALL = 5,          /* a compiler may take so many times its limit by the clock */
+    TCI_TUNE_WALL = 5,          /* a compiler may take this many times its limit by the clock */
     TCI_TUNE_OBJECT_MOST = 1 << 28
 };
 static const int64_t tci_tune_bytes = (int64_t)1 << 29; /* of a kernel's memory, at most */

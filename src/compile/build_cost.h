@@ -4,7 +4,7 @@
 
 #include "../loop/ir.h"
 
-/* Statements of loop IR that take a compiler as long as this kernel, which was printed as so many
+/* Statements of loop IR that take a compiler as long as this kernel, which was printed as this many
  * bytes: about 0.1 ms each with gcc 12 on a Xeon of 2023. Each kernel counts some for itself. */
 TCI_FN int64_t tci_build_cost(const tci_loop *l, size_t text_bytes);
 

@@ -483,7 +483,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_signed(k, TCI_MAX(o->memory_limit, 0)); /* what does not fit is planned leaner */
 }
 
-/* An engine's model has constants: the values of numbers, and leaves in their versions. Those name
+/* An engine's model has constants: the values of numbers, and leaves in their versions. Both name
  * memory of this process, so the bytes of leaves need not be read. */
 static void tci_key_constants(tci_key_bytes *k, const tci_request *r, const tc_options *o)
 {

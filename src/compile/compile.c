@@ -14,8 +14,8 @@
  * after a longjmp the whole batch is dropped.
  *
  * If native code is unavailable (no compiler, a failed build, an unsupported machine), the plan's
- * kernels are interpreted instead, unless the options forbid that. Such code is kept in memory
- * only.
+ * kernels are interpreted instead, unless the options forbid that. Interpreted code is kept in
+ * memory only.
  *
  * Threads: a key is claimed (compile/memory_cache.c) before it is compiled. A caller first compiles
  * the keys that it claimed, then waits for those of other threads, so no two callers wait for each
@@ -246,8 +246,8 @@ static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const cha
     return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
 }
 
-/* The shape of a buffer is that of its node, or one axis where the layout pads or cuts it. */
-static void tci_compile_fill_shape(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
+/* Shape and origin of a buffer: those of its node; one axis where the layout pads or cuts it. */
+static void tci_compile_fill_value(tci_compile_batch_state *b, const tci_buffer *from, tci_code *c,
                                    tci_code_buffer *to)
 {
     const tci_node *n = from->node;
@@ -258,6 +258,7 @@ static void tci_compile_fill_shape(tci_compile_batch_state *b, const tci_buffer 
     for (int d = 0; d < to->rank; d++) {
         to->shape[d] = same ? n->shape[d] : from->n;
     }
+    to->origin = n ? (int32_t)n->region : 0;
 }
 
 static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
@@ -274,7 +275,7 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].bytes = p->buffers[i].bytes;
         c->buffers[i].first = p->buffers[i].first;
         c->buffers[i].last = p->buffers[i].last;
-        tci_compile_fill_shape(b, &p->buffers[i], c, &c->buffers[i]);
+        tci_compile_fill_value(b, &p->buffers[i], c, &c->buffers[i]);
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));

@@ -125,6 +125,7 @@ typedef struct tci_code_buffer {
     int8_t dtype;        /* of the value that it holds, and its shape: to be shown */
     int32_t rank;
     tci_dim *shape;
+    int32_t origin; /* 1 + the number, in the key, of the request's node with that value; 0: none */
 } tci_code_buffer;
 
 /* Launches of the init section that hang together by the buffers they share
@@ -166,12 +167,12 @@ typedef struct tci_code {
     int32_t n_kernels;
     tci_code_step *steps;
     int32_t n_steps; /* launches; */
-    int32_t n_init;  /* the first so many are of the init section */
+    int32_t n_init;  /* this many at the start are of the init section */
     tci_code_repeat *repeats;
     int32_t n_repeats; /* of launches, each before those within it */
     tci_list_step *list;
     int32_t n_list;                        /* what the program does; */
-    int32_t n_init_section;                /* the first so many rows are the init section */
+    int32_t n_init_section;                /* this many rows at the start are the init section */
     int32_t n_user_inputs, n_user_outputs; /* without captured leaves, without effects */
     tci_code_buffer *buffers;
     int32_t n_buffers;

@@ -18,8 +18,8 @@
  * evicted is a miss. Failures to write are harmless: the code stays in memory.
  *
  * A crash of the machine: object files and program entries, which a warm start loads, are flushed
- * to the disk before the rename (two flushes per compile). Kernel entries, of which a compile may
- * write hundreds, and sources, which are for people, are not flushed: a torn entry is refused by
+ * to the disk before the rename (two flushes per compile). Kernel entries (a compile may write
+ * hundreds), and sources, which are for people, are not flushed: a torn entry is refused by
  * its checksum, and its kernel is compiled again.
  *
  * One function describes an entry for writing and for reading (compile/serialize.h). */

@@ -53,7 +53,7 @@ TCI_FN void tci_disk_store_blob(const tci_disk *d, tci_hash sum, const void *byt
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes);
 
 /* ---- entries: a header of 64 bytes, which has the checksum, and a payload ---- */
-#define TCI_DISK_FORMAT 0x0000000a04030201u  /* format 10; also detects the byte order */
+#define TCI_DISK_FORMAT 0x0000000b04030201u  /* format 11; also detects the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_BLOB 0x31626f6c622d6374u    /* "tc-blob1" */

@@ -6,7 +6,7 @@
 #include "compiled_code.h"
 
 /* A graph to write: nodes of the user's graph, in the context ctx. Inputs are INPUT nodes or leaves
- * of parameters, roots may be ASSIGN nodes, of which the new value is the output. */
+ * of parameters, roots may be ASSIGN nodes, whose new value is the output. */
 typedef struct tci_model_graph {
     const tc_ctx *ctx;
     tc_site here; /* of the call that compiles */
@@ -14,7 +14,7 @@ typedef struct tci_model_graph {
     const tc_graph_port *input_ports, *output_ports; /* names, dtypes, sizes */
     int n_inputs, n_roots;
     const tci_table *known; /* nodes whose item is not 0: of the request, */
-    tci_node **at;          /* of which this one is being written; or NULL */
+    tci_node **at;          /* the one of them that is being written; or NULL */
 } tci_model_graph;
 
 struct tc_graph_format {

@@ -10,7 +10,7 @@
  *
  * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all are
  * found. The prelude is printed after the kernels, since printing them determines what they need.
- * All files have the same prelude, of which compilers drop unused definitions. */
+ * All files have the same prelude; compilers drop its unused definitions. */
 #include "jit.h"
 
 #include <stdlib.h>
@@ -356,7 +356,7 @@ static int tci_jit_print(tci_jit *j, tci_dialect *d, tci_str *texts, tci_jit_wei
     return n;
 }
 
-/* Files that so many kernels are worth. */
+/* Number of files for this many kernels. */
 static int tci_jit_files(const tci_jit *j, const tci_jit_weight *weights, int n)
 {
     int most = j->exports ? 1 : TCI_MIN(tci_os_cpu_count(), (int)TCI_JIT_FILES_MOST);

@@ -202,6 +202,7 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
         w->bad |= b->kind == TCI_BUF_KEPT && b->offset > c->kept_bytes;
         b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
         tci_wire_shape(w, &b->dtype, &b->rank, &b->shape);
+        b->origin = (int32_t)tci_wire_range(w, b->origin, 0, INT32_MAX);
 #ifdef TC_DYNAMIC_SHAPES
         b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
         b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);

@@ -4,7 +4,7 @@
  * command and the compiler's messages. No shell is involved: every argument is an element of a
  * vector.
  *
- * Flags. Those that decide results are fixed: no contraction, wrapping integers, no strict
+ * Flags. Flags that decide results are fixed: no contraction, wrapping integers, no strict
  * aliasing, no errno. gcc runs at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a
  * sixth faster than -O2 and gives the same speed on code that is explicitly vectorized. Of these,
  * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare

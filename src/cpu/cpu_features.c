@@ -178,7 +178,7 @@ static int tci_cpu_widest(void)
 #endif
 }
 
-/* True if the process may run code of that level, in vectors of at most so many bytes. */
+/* True if the process may run code of that level, in vectors of at most this many bytes. */
 static bool tci_cpu_takes_level(const tci_cpu_level *level, int vector_bytes)
 {
     return level->vector_bytes <= vector_bytes && (!level->fma || tci_cpu_has_fma());

@@ -31,8 +31,8 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
-/* order: the number of the tile that is in place t, longest first, by so many heads that what all
- * tiles of one read stays near. Where queries are steps the first tiles of a head are the longest.
+/* order: the number of the tile that is in place t, longest first, by as many heads as keep what
+ * all tiles of one read near. Where queries are steps the first tiles of a head are the longest.
  */
 static void tci_cuda_attention_order(tci_str *out, const tci_attention *x)
 {

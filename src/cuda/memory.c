@@ -23,7 +23,7 @@ enum { /* bytes */
        TCI_CUDA_PIECE_MOST = 8 << 20,
        TCI_CUDA_SLAB_MOST = 16 << 20
 };
-enum { TCI_CUDA_WASTE = 16 }; /* one in so many bytes may be wasted */
+enum { TCI_CUDA_WASTE = 16 }; /* one in this many bytes may be wasted */
 
 typedef struct tci_cuda_piece {
     int64_t begin, end;
@@ -54,7 +54,7 @@ static bool tci_cuda_is_piece(int64_t bytes)
     return bytes > TCI_CUDA_SMALL && bytes <= TCI_CUDA_PIECE_MOST && waste * TCI_CUDA_WASTE > bytes;
 }
 
-/* A gap of the slab for so many bytes: the piece before which they go, *begin; -1: none. */
+/* A gap of the slab for this many bytes: the piece before which they go, *begin; -1: none. */
 static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *begin)
 {
     *begin = 0;
@@ -68,7 +68,7 @@ static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *be
     return -1;
 }
 
-/* A slab with so many free bytes, the last of the list; NULL: the device has no memory. */
+/* A slab with this many free bytes, the last of the list; NULL: the device has no memory. */
 static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
 {
     tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index];

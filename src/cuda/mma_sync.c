@@ -96,8 +96,8 @@ static const char tci_cuda_warps_text[] =
     "#endif\n"
     "#endif\n";
 
-/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
- * each thread is given two neighbouring rows, and another one the two after them: picked apart
+/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns: each
+ * thread is given two neighbouring rows of them, and another one the two after them: picked apart
  * they are four rows of each column. Which rows a square has differs between threads, so that its
  * eight are in different banks. */
 static const char tci_cuda_take_text[] =

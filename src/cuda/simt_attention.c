@@ -42,8 +42,8 @@ static const char tci_cuda_flash_copies[] =
     "template <int n> TC_I void tc_copies_wait() {}\n"
     "#endif\n#endif\n";
 
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
- * multiple of four; turned: rows are contiguous. */
+/* Rows of `size` elements, the first n of which exist, as rows of `width`. whole: four at once
+ * start at a multiple of four; turned: rows are contiguous. */
 static const char tci_cuda_flash_loading[] =
     "template <class S> TC_I int tc_flash_thread() {\n"
     "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"

@@ -15,7 +15,7 @@ enum {
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
  * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] positions,
- * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
+ * which go over this many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
     int64_t type; /* CU_TENSOR_MAP_DATA_TYPE_... */
@@ -24,7 +24,7 @@ typedef struct tci_cuda_map {
     int64_t dim[5];    /* the fastest first */
     int64_t stride[4]; /* bytes, of dim[1] .. */
     int64_t box[5];    /* elements that are loaded, */
-    int64_t step[5];   /* of every so many */
+    int64_t step[5];   /* one element of this many is loaded */
     int64_t axes;
     int64_t low[3], high[3]; /* first and last position, from the first and last element */
 } tci_cuda_map;
@@ -53,7 +53,7 @@ TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
- * blocks of so many warps, several at once on a CPU. */
+ * blocks of this many warps, several at once on a CPU. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
 /* The values that its slots read of them. */

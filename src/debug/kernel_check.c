@@ -17,6 +17,7 @@
 
 #include "../base/system_headers.h"
 #include "source_location.h"
+#include "string_intern.h"
 #include "summary.h"
 
 #ifndef TC_NO_DEBUG
@@ -262,19 +263,40 @@ static void tci_checker_interpret(const tci_checked *t)
     tci_heap_free_aligned(workspace);
 }
 
+/* "the result of tc_mul at net.c:40"; "output 1 of the kernel" where the op is unknown. */
+static void tci_checker_result(tci_str *out, const tci_checked *t, int o)
+{
+    const tc_program *f = t->c->program;
+    const tci_origin *of = tci_origin_of_buffer(f, f->code->steps[t->step].operands[o]);
+    int output = 0;
+    for (int before = 0; before < o; before++) {
+        output += t->k->writes[before];
+    }
+    if (!of || !of->call) {
+        tci_str_printf(out, "output %d of the kernel", output);
+        return;
+    }
+    tci_str_printf(out, "the result of %s", of->call);
+    if (of->file) {
+        tci_str_printf(out, " at %s:%d", tci_origin_base(tci_label_text(of->file)), of->line);
+    }
+}
+
 static void tci_checker_say(const tci_checked *t, int kind, int o, int64_t element,
                             const char *format, double a, double b)
 {
     tci_checker_found *found = t->found;
     const tci_code *code = t->c->program->code;
     const tci_code_buffer *buffer = &code->buffers[code->steps[t->step].operands[o]];
-    tci_str shape = {0};
+    tci_str result = {0}, shape = {0};
     found->kind = kind;
     found->step = t->step;
     found->element = element;
+    tci_checker_result(&result, t, o);
     tci_summary_shape(&shape, buffer->dtype, buffer->rank, buffer->shape);
-    int n = snprintf(found->what, sizeof(found->what), "element %lld of operand %d (%.80s) is ",
-                     (long long)element, o, tci_str_text(&shape));
+    int n = snprintf(found->what, sizeof(found->what), "element %lld of %.160s (%.80s) is ",
+                     (long long)element, tci_str_text(&result), tci_str_text(&shape));
+    tci_str_free(&result);
     tci_str_free(&shape);
     a = a != a ? fabs(a) : a; /* "nan", whatever its sign is */
     b = b != b ? fabs(b) : b;

@@ -19,7 +19,7 @@ typedef struct tci_checker_found {
     int kind; /* one of TC_CHECK_...; 0: nothing */
     int step;
     int64_t element;
-    char what[200]; /* "element 5 of operand 2 is 1.25, ..." */
+    char what[400]; /* "element 5 of the result of tc_mul at net.c:40 (f32 [8]) is 1.25, ..." */
 } tci_checker_found;
 
 /* Fills k->check, and k->interp where bits are compared. Memory is the code's; false: there is

@@ -121,7 +121,7 @@ static bool tci_measure_launch(tci_measure *m, int step, int64_t calls)
     return ok;
 }
 
-/* Nanoseconds of a launch, by so many; 0: a device failed. */
+/* Nanoseconds of a launch, measured over this many; 0: a device failed. */
 static double tci_measure_sample(tci_measure *m, int step, int64_t calls)
 {
     const tc_backend *device = m->f->code->device;

@@ -37,11 +37,22 @@ static const tc_program *tci_origin_owner(const tc_program *f)
     return f->origins ? f : f->keeper;
 }
 
-static const tci_origin *tci_origin_at(const tc_program *f, int step, int i)
+/* Of the request's node with that number in the key. */
+static const tci_origin *tci_origin_numbered(const tc_program *f, int32_t number)
 {
     const tc_program *owner = tci_origin_owner(f);
-    int32_t number = f->code->steps[step].origins[i];
-    return owner->origins && number < owner->n_origins ? &owner->origins[number] : NULL;
+    bool known = owner->origins && number >= 0 && number < owner->n_origins;
+    return known ? &owner->origins[number] : NULL;
+}
+
+static const tci_origin *tci_origin_at(const tc_program *f, int step, int i)
+{
+    return tci_origin_numbered(f, f->code->steps[step].origins[i]);
+}
+
+TCI_FN const tci_origin *tci_origin_of_buffer(const tc_program *f, int buffer)
+{
+    return tci_origin_numbered(f, f->code->buffers[buffer].origin - 1);
 }
 
 TCI_FN const tci_origin *tci_origin_of(const tc_program *f, int step)

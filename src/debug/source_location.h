@@ -16,6 +16,8 @@ struct tci_origin {
 TCI_FN void tci_origin_list(const tci_request *r, tci_origin *list);
 /* Of step i of f: the most specific origin and region; NULL: unknown. */
 TCI_FN const tci_origin *tci_origin_of(const tc_program *f, int step);
+/* Of the value that a buffer of f's code holds; NULL: unknown. */
+TCI_FN const tci_origin *tci_origin_of_buffer(const tc_program *f, int buffer);
 TCI_FN uint32_t tci_origin_region(const tc_program *f, int step); /* as tci_origin.region */
 /* "app.c:31 tc_cos"; "" where nothing is known. */
 TCI_FN void tci_origin_line(tci_str *out, const tci_origin *o);

@@ -283,7 +283,7 @@ typedef struct tci_reason {
     double bytes;
     int n_places;
     struct {
-        const char *words; /* "sum is not computed with mul", of so many bytes */
+        const char *words; /* "sum is not computed with mul", of this many bytes */
         size_t length;
         unsigned reader, source;
     } places[TCI_SUMMARY_PLACES];

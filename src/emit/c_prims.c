@@ -494,8 +494,8 @@ static void tci_c_dialect_define_mulhi(tci_c_dialect_env *e)
 }
 
 /* Quotients of words by way of f64, which a machine divides and converts in vectors. Of 32 bits one
- * is exact when cut. Of 64 one that is a little too small leaves a remainder, of which another such
- * quotient leaves less than two divisors. */
+ * is exact when cut. Of 64 one that is a little too small leaves a remainder; a quotient of that
+ * one leaves less than two divisors. */
 static void tci_c_dialect_define_quotient(tci_c_dialect_env *e)
 {
     tci_c_dialect *cd = e->cd;

@@ -50,7 +50,7 @@ TCI_FN void tci_c_dialect_define_helper(tci_c_dialect *cd, int id);
 
 /* ---- emit/c_prims.c ---- */
 TCI_FN void tci_c_dialect_define_base(const tci_c_dialect_env *e, tci_prim p);
-/* A vector wider than the machine's, in parts of so many lanes. */
+/* A vector wider than the machine's, in parts of this many lanes. */
 TCI_FN void tci_c_dialect_define_parts(tci_c_dialect_env *e, tci_prim p, int native);
 /* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
 TCI_FN const char *tci_c_dialect_to_register(int bytes);

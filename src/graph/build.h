@@ -255,7 +255,7 @@ TCI_FN tci_node *tci_build_select_scatter(tci_graph *g, tci_node *x, tci_node *s
                                           tci_dim index);
 
 /* ---- ops/composite_movement.c ---- */
-/* Each element along the axis so many times. */
+/* Each element along the axis this many times. */
 TCI_FN tci_node *tci_build_repeat_each(tci_graph *g, tci_node *x, int axis, tci_dim times);
 TCI_FN tci_node *tci_build_roll(tci_graph *g, tci_node *x, tci_dim shift, int axis);
 TCI_FN tci_node *tci_build_rot90(tci_graph *g, tci_node *x, int64_t k, int axis_a, int axis_b);

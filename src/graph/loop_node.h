@@ -40,7 +40,7 @@ typedef struct tci_repeat {
 
 /* The parts of a REPEAT node, in its lists. */
 TCI_FN tci_repeat tci_repeat_of(const tci_node *n);
-/* The row of a carry before step `step`, or after so many. */
+/* The row of a carry before step `step`, or after this many. */
 static inline tci_dim tci_repeat_row_at(const tci_repeat *r, tci_dim step)
 {
     return r->reverse ? tci_dim_sub(r->length, step) : step;

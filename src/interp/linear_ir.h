@@ -101,7 +101,7 @@ typedef struct tci_interp_guard {
 typedef struct tci_interp_panel {
     int32_t stage;
     int64_t points, offset; /* in the workspace */
-    int64_t run, step;      /* points in a row along which the operand moves by so many elements */
+    int64_t run, step; /* points in a row along which the operand moves by this many elements */
     tci_interp_addr at;
 } tci_interp_panel;
 
@@ -154,7 +154,7 @@ typedef struct tci_interp_value {
     bool own;
     bool stored;                  /* read by a STORE */
     int32_t section, first, last; /* where it lives, while preparing */
-    int32_t lanes;                /* at least so many elements, whatever the block */
+    int32_t lanes;                /* at least this many elements, whatever the block */
     int64_t offset;               /* in the workspace */
 } tci_interp_value;
 
@@ -248,7 +248,7 @@ struct tci_interp {
     const tci_interp_rounds *loop; /* NULL: it is none */
     bool inner;                    /* TCI_VEC_INNER */
     int vlanes;                    /* virtual lanes of its reductions, */
-    int near;                      /* of which so many neighbours are joined first; 0 */
+    int near;                      /* this many neighbouring ones are joined first; 0: none */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes; /* of the axes */
     int32_t *walk;  /* n_outer: the outer axes, slowest first */

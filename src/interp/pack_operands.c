@@ -12,7 +12,7 @@ enum {
     TCI_PANEL_BYTES = 1 << 22, /* of all panels of a kernel, at most */
     TCI_PANEL_USES = 4,        /* points of a chunk that read it, at least */
     TCI_PANEL_BLOCKS = 8,      /* blocks of a task, at least: the panel is gathered for each task */
-    TCI_PANEL_TASKS = 8        /* and so many tasks where there are more blocks */
+    TCI_PANEL_TASKS = 8        /* and this many tasks where there are more blocks */
 };
 
 /* Points of a stage's axes. */

@@ -673,7 +673,7 @@ static int64_t tci_ref_result_at(const tci_repeat *p, int result)
     return at;
 }
 
-/* Carry i as it is after so many steps. */
+/* Carry i as it is after this many steps. */
 static void tci_ref_keep_carry(tci_ref *r, const tci_repeat *p, tci_value *out, int i,
                                int64_t steps)
 {

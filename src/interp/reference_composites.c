@@ -231,7 +231,7 @@ static void tci_ref_cholesky(const double *a, int64_t n, double *l)
     }
 }
 
-/* Matrix `at` of x, of so many elements. */
+/* Matrix `at` of x, of this many elements. */
 static double *tci_ref_matrix(tci_ref *r, const tci_node *x, int64_t at, int64_t count)
 {
     double *m = TCI_NEW_ARRAY(&r->s, double, count + 1);

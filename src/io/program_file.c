@@ -157,7 +157,7 @@ static void tci_saved_fail(tci_scratch *s, const char *what)
 
 enum { TCI_SAVED_ELEMENTS_BITS = 50 }; /* of a captured array, more than any memory has */
 
-/* Sizes of which memory can be; -1: they are not. */
+/* Number of elements, if memory can have these sizes; -1: it cannot. */
 static int64_t tci_saved_count(const tci_node *n)
 {
     const int64_t limit = (int64_t)1 << TCI_SAVED_ELEMENTS_BITS;
@@ -174,7 +174,7 @@ static int64_t tci_saved_count(const tci_node *n)
     return none ? 0 : count;
 }
 
-/* Elements before and after element 0...0 that a leaf of so many reaches. False: out of all
+/* Elements before and after element 0...0 that a leaf of this many reaches. False: out of all
  * bounds. */
 static bool tci_saved_reach(const tci_node *n, int64_t count, int64_t *before, int64_t *after)
 {

@@ -174,7 +174,7 @@ TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why)
     TCI_PUSH(&file->s, file->others, file->n_others, file->cap_others, other);
 }
 
-/* Inflates the first n bytes of the array's part, from at most so many that a stream without waste
+/* Inflates the first n bytes of the array's part, from no more than a stream without waste
  * needs for them. False: it is damaged. */
 static bool tci_io_inflate_front(tc_file *file, const tci_io_array *a, char *front, int64_t n)
 {

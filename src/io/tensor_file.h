@@ -60,7 +60,7 @@ typedef struct tci_io_array {
     bool swapped;  /* elements are big-endian */
     bool shares;   /* others may have the same bytes, as tensors of one storage do */
     bool deflated; /* what the file holds is a deflate stream, of */
-    int64_t skip;  /* so many bytes and then the elements, with */
+    int64_t skip;  /* this many bytes and then the elements, with */
     uint32_t crc;  /* this CRC-32 */
 } tci_io_array;
 /* A part of the file whose array could not be listed, and why. */
@@ -111,7 +111,7 @@ TCI_FN void tci_io_add(tc_file *file, const tci_io_array *a);
 /* An array that cannot be read, which is told when it is asked for. `why` follows its name. */
 TCI_FN void tci_io_add_other(tc_file *file, const char *name, const char *why);
 /* The first n bytes of what an array's part of the file holds, inflated if they are deflated, in
- * the scratch. There are at least so many. */
+ * the scratch. There are at least this many. */
 TCI_FN const char *tci_io_front(tc_file *file, const tci_io_array *a, int64_t n);
 TCI_FN void tci_io_add_pair(tc_file *file, const char *key, const char *value); /* in the scratch */
 /* A name for a message: short, and without what a terminal would act on. */

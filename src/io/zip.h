@@ -19,7 +19,7 @@ enum {
     TCI_ZIP_WIDE_AT = 0x07064b50,  /* and where it is */
     TCI_ZIP_WIDE_BYTES = 76,       /* of both */
     TCI_ZIP_DEFLATED = 8,          /* a method; 0: stored */
-    TCI_ZIP_RATIO = 1032           /* deflate makes at most so many bytes of one */
+    TCI_ZIP_RATIO = 1032           /* deflate makes at most this many bytes of one */
 };
 
 typedef struct tci_zip_entry {

@@ -221,13 +221,14 @@ typedef struct tci_kred {
     int32_t inst;          /* the RED instruction that stands for the result */
     uint8_t order;         /* tci_korder */
     int32_t order_n;       /* its number, 0 where it has none */
-    /* LANES: so many neighbours are joined first, a power of two; 0: none. All of a kernel alike */
+    /* LANES: this many neighbours are joined first, a power of two; 0: none. All of a kernel alike
+     */
     uint8_t near;
     /* products that a lane may take at once, 0: one. 2: a DOT of bf16 in f32 (PAIRS, of a CHAIN or
      * SPLIT), or of integers of 16 bits in i32; 4: of bytes, in i32 (MATRIX: of any signs) */
     uint8_t points;
     /* 0: the result is that of its outer point. Else what the results of the points before it come
-     * to, of those that differ in the last so many outer axes alone (see above) */
+     * to, of those that differ only in this many of the last outer axes (see above) */
     uint8_t earlier;
 } tci_kred;
 typedef struct tci_kstore {
@@ -251,7 +252,7 @@ typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
     int32_t *axes;  /* inner axes in loop order, the last one fastest */
-    int32_t n_kept; /* REDUCE: the last so many are kept by its reductions */
+    int32_t n_kept; /* REDUCE: this many at the end are kept by its reductions */
     /* SCATTER: index expressions; of its one axis only the points from <= i < to; -1: all */
     int32_t from, to;
 } tci_kstage;
@@ -357,7 +358,7 @@ typedef struct tci_kernel {
     int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
 
-/* The size of an axis, of which it is known to be a number. */
+/* The size of an axis that is known to be a number. */
 static inline int64_t tci_kernel_known(const tci_kernel *k, int axis)
 {
     return tci_dim_known(k->axes[axis].size);

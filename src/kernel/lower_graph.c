@@ -215,7 +215,7 @@ static bool tci_lower_goes_through_f32(const tci_kernel *k, int value, tc_dtype 
     return t == TC_F32 || tci_dtype_get(t)->bytes < 4 || (to == TC_F16 && t != TC_F64);
 }
 
-/* An f64 of which the last of 15 digits says whether there are more: an f32 holds that, a subnormal
+/* An f64 whose last one of 15 digits says whether there are more: an f32 holds that, a subnormal
  * one too, and rounding it to f16 or bf16 rounds the value. */
 static int tci_lower_odd_f64(tci_kernel *k, int value)
 {

@@ -53,7 +53,7 @@ enum {
 
 typedef struct tci_machine {
     int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
-    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
+    /* 0: a task is run by one thread. Else by a block of up to this many (a power of two), which
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
     bool has_work;  /* each thread is given work memory (tci_launch.work_bytes), */

@@ -83,7 +83,7 @@ static inline int tci_attention_taken(const tci_attention *x, int i)
     return x->n_in == 1 ? 1 : i;
 }
 
-/* Columns of a result with so many elements to a row. */
+/* Columns of a result with this many elements to a row. */
 static inline int64_t tci_attention_columns_of(int64_t size)
 {
     return (size + TCI_ATTENTION_ROUND - 1) / TCI_ATTENTION_ROUND * TCI_ATTENTION_ROUND;

@@ -75,12 +75,12 @@ typedef struct tci_matrix {
     int32_t lanes;       /* of a chunk: its columns, or the next power of two */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged accumulators, of one consumer each: 1 or consumers */
-    int32_t shares;       /* 1 + the side of which two blocks load half for each other; 0: none */
+    int32_t shares;       /* 1 + the side that two blocks load by halves for each other; 0: none */
     int64_t staged_pitch; /* elements between rows of the staged accumulators */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
-/* Elements between the rows of what a unit reads: a multiple of so many. */
+/* Elements between the rows of what a unit reads: a multiple of this many. */
 static inline int tci_matrix_align(int8_t dtype)
 {
     return TCI_ALIGNED_BYTES / tci_dtype_get((tc_dtype)dtype)->bytes;

@@ -23,7 +23,7 @@ enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
     TCI_BOXES_CORNER = 128,    /* how far outside of an image a position may begin, */
-    TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
+    TCI_BOXES_FLAT = 2,        /* of images with this many axes at most */
     TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
 
@@ -96,7 +96,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
     }
 }
 
-/* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
+/* Joins two axes of the array where one goes on at the other's end, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
  * position and each element of a window. False: there are none. */
 static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)

@@ -11,7 +11,7 @@ typedef struct tci_range {
     int64_t lo, hi;
 } tci_range;
 
-/* Of u64 too, of which the upper half counts as negative. */
+/* Of u64 too, whose upper half counts as negative. */
 static tci_range tci_range_of_dtype(tc_dtype t)
 {
     int bits = t == TC_BOOL ? 1 : 8 * tci_dtype_get(t)->bytes;

@@ -9,7 +9,7 @@
  * Each loop is evaluated once, at the middle of its range, so that expressions of an outer index
  * have typical values. The body of an IF counts if its condition holds there or is unknown. Common
  * subexpressions, which the C compiler merges, count once. A core issues TCI_COUNT_WIDTH
- * instructions per cycle, of which as many on vectors as it has vector ports. An iteration takes
+ * instructions per cycle, at most one on vectors for each vector port. An iteration takes
  * at least the latency of what it carries to the next one, and an iteration too long for
  * out-of-order execution at least the latency of its chain; a vector load of lanes stored one by
  * one waits for these stores. Cache lines come from the cache that still holds them when a loop
@@ -72,11 +72,11 @@ enum {
     TCI_COUNT_ENTER = 4,    /* and once */
     TCI_COUNT_MASK = 2,     /* a mask of the first lanes, or an access of some lanes */
     TCI_COUNT_APART = 2,    /* of the vector ports, for a lane that is loaded or stored alone */
-    TCI_COUNT_NEAR = 4,     /* a stride whose elements span so many vectors is no gather */
+    TCI_COUNT_NEAR = 4,     /* a stride whose elements span this many vectors is no gather */
     TCI_COUNT_LATENCY = 4,  /* cycles of an operation until its result is there, */
     TCI_COUNT_ACROSS = 3,   /* cycles of a step between lanes, */
     TCI_COUNT_CALL = 9,     /* instructions of a function of the math library at least: a chain */
-    TCI_COUNT_CHAIN = 6,    /* of so many cycles for each of them */
+    TCI_COUNT_CHAIN = 6,    /* of this many cycles for each of them */
     TCI_COUNT_DIVIDES = 12, /* of a division */
     TCI_COUNT_FORWARD = 12, /* a load of what several stores have just written */
     TCI_COUNT_WINDOW = 512, /* instructions that a core looks ahead */
@@ -216,7 +216,7 @@ static bool tci_count_is_met(tci_count *c, const tci_count_stream *s)
     return false;
 }
 
-/* Lines of a cache of so many bytes that an access keeps, half of all, where its lines are
+/* Lines of a cache of this many bytes that an access keeps, half of all, where its lines are
  * `stride` bytes apart, or a multiple of it: those of few sets where that is a power of two. */
 static double tci_count_room(int64_t bytes, int64_t stride)
 {

@@ -224,7 +224,7 @@ TCI_FN void tci_dot_pack_pack_window(tci_gemm_state *s, int n, const tci_bind *c
                              tci_lin_mul(b, tci_lin_add(b, before, i), words), n, vecs);
     }
     tci_build_close(b, &open);
-    if (rest != 0) { /* only the last block may end with so many */
+    if (rest != 0) { /* only the last block may end with this many */
         int left = tci_lx_make(l, TCI_LX_MOD, depth, -1, whole);
         tci_build_if(b, tci_build_in_range(b, left, rest, rest), &open);
         tci_dot_pack_windows(s, tci_lin_add(b, s->first, tci_lin_mul(b, end, whole)), rest,

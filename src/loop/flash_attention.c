@@ -247,7 +247,7 @@ static int64_t tci_attention_held(const tci_attention *x)
                       : s->columns / 2 * x->n_in + s->columns / 4 * x->n_out + sums / 2;
 }
 
-/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+/* Bytes of shared memory that are left, where this many consumers leave their sums at once. */
 static int64_t tci_attention_room(const tci_machine *machine, tci_attention *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {
@@ -354,7 +354,7 @@ static double tci_attention_threads_cycles(const tci_attention *x, const tci_mac
     int64_t times[2] = {each / x->blocks, each % x->blocks > 0};
     double all = 0;
     for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with this many */
         double n = (double)at_once[i];
         all += (double)times[i] *
                (TCI_FLASH_FILL + tci_attention_steps(x) * (TCI_FLASH_MEET + n * cycles / busy));

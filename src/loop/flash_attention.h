@@ -74,7 +74,7 @@ TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x);
-/* On threads: floats between the rows of so many elements, and elements of a row of operand i. */
+/* On threads: floats between the rows of this many elements, and elements of a row of operand i. */
 TCI_FN int tci_attention_pitch(int64_t size);
 TCI_FN int64_t tci_attention_width(const tci_attention *x, int i);
 /* Bytes of all shared memory, on either. */

@@ -85,7 +85,7 @@ TCI_FN bool tci_gemm_is_whole(const tci_kernel *k, const tci_gemm *p);
 /* The same for a DOT that keeps one axis: from stage, red, row_axis, unroll, the row tiles and
  * their group. */
 TCI_FN bool tci_gemm_plan_row(const tci_kernel *k, int lanes, tci_gemm *p);
-/* Time of packing so many columns, in all their depth. */
+/* Time of packing this many columns, in all their depth. */
 TCI_FN double tci_gemm_pack_ns(const tci_kernel *k, tci_machine machine, int lanes,
                                const tci_gemm *p, double columns);
 /* The columns of block `chunk` for row tiles [begin, end), index expressions. */

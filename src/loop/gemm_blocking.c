@@ -11,7 +11,7 @@ enum {
     TCI_GEMM_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_GEMM_PANEL = 512 << 10,  /* bytes of the vector factor in a block, about */
     TCI_GEMM_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_GEMM_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_GEMM_SHALLOW = 24,       /* DEPTH there: this many lines of a set that a cache can hold */
     TCI_GEMM_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
     TCI_GEMM_PIECES = 2,         /* blocks of columns to have there, for each thread */
     TCI_GEMM_NARROW = 64,        /* COLUMNS for the threads' sake, at least, */
@@ -87,7 +87,7 @@ static bool tci_gemm_cut_depth(const tci_kernel *k, tci_gemm *p)
     return true;
 }
 
-/* Time of each thread by blocks of so many columns: it packs those of blocks that it works on,
+/* Time of each thread by blocks of this many columns: it packs those of blocks that it works on,
  * and rows again for each, and waits for half of what another one took last. */
 static double tci_gemm_thread_ns(const tci_kernel *k, tci_machine machine, int lanes,
                                  const tci_gemm *p, int64_t columns)
@@ -111,7 +111,7 @@ static double tci_gemm_thread_ns(const tci_kernel *k, tci_machine machine, int l
            (pack_ns + tile_ns) / 2;
 }
 
-/* At most so many columns: fewer where threads have more to gain by it than is lost. */
+/* At most this many columns: fewer where threads have more to gain by it than is lost. */
 static int64_t tci_gemm_narrow(const tci_kernel *k, tci_machine machine, int lanes,
                                const tci_gemm *p, int64_t columns)
 {

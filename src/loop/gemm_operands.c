@@ -300,7 +300,7 @@ static bool tci_gemm_is_paired(const tci_kernel *k, int x, int axis, int64_t pan
     return whole && part && !other;
 }
 
-/* The same where neighbouring columns are `wide` elements apart: so many points each. */
+/* The same where neighbouring columns are `wide` elements apart: this many points each. */
 static int64_t tci_gemm_panel_of(const tci_kernel *k, const tci_gemm *p, int wide)
 {
     if (p->vec_load < 0 || p->vec_flips || (wide == 1 && p->vec_load != p->vec_inst)) {

@@ -6,7 +6,7 @@
 
 enum {
     TCI_AMX_PACKED_SIDE = 16, /* rows, elements or columns of a unit's register */
-    TCI_GEMM_COLUMNS = 256,   /* of a block, where its panel leaves so many */
+    TCI_GEMM_COLUMNS = 256,   /* of a block, where its panel leaves this many */
     TCI_GEMM_PAGE = 4096,     /* bytes that all sets of the first cache share */
     TCI_GEMM_WAYS = 8,        /* lines that a set of it holds, at least */
     TCI_GEMM_LINE = 64        /* bytes of a cache line */
@@ -38,8 +38,8 @@ static inline int64_t tci_gemm_step(const tci_kernel *k, const tci_gemm *p)
 {
     return TCI_AMX_PACKED_SIDE * tci_gemm_points(k, p);
 }
-/* Vectors of columns that are multiplied at a point in a cycle: of several points so many for each
- * port. */
+/* Vectors of columns that are multiplied at a point in a cycle: of several points this many for
+ * each port. */
 TCI_FN int tci_gemm_vectors_per_cycle(const tci_kernel *k, tci_machine machine, const tci_gemm *p);
 /* Cycles of packing as many elements of the row factor as vectors have lanes. */
 TCI_FN double tci_gemm_row_cycles(const tci_kernel *k, int lanes, const tci_gemm *p);

@@ -173,7 +173,7 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* Time of the reads by the threads of a contraction with so many rows each: for each product
+/* Time of the reads by the threads of a contraction with this many rows each: for each product
  * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {

@@ -28,12 +28,12 @@ TCI_FN double tci_tile_in_place(const tci_query *a, double ns);
 /* loop/pointwise_schedules.c: factor for vectors of a block along an axis so short that most lanes
  * are empty. */
 TCI_FN double tci_map_idle_lanes_factor(const tci_query *a);
-/* loop/row_schedule.c: blocks of so many rows each. */
+/* loop/row_schedule.c: blocks of this many rows each. */
 TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows);
-/* As tci_query_ns, where so many threads take a row: with what else each of them does, and no
+/* As tci_query_ns, where this many threads take a row: with what else each of them does, and no
  * sooner than one of them is done. */
 TCI_FN double tci_rows_ns(const tci_query *a, int64_t threads, double flops, double bytes);
-/* The time in which the blocks of a device start, of so many rows each. */
+/* The time in which the blocks of a device start, of this many rows each. */
 TCI_FN double tci_rows_start_ns(const tci_query *a, int64_t rows);
 
 #endif

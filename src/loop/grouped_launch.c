@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* The first so many of a function's thread blocks are the first member's, and so on. */
+/* This many at the start of a function's thread blocks belong to the first member, and so on. */
 static void tci_grouped_launch(const tci_loop *l, const tci_launch *launches, tci_launch *launch)
 {
     double ns = 0;

@@ -11,7 +11,7 @@
 
 enum {
     TCI_QUERY_MAP_THREADS = 256, /* most threads of a block, but for rows */
-    TCI_QUERY_EMPTY = 8,         /* of which one may be empty, of the lanes of a vector */
+    TCI_QUERY_EMPTY = 8,         /* lanes of a vector, one of which may be empty */
     TCI_QUERY_BUSY = 2,          /* blocks for each processor that keep a device busy */
     TCI_QUERY_LINE_BYTES = 64,
     TCI_QUERY_STREAM_RUN = 4096, /* bytes of a row that is worth bypassing the caches for */
@@ -24,7 +24,7 @@ enum {
 
 /* ---- lanes ---- */
 
-/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+/* Threads, at least a warp, that cover n lanes, each of which holds `held`. */
 static int tci_query_threads(int64_t n, int held, int most)
 {
     int threads = TCI_MIN(TCI_WARP, most);
@@ -67,9 +67,9 @@ static int tci_query_balanced_threads(int64_t n, int held, int threads, int64_t 
     return fits && TCI_QUERY_EMPTY * (walked - n) > n ? even : threads;
 }
 
-/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
- * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
- * what one holds alone is a scalar. */
+/* Blocks along the last outer axis: wide, but enough of them to keep the device busy; where each
+ * lane reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at
+ * least: what one holds alone is a scalar. */
 static void tci_query_block_lanes(tci_query *a, int held)
 {
     const tci_kernel *k = a->k;

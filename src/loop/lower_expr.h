@@ -55,7 +55,7 @@ typedef struct tci_lkeep {
     tci_lin base;
     tci_dim *coef;
     tci_lin *origin;
-    /* Not NULL: of so many neighbouring points in an element (tci_build_word), the coefs of a
+    /* Not NULL: of this many neighbouring points in an element (tci_build_word), the coefs of a
      * point's number; such elements are word_step apart. The caller loads them
      * (loop/dot_packing.h). */
     tci_dim *point;
@@ -164,8 +164,8 @@ TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, cons
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
-/* A vector, or first lanes of one that are whole threads', of which every thread of a block has its
- * part at a multiple of that's size. */
+/* A vector, or first lanes of one that are whole threads': each thread of a block has its part at a
+ * multiple of the part's size. */
 TCI_FN bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st);
 /* deepest branch among their bindings */
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
@@ -185,7 +185,7 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_memo_lookup(tci_build *b, int inst); /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 /* The first n of `all` points as one element of 32 bits, the others zeros: of two f32 that are bf16
- * the first is the upper half; of integers, i32 of which only the last 32 / all bits count, the
+ * the first is the upper half; of integers, i32 with only the last 32 / all bits in use, the
  * first are the lowest bits. */
 TCI_FN int tci_build_word(tci_build *b, int n, int all, const int *points);
 /* Element number `word` (tci_lkeep.point) into its array. */
@@ -199,7 +199,7 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool 
 typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
 /* True if an offset is linear in the vector axis, or independent of it. */
 TCI_FN bool tci_build_is_row(const tci_build *b, int kx);
-/* The elements that a store is about to overwrite, of which it is so, as they are now. */
+/* The elements that a store with such an offset overwrites, as they are before it. */
 TCI_FN int tci_build_stored(tci_build *b, const tci_kstore *store);
 /* Reads the elements, merges and stores them, where the store's guard holds. */
 TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);

@@ -266,7 +266,7 @@ static int64_t tci_mma_gap(const tci_mma *w, const tci_simt_gemm_side *side)
     return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
 }
 
-/* Pieces of a thread: so many across a line of the panel; moved along the depth, those that are
+/* Pieces of a thread: this many across a line of the panel; moved along the depth, those that are
  * stored at once are all of two lines, four apart. */
 static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 {

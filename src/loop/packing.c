@@ -54,7 +54,7 @@ TCI_FN void tci_gemm_set_others(tci_gemm_state *s, const tci_gemm_side *side, co
     }
 }
 
-/* Keeps a factor in `local`, whose inner points are `step` elements apart, or so many of them. */
+/* Keeps a factor in `local`, whose inner points are `step` elements apart, or this many of them. */
 static tci_lkeep *tci_gemm_keep(tci_gemm_state *s, int inst, int local, int64_t step, int points)
 {
     tci_lkeep *keep = tci_build_keep(s->b, inst, local, -1);

@@ -25,13 +25,13 @@ enum {
     TCI_MAP_SQUARES = 64,      /* square tiles side by side, so that loads run along their rows */
     TCI_MAP_LINE_BYTES = 64,
     TCI_MAP_MIN_CHUNK = 1024, /* elements of a chunk */
-    TCI_MAP_HEAVY = 24,       /* flops of a point of which a block takes one vector at once */
+    TCI_MAP_HEAVY = 24,       /* flops of a point from which a block takes one vector at once */
     TCI_MAP_UNROLL_MOST = 8,
     TCI_MAP_PAIRED = 16,      /* vectors for each processor from which blocks take two */
     TCI_MAP_APART = 2,        /* times as long for phases that are stored one by one */
     TCI_MAP_STEP_FLOPS = 6,   /* of a point, for which a vector takes a step longer */
     TCI_MAP_SHORT_ROW = 4096, /* bytes of a row up to which its order of rows matters */
-    TCI_MAP_FAR_STEP = 1024,  /* bytes between rows of which no neighbour is at hand */
+    TCI_MAP_FAR_STEP = 1024,  /* bytes between rows from which no neighbour is in the cache */
     TCI_MAP_NEAR = 2,         /* times as near as those are neighbours */
     TCI_MAP_ROWS = 16,
     TCI_MAP_ROWS_LEAST = 4 /* of a block */
@@ -60,7 +60,7 @@ static int64_t tci_map_piece(const tci_query *a, int i)
     return TCI_MAX(tci_dim_hint(i < a->n_cuts ? a->cuts[i] : a->n_vec) - begin, 0);
 }
 
-/* Lanes of so many threads. */
+/* Lanes of this many threads. */
 static int64_t tci_map_lanes_of(const tci_query *a, int64_t threads)
 {
     return threads * (a->lanes / a->threads);

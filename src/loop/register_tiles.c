@@ -9,7 +9,7 @@
 
 enum {
     TCI_UNIT_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
-    TCI_UNIT_FEW = 8                /* rows of a tile of which two fewer are sums that are missed */
+    TCI_UNIT_FEW = 8                /* rows of a tile that two rows fewer leave with too few sums */
 };
 
 TCI_FN tci_unit tci_unit_make(tci_nest *n)

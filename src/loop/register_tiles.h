@@ -23,7 +23,7 @@ typedef struct tci_unit {
 
 /* One row, one vector. */
 TCI_FN tci_unit tci_unit_make(tci_nest *n);
-/* Tiles of at most so many of `size` rows, as even as can be; of the nest, n_tiles. */
+/* Tiles of at most this many of `size` rows, as even as can be; of the nest, n_tiles. */
 TCI_FN void tci_unit_tiles(tci_unit *u, tci_dim size, int most);
 /* The same of an axis of the kernel, which is the nest's row axis then. */
 TCI_FN void tci_unit_rows(tci_unit *u, int axis, int most);

@@ -215,7 +215,7 @@ TCI_FN int64_t tci_rows_blocks(const tci_query *a, int64_t rows)
     return tci_ceil_div(points, TCI_MAX(rows, 1));
 }
 
-/* Operations per row of each of so many threads, in addition to those per element. */
+/* Operations per row of each of this many threads, in addition to those per element. */
 static double tci_rows_thread_ops(const tci_query *a, int64_t threads)
 {
     int steps = 0;

@@ -24,7 +24,7 @@ struct tci_query {
     const tci_kernel *k;
     tci_machine machine;     /* complete */
     int lanes, threads;      /* that suit the kernel's vector axis, */
-    int rows;                /* and so many vectors a block of threads, of reductions */
+    int rows;                /* and this many vectors a block of threads, of reductions */
     int widest;              /* bytes of the widest value in vectors */
     bool is_map;             /* one MAP stage without inner axes */
     int64_t flops;           /* of a point, over all stages */
@@ -77,17 +77,17 @@ TCI_FN bool tci_query_on_unit(const tci_query *a);
 TCI_FN double tci_query_unit_flops(const tci_query *a);
 /* True if the kernel is attention on SIMT threads: only the form of loop/flash_attention.h fits. */
 TCI_FN bool tci_query_is_flash(const tci_query *a);
-/* Vectors of so many lanes along the vector axis, about. */
+/* Vectors of this many lanes along the vector axis, about. */
 TCI_FN int64_t tci_query_vectors(const tci_query *a, int64_t lanes);
 /* Lanes and threads that a machine can be given for the vector axis. */
 TCI_FN bool tci_query_lanes_fit(const tci_query *a, int64_t lanes, int64_t threads);
-/* Number of vectors of so many threads in a block. */
+/* Number of vectors of this many threads in a block. */
 TCI_FN int tci_query_rows(const tci_query *a, int threads);
 /* A power of two from lo to hi. */
 TCI_FN bool tci_query_is_power(int64_t n, int64_t lo, int64_t hi);
 /* True if the kernel's operands exceed the caches of one processor. */
 TCI_FN bool tci_query_is_far(const tci_query *a);
-/* The time of the model where computing and moving take so many times longer than they could. */
+/* The time of the model where computing and moving take this many times longer than they could. */
 TCI_FN double tci_query_ns(const tci_query *a, double flops, double bytes);
 /* True if the roofline may be far off, so that instructions are counted (loop/cycle_estimate.h):
  * of a kernel for a processor, without contractions, that has several stages, which may evaluate a
@@ -102,7 +102,7 @@ TCI_FN double tci_query_arithmetic_ns(const tci_query *a);
 TCI_FN double tci_query_memory_ns(const tci_query *a);
 TCI_FN double tci_query_least_ns(const tci_query *a);
 /* An output too large for the caches, written in long contiguous runs along `axis` (VEC_INNER: its
- * stage's last), whose vectors of so many lanes may bypass them: NULL none. They are aligned, so
+ * stage's last), whose vectors of this many lanes may bypass them: NULL none. They are aligned, so
  * there is only one. */
 TCI_FN const tci_kstore *tci_query_stream(const tci_query *a, int axis, int lanes);
 /* The same along the vector axis for an output whose lines are written whole wherever a vector
@@ -137,7 +137,7 @@ TCI_FN tci_loop *tci_lfloop_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 /* loop/row_schedule.c: arrays for expensive values that two stages along one row compute. */
 TCI_FN void tci_rows_keep(const tci_query *a, tci_build *b);
 /* loop/pointwise_schedules.c, tile_schedules.c, back_to_back_gemm.c, row_schedule.c: each ends with
- * NULL. Those of GPUs: loop/gpu_schedules.h. */
+ * NULL. Kinds of GPUs: loop/gpu_schedules.h. */
 TCI_FN const tci_form *const *tci_map_forms(void);
 TCI_FN const tci_form *const *tci_tile_forms(void);
 TCI_FN const tci_form *const *tci_b2b_forms(void);

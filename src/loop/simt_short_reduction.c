@@ -67,7 +67,7 @@ static bool tci_short_reduction_is_stages(const tci_kernel *k, int64_t *elements
 }
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
- * elements of windows, of which a vector of filters takes each. */
+ * elements of windows, each taken by a vector of filters. */
 static bool tci_short_reduction_sums_are_independent(const tci_kernel *k, int axis,
                                                      int64_t elements)
 {

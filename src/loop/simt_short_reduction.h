@@ -16,7 +16,7 @@ typedef struct tci_short_reduction {
     int64_t size;              /* threads */
 } tci_short_reduction;
 
-/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
+/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not this many rows. */
 TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
                                      tci_short_reduction *p);
 /* Block number `block`. */

@@ -28,13 +28,13 @@ enum {
     TCI_TILE_ROUNDING = 2,      /* registers with constants of a rounding */
     TCI_TILE_LATENCY = 4,       /* cycles of one step of a chain */
     TCI_TILE_GATHER = 1,        /* cycles of each element of a strided load, */
-    TCI_TILE_NEAR = 4,          /* of strides above this: it is no gather of so many vectors */
+    TCI_TILE_NEAR = 4,          /* of strides above this: it is no gather of this many vectors */
     TCI_TILE_MIN_CHUNK = 1024,  /* elements, where nothing is reduced */
     TCI_TILE_PANEL_LEAST = 512, /* elements of a panel along the vector axis */
     TCI_TILE_PANEL_MOST = 2048,
     TCI_TILE_PANEL_JOINED = 2, /* chunks that one panel covers */
     TCI_TILE_PANEL_ROWS = 8,   /* rows taken in at a time, at most */
-    TCI_TILE_PANEL_LIGHT = 8,  /* flops of a point up to which it has so many, */
+    TCI_TILE_PANEL_LIGHT = 8,  /* flops of a point up to which it has this many, */
     TCI_TILE_PANEL_HEAVY = 24, /* and from which it does not pay */
     TCI_TILE_PANEL_REDS = 2
 };
@@ -83,7 +83,7 @@ static int tci_tile_constants(const tci_query *a)
     return met + (rounds && a->machine.block_threads == 0 ? TCI_TILE_ROUNDING : 0);
 }
 
-/* The largest tile whose accumulators fit in registers, of so many vectors and of several rows
+/* The largest tile whose accumulators fit in registers, of this many vectors and of several rows
  * where there are any; flops of a point bound what is written out. */
 static void tci_tile_largest_of(const tci_query *a, int64_t vectors, bool has_rows, int64_t flops,
                                 int64_t *rows, int64_t *unroll)
@@ -410,7 +410,7 @@ static void tci_panel_note(const tci_query *a, const int64_t *n, const tci_build
 /* ---- packed panels ---- */
 
 enum { TCI_PACKED_N_ROWS, TCI_PACKED_N_UNROLL, TCI_PACKED_N_DEPTH, TCI_PACKED_N_COLUMNS };
-enum { TCI_PACKED_LEFT = 10 /* vectors of columns of which one too many is worth another tile */ };
+enum { TCI_PACKED_LEFT = 10 /* vectors of columns: one too many is worth another tile */ };
 
 static int64_t tci_packed_vectors(const tci_query *a, const tci_gemm *p)
 {

@@ -9,7 +9,7 @@
 
 /* ---- cuts ---- */
 
-/* Where guard g changes along an axis of which it has coefficient coef, for values of its other
+/* Where guard g changes along an axis that has coefficient coef in it, for values of its other
  * axes in lo..hi; false where that is not known. */
 static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
                               tci_dim at[4])

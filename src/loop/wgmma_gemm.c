@@ -29,7 +29,7 @@ enum {
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
     TCI_MATRIX_ISSUE = 4,        /* warps whose instructions are all that can be begun, about */
-    TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
+    TCI_MATRIX_LIGHT = 24        /* cost of a chain from which four rows are taken at once */
 };
 
 /* Slowdown of loading rows that span two cache lines each. */
@@ -136,7 +136,7 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
 }
 
 /* The columns of a tile, `most` at most, and how many the epilogue takes at once: all, as the lanes
- * of so many threads, or the largest power of two that divides them, and all existing ones if one
+ * of this many threads, or the largest power of two that divides them, and all existing ones if one
  * tile has them. Columns that are positions of an image are whole rows of it, evenly spread over
  * the tiles. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)

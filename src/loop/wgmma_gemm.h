@@ -26,7 +26,7 @@ enum {
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,       /* rows that four warps multiply at once */
     TCI_MATRIX_LAST_WARPS = 3, /* warps that run the epilogue, */
-    TCI_MATRIX_MORE_WARPS = 7  /* or so many, where registers suffice */
+    TCI_MATRIX_MORE_WARPS = 7  /* or this many, where registers suffice */
 };
 
 /* Bytes of one stage, of the buffers for accumulators, and of all shared memory with barriers and

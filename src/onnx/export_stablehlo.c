@@ -203,7 +203,7 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &to, in, t, x);
 }
 
-/* Axes that stay, in x of which n are reduced: the positions of the result's axes in x. */
+/* Axes that stay when n axes of x are reduced: the positions of the result's axes in x. */
 static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
 {
     int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);

@@ -218,7 +218,7 @@ TCI_OX_MAKE(conv_transpose)
 
 /* ---- pools ---- */
 
-/* With ceil_mode a last window may hang over the end: so many more elements there. */
+/* With ceil_mode a last window may hang over the end: this many more elements there. */
 static void tci_ox_overhang(tci_ox_window_args *w)
 {
     for (int i = 0; i < w->n && w->ceil; i++) {

@@ -146,7 +146,7 @@ TCI_FN tci_node *tci_build_unfold(tci_graph *g, tci_node *x, int axis, tci_dim s
 
 /* ---- edges ---- */
 
-/* Elements of x from `start` on, so many of them, backwards if `back`. */
+/* Elements of x from `start` on, this many of them, backwards if `back`. */
 static tci_node *tci_arrange_part(tci_graph *g, tci_node *x, int at, tci_dim start, tci_dim count,
                                   bool back)
 {

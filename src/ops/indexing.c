@@ -121,7 +121,7 @@ TCI_FN tci_node *tci_build_true_count(tci_graph *g, tci_node *x)
     return x ? tci_build_reduce(g, TCI_OP_SUM, tci_build_cast(g, x, TC_BOOL), all, false) : NULL;
 }
 
-/* Row-major positions of the first `size` true elements of x, and whether there are so many. */
+/* Row-major positions of the first `size` true elements of x, and whether there are this many. */
 static tci_node *tci_search_true(tci_graph *g, tci_node *x, tci_dim size, tci_node **found)
 {
     if (!tci_build_check_shape(g, 1, &size, TC_I64)) {

@@ -64,7 +64,7 @@ TCI_FN void tci_math_atan2(tci_math *m)
                 : tci_math_poly(m, s, tci_arc_tangent_c, TCI_COUNT(tci_arc_tangent_c));
     int tail = tci_math_2(m, TCI_P_MUL, tci_math_2(m, TCI_P_MUL, z, s), p);
     int minus = tci_math_compare(m, TCI_P_LT, tci_math_to_bits(m, x), tci_math_ki(m, 0));
-    /* so many eighths of a turn, and to which side of them */
+    /* this many eighths of a turn, and to which side of them */
     int eighths = tci_math_select(m, past, one, zero);
     eighths = tci_math_select(m, turned, tci_math_k(m, 2.0), eighths);
     int back = tci_math_2(m, TCI_P_SUB, tci_math_k(m, 4.0), eighths);

@@ -156,7 +156,7 @@ static int64_t tci_eliminate_filled(int64_t n)
     return (n + block - 1) / block * block;
 }
 
-/* x [batch, n, m] with so many rows and columns: ones on the diagonal where it had none; square:
+/* x [batch, n, m] with this many rows and columns: ones on the diagonal where it had none; square:
  * whether it goes on along the last axis. */
 static tci_node *tci_eliminate_fill(tci_graph *g, tci_node *x, int64_t n, bool square)
 {
@@ -194,8 +194,8 @@ static tci_node *tci_eliminate_rows(tci_graph *g, tci_node *x, tci_node *index)
 }
 
 /* ---- a step of a column ----
- * carry 0: the columns of a block; x 0: which of them is taken; y 0: what becomes of it. Those that
- * were taken before change on, but nothing reads them. */
+ * carry 0: the columns of a block; x 0: which of them is taken; y 0: what becomes of it. Columns
+ * that were taken before still change, but nothing reads them. */
 
 static tci_node *tci_eliminate_column(tci_eliminate *e)
 {

@@ -17,8 +17,8 @@ static tci_node *tci_sets_at(tci_graph *g, tci_node *x, int axis, tci_node *plac
     return keepdims ? r : tci_build_squeeze(g, r, axis);
 }
 
-/* Position of the element that has `rank` others before it in order, k - 1 at most (NULL: so
- * many), [..., 1, ...]: short axes are sorted. */
+/* Position of the element that has `rank` others before it in order, k - 1 at most (NULL:
+ * k - 1), [..., 1, ...]: short axes are sorted. */
 static tci_node *tci_sets_ranked(tci_graph *g, tci_node *x, int at, tci_dim k, tci_node *rank)
 {
     if (x->rank && !tci_dim_le(x->shape[at], TCI_SETS_SORTED)) {

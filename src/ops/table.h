@@ -54,8 +54,9 @@
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into; FLAT: zero
  * Built row: X(ID, name, arity, kind, operands, formula, doc)
  *   kind      SAME: the promoted dtype of the operands; FLOAT: so too, integers and bool become f32
- *             (NumPy's rule: tci_dtype_function; of LOSS f64); LOSS: FLOAT, and after the operands
- *             the call takes the reduction of the result
+ *             (NumPy's rule: tci_dtype_function; of LOSS f64); LOSS: FLOAT, after the operands the
+ *             call takes the reduction of the result, and TCI_GIVEN tensors have one shape;
+ *             LOSS_WIDE: as LOSS, but TCI_GIVEN tensors broadcast, as in PyTorch
  *   operands  TCI_GIVEN(name), and TCI_ELSE(name, number) where TC_NONE stands for that number
  *   formula   nested calls of rows and WHERE over A, B, C, D, E, the operands in their order, and
  *             K(x), STOP and AS. Shapes broadcast. All is computed in the compute dtype and rounded
@@ -564,7 +565,7 @@ typedef enum tci_call_name {
       MUL(C, ADD(MUL(SUB(K(1), B), A),                                                             \
                  MUL(ADD(K(1), MUL(SUB(D, K(1)), B)), LOG1PEXP(NEG(A))))),                         \
       "binary cross entropy of sigmoid(input); pos_weight counts the targets of 1")                \
-    X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS,                                               \
+    X(GAUSSIAN_NLL_LOSS, gaussian_nll_loss, 5, LOSS_WIDE,                                          \
       TCI_GIVEN(input) TCI_GIVEN(target) TCI_GIVEN(var) TCI_ELSE(full, 0) TCI_ELSE(eps, 1e-6),     \
       ADD(MUL(K(0.5), ADD(LOG(AS(C, WHERE(LT(C, E), E, C))),                                       \
                           DIV(SQUARE(SUB(A, B)), AS(C, WHERE(LT(C, E), E, C))))),                  \

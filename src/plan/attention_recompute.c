@@ -887,7 +887,7 @@ static void tci_scores_store_row(const tci_scores *p, const tci_node *n, const t
 }
 
 /* Node n in kernel k of a set: pairs are those of the kernel. Copy number `copy` of a contraction
- * reads its first operand through so many RESHAPEs. */
+ * reads its first operand through this many RESHAPEs. */
 static tci_node *tci_scores_in_kernel(const tci_scores *p, const tci_scores_set *set, int k,
                                       const tci_node *n, const tci_table *now, int copy)
 {

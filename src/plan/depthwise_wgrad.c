@@ -23,7 +23,7 @@ typedef struct tci_dwgrad {
     const tci_node *n;
     int image; /* which operand has the windows */
     int rank;  /* of the windows, */
-    int first; /* of which the elements are the last axes, from here on */
+    int first; /* its elements are the last axes, from this one on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -130,7 +130,7 @@ static int64_t tci_dwgrad_most(const tci_dwgrad *p)
                    TCI_DWGRAD_CHAIN);
 }
 
-/* From the innermost summed axis on, so many positions. */
+/* From the innermost summed axis on, this many positions. */
 static void tci_dwgrad_cut(tci_dwgrad *p)
 {
     int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;

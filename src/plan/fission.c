@@ -24,7 +24,7 @@ enum {
     TCI_PRICE_SUSPECT = 120,   /* percent of its floor; */
     TCI_PRICE_LEAST_NS = 1000, /* that a cut saves at least, */
     TCI_PRICE_PART = 256,      /* of a program's time, too; */
-    TCI_PRICE_LAUNCHES = 4,    /* on a device so many launches */
+    TCI_PRICE_LAUNCHES = 4,    /* on a device this many launches */
     TCI_PRICE_NEAR = 4,        /* times the floor: a cut that comes so near ends the search */
     TCI_PRICE_GAIN = 12,       /* what a group takes that is cut, over what its parts take, */
     TCI_PRICE_TENTH = 10,      /* in tenths */

@@ -13,7 +13,7 @@ enum {
     TCI_COST_AGAIN = 64,
     /* Flops on four bytes that reading one element at an index of its own takes a processor. */
     TCI_COST_PICK = 16,
-    /* Elements of a row from which a value for it that takes so many flops on bytes is stored. */
+    /* Elements of a row from which a value for it that takes this many flops on bytes is stored. */
     TCI_COST_SPREAD = 32,
     TCI_COST_ROOT = 16,
     TCI_COST_DEPTH = 6,    /* reductions, or moves, unrolled on one path */

@@ -190,7 +190,7 @@ typedef struct tci_association {
     bool lanes; /* LANES(n/near) or BLOCK_SCAN(n); else CHAIN */
     int16_t n;
     uint8_t near;
-    int16_t run;          /* LANES: so many of its axes, the last ones, are the axis of lanes */
+    int16_t run;          /* LANES: this many of its axes, the last ones, are the axis of lanes */
     tci_assoc_axis *axes; /* of any node, from which the class of others may follow; NULL: not
                            * looked at */
 } tci_association;
@@ -295,8 +295,8 @@ static inline int tci_plan_n_evaluated(const tci_node *n)
     return n->op == TCI_OP_BARRIER ? 1 : n->n_in;
 }
 
-/* Copies of f32 for a matrix unit pay from so many products on of each element that is copied, and
- * of all; of bytes, which warps multiply in their layout, from so many. */
+/* Copies of f32 for a matrix unit pay from this many products of each copied element on, and of
+ * all; of bytes, which warps multiply in their layout, from this many. */
 enum {
     TCI_KMAJOR_REUSE = 128,
     TCI_KMAJOR_LEAST = 1 << 27,
@@ -395,9 +395,10 @@ TCI_FN tci_node *tci_plan_signs(const tci_algo *a, tci_node *n);
 TCI_FN tci_node *tci_plan_order(const tci_algo *a, tci_node *n);
 /* plan/split_scan.c: SCAN n over parts of its axis; NULL: it stays as it is. */
 TCI_FN tci_node *tci_plan_scan(const tci_algo *a, tci_node *n);
-/* On a GPU: are so many rows better cut than gone through line by line? */
+/* On a GPU: true if it is better to cut this many rows than to go through them line by line. */
 TCI_FN bool tci_plan_has_lines(tci_dim rows, tci_dim row, tci_dim line);
-/* There, are rows of one line so many that each is left whole, as a block's registers hold it? */
+/* There, true if rows of one line are enough to leave each whole, as a block's registers hold it.
+ */
 TCI_FN bool tci_plan_has_rows(tci_dim rows, tci_dim row, tci_dim line);
 /* plan/sort.c: TOPK n as what finds its positions. */
 TCI_FN tci_node *tci_plan_topk(const tci_algo *a, tci_node *n);

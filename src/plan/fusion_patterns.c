@@ -55,7 +55,8 @@ typedef struct tci_pattern {
     bool further; /* INTO keeps rows by then */
     /* Fills m->group of a pattern around group g (INTO). */
     bool (*match)(const tci_pattern_state *p, int g, tci_pattern_match *m);
-    /* Whether the joined group, which is legal and saves so many bytes, is faster; else why not. */
+    /* Whether the joined group, which is legal and saves this many bytes, is faster; else why not.
+     */
     bool (*pays)(const tci_pattern_state *p, const tci_join *j, double saved, tci_why *why);
 } tci_pattern;
 

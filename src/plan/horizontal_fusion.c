@@ -27,7 +27,7 @@ enum {
         16384, /* other shared bytes: those of the definitions of a block's exchanges */
     TCI_HORIZONTAL_STEPS = 4096, /* of a plan that is looked at */
     TCI_HORIZONTAL_TRIES = 3,    /* limits of a member's size, */
-    TCI_HORIZONTAL_SMALLER = 16, /* each so many times smaller than the one before */
+    TCI_HORIZONTAL_SMALLER = 16, /* each this many times smaller than the one before */
     TCI_HORIZONTAL_TURNED = 16,  /* a transposed array's bytes count so often */
     TCI_HORIZONTAL_REUSE = 8,    /* flops of a GEMM in the time of a byte */
     TCI_HORIZONTAL_GROWTH = 32   /* part by which the workspace may grow */

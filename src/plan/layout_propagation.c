@@ -119,7 +119,7 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+/* True if n is computed elementwise from a contraction in at most this many steps. As a part of a
  * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {

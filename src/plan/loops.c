@@ -117,8 +117,8 @@ static tci_node *tci_repeat_in_memory(const tci_repeat_finder *c, tci_node *n)
     return n;
 }
 
-/* Where xs is some rows of a result, which are in memory anyway: that, of which so many rows are
- * skipped. */
+/* Where xs is some rows of a result, which are in memory anyway: that result, and how many of
+ * its rows are skipped. */
 static tci_node *tci_repeat_unsliced(tci_node *xs, tci_dim *skipped)
 {
     bool rows = xs->op == TCI_OP_SLICE && xs->in[0]->op == TCI_OP_RESULT && xs->attr[1] == 1;
@@ -142,7 +142,7 @@ static tci_node *tci_repeat_rows_of(const tci_repeat_finder *c, tci_node *xs, tc
     return tci_repeat_made(c, tci_build_pad(c->g, xs, 1, 0, tci_dim_sub(row, flat[1]), fill));
 }
 
-/* Rows [from, to) of a stored result, in this shape; each of so many elements. */
+/* Rows [from, to) of a stored result, in this shape; each of this many elements. */
 static tci_node *tci_repeat_cut(const tci_repeat_finder *c, tci_node *rows, tci_dim from,
                                 tci_dim to, tci_dim count, const tci_node *like)
 {

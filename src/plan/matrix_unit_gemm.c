@@ -72,7 +72,7 @@ static int tci_route_matrix_axis(const tci_contraction *c, int which)
     return count[last] == 1 ? row : count[other] == 1 ? only[other] : -1;
 }
 
-/* True if the last axis of x merges axes of `source` of which the innermost one is not contiguous,
+/* True if the last axis of x merges axes of `source` and their innermost one is not contiguous,
  * as that of channels-last images that are flattened in the order of NCHW. */
 static bool tci_route_is_scattered(const tci_node *x, const tci_node *source)
 {

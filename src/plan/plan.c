@@ -523,8 +523,8 @@ static bool tci_plan_refuse_pairs(const tci_plan_job *j, const tci_fusion *f,
     return any;
 }
 
-/* A plan whose pairs are computed by each kernel that sums them, but for those of which it cannot
- * be one kernel: found out by planning it. */
+/* A plan whose pairs are computed by each kernel that sums them, except pairs for which that
+ * cannot be one kernel: found out by planning it. */
 static void tci_plan_with_pairs(tci_plan_job *j, const tci_algo *a, const tci_plan *start,
                                 tci_plan *p)
 {

@@ -16,10 +16,10 @@
  *
  * Loops (REPEAT nodes, plan/loops.c): the steps of a body are in the list once, at the position of
  * the first iteration. An operand whose memory differs between iterations has a move: the number of
- * bytes that it advances per iteration, or, with `back`, forward and back in turn. Such an operand
- * is always inside its buffer, and is not all of it. An outer loop comes before those inside it and
- * moves their operands too. The init section has no loops. A loop with little work per iteration is
- * one step instead, whose kernel contains the loop (plan/loop_in_kernel.c). */
+ * bytes that it advances per iteration, or, with `back`, forward and back in turn. An operand with
+ * a move is always inside its buffer, and is not all of it. An outer loop comes before those inside
+ * it and moves their operands too. The init section has no loops. A loop with little work per
+ * iteration is one step instead, whose kernel contains the loop (plan/loop_in_kernel.c). */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -135,7 +135,7 @@ typedef struct tci_plan {
     int n_kernels, cap_kernels;
     tci_step *steps;
     int n_steps, cap_steps;
-    int n_init; /* the first so many are the init section: once for a program */
+    int n_init; /* this many at the start are the init section: once for a program */
     tci_buffer *buffers;
     int n_buffers, cap_buffers;
     tci_alias *aliases;

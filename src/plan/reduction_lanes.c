@@ -45,7 +45,7 @@ enum {
     TCI_ASSOC_FILLED = 256,    /* elements of an axis that needs no other to fill lanes */
     /* On GPUs: */
     TCI_ASSOC_SHARED_ROW = 48,    /* elements of rows that a block shares out, */
-    TCI_ASSOC_POINTS_EACH = 4096, /* unless there are so many results, a thread each */
+    TCI_ASSOC_POINTS_EACH = 4096, /* unless there are this many results, a thread each */
     TCI_ASSOC_FILLED_BLOCK = 2 * TCI_VLANES_MAX, /* as TCI_ASSOC_FILLED */
     TCI_ASSOC_WARP = 32,                         /* least threads of a block */
     TCI_ASSOC_VECTORS = 8, /* of a row that a block should hold at once, at most */
@@ -400,8 +400,8 @@ static int64_t tci_assoc_count(const tci_assoc_fold *f, int first, int end)
     return n;
 }
 
-/* The number of the class, of lanes along the last `run` axes. A GPU has so many that a block holds
- * the row, of lines no shorter than a fourth of it, in a few vectors. */
+/* The number of the class, of lanes along the last `run` axes. A GPU has as many as let a block
+ * hold the row, of lines no shorter than a fourth of it, in a few vectors. */
 static void tci_assoc_number(const tci_assoc_fold *f, tci_association *as)
 {
     as->n = TCI_VLANES;
@@ -418,8 +418,8 @@ static void tci_assoc_number(const tci_assoc_fold *f, tci_association *as)
     as->n = (int16_t)TCI_MIN(TCI_MAX(threads * as->near, TCI_VLANES), TCI_VLANES_MAX);
 }
 
-/* True if there are so many neighbours along the last kept axis, `across` of them, that each lane
- * may have one. On GPUs few results would leave the device idle for as long as one thread takes for
+/* True if the neighbours along the last kept axis, `across` of them, are enough for each lane to
+ * have one. On GPUs few results would leave the device idle for as long as one thread takes for
  * a row, which a block shares out instead, unless the row is short. */
 static bool tci_assoc_is_wide(const tci_assoc_fold *f, double row, double across)
 {

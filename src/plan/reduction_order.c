@@ -21,8 +21,8 @@
  *
  * Classes of nodes:
  *
- *   SPLIT(n)  contractions of f32, f16 or bf16 with more than 512 products per sum, or possibly so
- *             many: the error of a chain grows with its length
+ *   SPLIT(n)  contractions of f32, f16 or bf16 with more than 512 products per sum, or possibly
+ *             that many: the error of a chain grows with its length
  *   CHAIN     other contractions, and rows held in registers
  *   ONLINE    the combine row of a sum of exp(v - m), m the maximum of v in the same row, if the
  *             row is long: the sum is rescaled as m grows, so both are made in one pass. A row is

@@ -12,7 +12,7 @@
 typedef struct tci_relayout_to {
     const int64_t *order; /* axis i of the copy is axis order[i] of the value; NULL: as it is */
     int axis;             /* of the value: zeros are appended along it */
-    int64_t size;         /* until it has so many elements; 0: none are */
+    int64_t size;         /* until it has this many elements; 0: none are */
     bool is_turned;       /* the result keeps the order of the copy; else it has the value's */
     bool is_own;          /* a copy also where the order is the value's, whose other readers keep
                            * what they read */
@@ -23,8 +23,8 @@ TCI_FN tci_node *tci_relayout(const tci_algo *a, tci_node *x, tci_relayout_to to
 /* The same with rows of a multiple of `align` elements. */
 TCI_FN tci_node *tci_relayout_pitch(const tci_algo *a, tci_node *x, const int64_t *order,
                                     int align);
-/* Panels of a matrix x: `width` neighbours along `axis`, and all of the other axis, of which an
- * element holds `points` (plan/prepack.c draws them). */
+/* Panels of a matrix x: `width` neighbours along `axis`, and all of the other axis; an element
+ * holds `points` of it (plan/prepack.c draws them). */
 typedef struct tci_relayout_panel {
     int axis;
     int64_t width;
@@ -49,8 +49,8 @@ TCI_FN int tci_relayout_row_axis(const tci_node *n);
  * nothing stores; NULL: none. */
 TCI_FN tci_node *tci_plan_narrow(const tci_algo *a, tci_node *n);
 /* Operand n with zeros around values in f16 or bf16 or in small integers, rather than around what
- * is widened of them: equal values, and a copy of fewer bytes, of which lanes may take several
- * products at once. */
+ * is widened of them: equal values, and a copy of fewer bytes, from which a lane may take
+ * several products at once. */
 TCI_FN tci_node *tci_relayout_pad_narrow(const tci_algo *a, tci_node *n);
 /* Forces the value of operand n into memory: the first one below its views, or of the conversions
  * among them the one to the fewest bytes. */

@@ -42,7 +42,7 @@ TCI_FN tci_route_work tci_route_work_of(const tci_offer *o, tci_route_by by)
     return (tci_route_work){.products = c->products, .bytes = bytes, .by = by, .launches = 1};
 }
 
-/* Bytes in a nanosecond from where so many of them are kept between launches. */
+/* Bytes in a nanosecond from where this many of them are kept between launches. */
 static double tci_route_bandwidth(const tci_machine *m, double bytes)
 {
     const tc_machine *f = &m->facts;

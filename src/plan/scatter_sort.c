@@ -116,7 +116,7 @@ static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *pl
 
 /* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
  * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
- * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words this many
  * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
  * a word of its own in a register and meets what all lanes read. */
 static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
@@ -266,7 +266,7 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
     return same ? TCI_ORDER_SHAPE(o, index, 1, index->shape[axis]) : NULL;
 }
 
-/* Chunks and words of so many indices. */
+/* Chunks and words of this many indices. */
 static void tci_order_measure(tci_order *o, int64_t reads)
 {
     o->chunk = TCI_ORDER_CHUNK;

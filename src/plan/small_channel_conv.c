@@ -170,7 +170,7 @@ static tci_node *tci_small_conv_forward(const tci_small_conv *r)
 }
 
 /* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
- * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
+ * rows of windows, without the rows of channels that are zeros. Each image is a part
  * of the sum. */
 static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
 {

@@ -26,13 +26,13 @@
 
 enum {
     TCI_SORT_RANKED = 128, /* elements that are not parted before, at most */
-    TCI_SORT_FEW = 64,     /* k is so many times less: by groups of neighbours, */
-    TCI_SORT_GROUP = 16,   /* so many of them */
-    TCI_SORT_PART = 2,     /* so many times: by rank */
+    TCI_SORT_FEW = 64,     /* k is this many times less: by groups of neighbours, */
+    TCI_SORT_GROUP = 16,   /* this many of them */
+    TCI_SORT_PART = 2,     /* this many times: by rank */
     TCI_SORT_CHUNK = 1024, /* elements whose ranks are counted, at most, */
     TCI_SORT_SHORT = 256,  /* and where no block of threads does it */
     TCI_SORT_LEAST = 64,   /* and at least, where there are more */
-    TCI_SORT_KEEP = 4,     /* they are so many times k */
+    TCI_SORT_KEEP = 4,     /* they are this many times k */
     TCI_SORT_BITS = 4,     /* of a digit */
     TCI_SORT_WORDS = 64,   /* of a chunk where digits are counted, which a u8 holds */
     TCI_SORT_PLACE = 31    /* bits of a position below the word in a key */
@@ -109,7 +109,7 @@ static tci_node *tci_sort_ramp(const tci_sort *s, tci_dim n)
     return tci_sort_built(s, tci_build_iota(s->a->g, n));
 }
 
-/* The sum over axis 2 of four, in the dtype of x: of numbers of which one is not 0, or of ones, no
+/* The sum over axis 2 of four, in the dtype of x: of numbers with one that is not 0, or of ones, no
  * more than the dtype holds. */
 static tci_node *tci_sort_sum(const tci_sort *s, tci_node *x)
 {

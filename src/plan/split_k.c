@@ -42,7 +42,7 @@ enum {
     TCI_SPLIT_K_SHORT = 64,         /* of no fewer products, */
     TCI_SPLIT_K_HALVES = 1 << 21,   /* of f16 or bf16 values partial sums that keep it busy, */
     TCI_SPLIT_K_READS = 16,         /* how often such a machine reads elements of rows, */
-    TCI_SPLIT_K_FAR_READS = 2,      /* or of so many that its caches do not hold, */
+    TCI_SPLIT_K_FAR_READS = 2,      /* or of more than its caches hold, */
     TCI_SPLIT_K_FAR = 1 << 21,
     TCI_SPLIT_K_READS_HERE = 7, /* and a processor: more often is worth packing them for tiles */
     TCI_SPLIT_K_NEAR = 16384,   /* products of rows that it then reads from its caches */
@@ -222,8 +222,8 @@ static int64_t tci_split_k_wanted(double reads, int64_t least)
                       : TCI_MAX(TCI_MIN(TCI_SPLIT_K_LENGTH_MOST, few), least);
 }
 
-/* On a CPU: are there too few results to go round, each of so many products that parts of
- * them are worth a kernel of their own? Then how long they are. */
+/* On a CPU: true if there are too few results for all threads, each with enough products
+ * that parts of them are worth a kernel of their own. Then how long the parts are. */
 static bool tci_split_k_choose(tci_split_k *p)
 {
     double products = tci_split_k_products(p), reads = tci_split_k_reads(p);
@@ -276,9 +276,9 @@ static const tci_split_k_tile *tci_split_k_tiles(const tci_split_k *p, double la
     return several ? singles : large < TCI_GATHER_SIDE ? points : small <= 1 ? lines : doubles;
 }
 
-/* Cycles of the busiest of a machine's processors for so many parts on a GPU (loop/simt_gemm.c): a
- * slab of all its tiles takes what they compute, longer where few warps hide each other's waits, or
- * what those that it holds at once wait for memory. */
+/* Cycles of the busiest of a machine's processors for this many parts on a GPU (loop/simt_gemm.c):
+ * a slab of all its tiles takes what they compute, longer where few warps hide each other's waits,
+ * or what those that it holds at once wait for memory. */
 static double tci_split_k_cycles(const tci_split_k *p, double parts)
 {
     double large = TCI_MAX(tci_split_k_own(p, 0), tci_split_k_own(p, 1));

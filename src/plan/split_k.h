@@ -51,7 +51,7 @@ typedef struct tci_unit_gemm {
     double step; /* cycles of 64 products along K that no tile is faster than; 0: none */
 } tci_unit_gemm;
 
-/* plan/tensor_core_split_k.c: cycles with K in so many parts, and the best number of parts. */
+/* plan/tensor_core_split_k.c: cycles with K in this many parts, and the best number of parts. */
 TCI_BLOCK_FN double tci_unit_gemm_cycles(const tci_unit_gemm *g, double parts);
 TCI_BLOCK_FN double tci_unit_gemm_parts(const tci_unit_gemm *g);
 

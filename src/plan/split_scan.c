@@ -31,7 +31,7 @@ enum {
     TCI_SCAN_BLOCK_LEAST = 2048, /* and of its parts, about: least */
     TCI_SCAN_BLOCK_MOST = 8192,  /* and most, where there are */
     TCI_SCAN_BLOCK_PARTS = 1024, /* more parts than these */
-    TCI_SCAN_TOTALS = 2048,      /* parts of a row of which each adds up the totals before it, */
+    TCI_SCAN_TOTALS = 2048,      /* parts of a row, each of which adds up the totals before it, */
     TCI_SCAN_LINKS = 1 << 17,    /* of linked ones, whose words then take 1 MB */
     TCI_SCAN_COLUMN_PART = 64    /* least elements of a part of a column */
 };

@@ -18,7 +18,7 @@ enum {
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85
 
-/* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks
+/* Cycles of a device with matrix units for this many parts, as tci_split_k_cycles: waves of blocks
  * that each make a tile, no faster than memory gives the operands. */
 TCI_BLOCK_FN double tci_unit_gemm_cycles(const tci_unit_gemm *g, double parts)
 {
@@ -59,7 +59,7 @@ static tci_unit_gemm tci_split_k_unit_gemm(const tci_split_k *p)
                            .sum_bytes = tci_dtype_get(p->sum)->bytes};
 }
 
-/* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
+/* Cuts K in about this many parts, each of a length at which rows begin where a unit reads them. */
 static bool tci_split_k_unit_cut(tci_split_k *p, double parts)
 {
     int64_t inner = 1, want = (int64_t)ceil(tci_split_k_products(p) / parts);

@@ -6,7 +6,7 @@
  * That a value must be materialized may be discovered only while a later root is placed; then it
  * becomes a root itself, with a number before that one's. Roots placed before it stay: their state
  * follows from the graph and from the values materialized so far, and nothing later is part of
- * that. Those placed after it are undone, the last one first.
+ * that. Roots placed after it are undone, the last one first.
  *
  * Invariants (tests/unit/test_plan.c):
  *  - roots are in the order of their nodes, each with a mark of the same number: how many groups,

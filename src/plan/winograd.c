@@ -159,7 +159,7 @@ static bool tci_winograd_is_given(const tci_winograd *w)
     return given;
 }
 
-/* Elements of so many as vectors hold. */
+/* Elements of this many as vectors hold. */
 static double tci_winograd_whole(int64_t n)
 {
     return (double)((n + TCI_WINOGRAD_VECTOR - 1) / TCI_WINOGRAD_VECTOR * TCI_WINOGRAD_VECTOR);

@@ -504,8 +504,8 @@ static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
                                n->shape);
 }
 
-/* A fold over axes of one element each is that element; a sum of it begins at 0, of which -0 makes
- * 0. */
+/* A fold over axes of one element each is that element; a sum of it begins at 0, so -0 becomes 0.
+ */
 static tci_node *tci_rewrite_fold_of_one(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];

@@ -65,7 +65,7 @@ static bool tci_pushdown_is_known(const tci_node *x)
     return known && tci_node_count(x) != 0;
 }
 
-/* True if the position of the part is known along the axes of which it does not have all elements.
+/* True if the position of the part is known along the axes on which it lacks elements.
  */
 static bool tci_pushdown_is_part(const tci_node *x, tci_pushdown_part part)
 {

@@ -39,7 +39,7 @@ static inline tc_program *tci_later_current(tc_program *f)
 /* f, interpreted, was made of this request, which is not for the interpreter: its native code is
  * made in the background. A failure to begin is one of the compile. */
 TCI_FN void tci_later_start(tc_program *f, const tci_request *r, const tc_options *o);
-/* Until the compile has ended, or so many milliseconds (-1: any). False: it has not. */
+/* Until the compile has ended, or this many milliseconds (-1: any). False: it has not. */
 TCI_FN bool tci_later_wait(tci_later *l, int64_t ms);
 TCI_FN void tci_later_cancel(tci_later *l);
 /* The last context or program is gone: the thread is joined if it has nothing to do. */

@@ -265,7 +265,7 @@ static bool tci_queue_start(tc_queue *q)
     return q->has_thread;
 }
 
-/* Until at most so many tasks are not done. */
+/* Until at most this many tasks are not done. */
 static void tci_queue_wait(tc_queue *q, int most)
 {
     pthread_mutex_lock(&q->lock);

@@ -295,19 +295,36 @@ static inline bool tci_check_fits(const tc_buf *b, const tci_code_port *port)
            tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
 
-/* " (the inputs are 'x', 'rate')", as far as there is room; "" where there are none. */
-static void tci_check_list_inputs(const tc_program *f, char *text, size_t room)
+/* Where `given` is not the number of ports on that side: "; missing input 1 'rate', input 2 'x'",
+ * or "; it has input 0 'y'" where there are too many, as far as there is room. "" where it fits. */
+static void tci_check_list_ports(const tc_program *f, bool is_output, int given, char *text,
+                                 size_t room)
 {
-    enum { TCI_CHECK_NAME = 40, TCI_CHECK_REST = TCI_CHECK_NAME + 30 };
+    enum { TCI_CHECK_NAME = 40, TCI_CHECK_SHAPE = 60, TCI_CHECK_REST = TCI_CHECK_SHAPE + 50 };
+    const int n_ports = is_output ? f->n_outputs : f->n_inputs;
+    const tc_port *ports = is_output && f->ports ? f->ports + f->n_inputs : f->ports;
+    const bool few = given < n_ports;
     size_t n = 0;
-    int i = 0;
+    int i = few ? TCI_MAX(given, 0) : 0;
     text[0] = 0;
-    for (; f->ports && i < f->n_inputs && n + TCI_CHECK_REST < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s'%.*s'", i ? ", " : " (the inputs are ",
-                              TCI_CHECK_NAME, f->ports[i].name);
+    for (; ports && given != n_ports && i < n_ports && n + TCI_CHECK_REST < room; i++) {
+        n += (size_t)snprintf(text + n, room - n, "%s%s %d",
+                              n     ? ", "
+                              : few ? "; missing "
+                                    : "; it has ",
+                              is_output ? "output" : "input", i);
+        if (ports[i].name[0]) {
+            n += (size_t)snprintf(text + n, room - n, " '%.*s'", TCI_CHECK_NAME, ports[i].name);
+        } else {
+            char shape[TCI_CHECK_SHAPE];
+            tci_graph_print_shape(shape, sizeof(shape), ports[i].rank,
+                                  tci_dim_list(ports[i].sizes));
+            n += (size_t)snprintf(text + n, room - n, " (%s %s)",
+                                  tci_check_dtype_name(ports[i].dtype), shape);
+        }
     }
-    if (n) {
-        snprintf(text + n, room - n, "%s)", i < f->n_inputs ? ", ..." : "");
+    if (n && i < n_ports) {
+        snprintf(text + n, room - n, ", ...");
     }
 }
 
@@ -315,11 +332,12 @@ TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const t
 {
     const tc_program *f = c->program;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
-        char names[320];
-        tci_check_list_inputs(f, names, sizeof(names));
+        char in[300], out[300];
+        tci_check_list_ports(f, false, inputs->n, in, sizeof(in));
+        tci_check_list_ports(f, true, outputs->n, out, sizeof(out));
         return tci_call_refuse(c, TC_ERR_BUFFER,
-                               "given %d inputs and %d outputs, expected %d and %d%s", inputs->n,
-                               outputs->n, f->n_inputs, f->n_outputs, names);
+                               "given %d inputs and %d outputs, expected %d and %d%s%s", inputs->n,
+                               outputs->n, f->n_inputs, f->n_outputs, in, out);
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");

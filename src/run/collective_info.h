@@ -41,7 +41,7 @@ struct tci_collectives {
     int64_t exposed_ns, done_ns; /* time in steps of collectives, of all runs; end of the last */
     int64_t n_runs, n_profiled;  /* n_profiled: of a device, whose times exposed_ns has */
     uint64_t agreed[64];
-    int n_agreed; /* operations that were compared, the last so many */
+    int n_agreed; /* operations that were compared, this many at the end */
 };
 
 #endif

@@ -17,7 +17,7 @@
 #include "../debug/summary.h"
 #include "collective_info.h"
 
-/* An operation on `bytes` over p ranks of one level, of which each has a link. */
+/* An operation on `bytes` over p ranks of one level, each with a link. */
 static double tci_comm_level_ns(tc_comm_verb verb, double bytes, double p, const tc_link *link)
 {
     const double alpha = link->latency_us * 1e3, beta = 1 / link->gb_per_s; /* ns, ns a byte */
@@ -87,7 +87,7 @@ typedef struct tci_comm_walk {
     tci_comm_model *m;
 } tci_comm_walk;
 
-/* A kernel of so many ns, a part of which is next to an operation. */
+/* A kernel of this many ns, a part of which is next to an operation. */
 static void tci_comm_walk_kernel(tci_comm_walk *w, double ns)
 {
     tci_comm_model *m = w->m;

@@ -3,8 +3,8 @@
  *
  * In: signatures of sampled calls. Out: a lower bound on the frequency of each. A frequent size has
  * a slot; a sample without a slot takes a free one, or decrements all counts. A count is never
- * above the true count, so many different sizes never look hot, and sizes with more than 1/9 of the
- * samples get a slot. */
+ * above the true count, hence many different sizes never look hot, and sizes with more than 1/9 of
+ * the samples get a slot. */
 #include "hot_sizes.h"
 
 #include "../base/alloc.h"

@@ -314,7 +314,7 @@ static tc_status tci_index_tell_one(tc_call *c, const tci_index_run *run,
                            (long long)run->size - 1);
 }
 
-/* Readings, of which the text names the first few. */
+/* Readings; the text names the first few. */
 typedef struct tci_index_some {
     const tci_index_read *items[TCI_INDEX_NAMED];
     int n;

@@ -645,7 +645,7 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
     }
 }
 
-/* A buffer, not given with its sizes, of which one axis determines the symbol; -1: there is
+/* A buffer, given without its sizes, with an axis that determines the symbol; -1: there is
  * none. */
 static int tci_solve_teller(const tci_solve *s, int symbol)
 {

@@ -135,7 +135,7 @@ TCI_INLINE void tci_walk_move(tc_call *c, const tci_run_repeat *r, int64_t round
     }
 }
 
-/* Moves the operands back by so many iterations, to where the first one has them. */
+/* Moves the operands back by this many iterations, to where the first one has them. */
 static void tci_walk_move_back(tc_call *c, const tci_run_repeat *r, int64_t rounds)
 {
     for (int i = 0; i < r->n_moves; i++) {
@@ -172,7 +172,7 @@ static tc_status tci_walk_plain(tc_call *c, int begin, int end)
     return broke;
 }
 
-/* The carry of a turn, as it is after so many rounds. */
+/* The carry of a turn, as it is after this many rounds. */
 static char *tci_walk_turn(const tc_call *c, const tci_code_repeat *r, int which, int64_t rounds)
 {
     const tci_turn *turn = &r->turns[which];
@@ -214,7 +214,7 @@ static tc_status tci_walk_copy(const tc_backend *device, void *to, const void *f
     return status;
 }
 
-/* After so many rounds the carries that shall go to their first rows. */
+/* After this many rounds the carries that shall go to their first rows. */
 static tc_status tci_walk_settle(tc_call *c, const tci_code_repeat *r, int64_t rounds)
 {
     const tc_backend *device = c->program->code->device;
@@ -370,8 +370,8 @@ static tc_status tci_walk_round_by_round(tc_call *c, int i, int64_t *round)
     return status;
 }
 
-/* Launches [begin, end), of which those of the loops from `first` to before `last` are done
- * in rounds. Nested as deep as the user's calls of tc_scan are. */
+/* Launches [begin, end); launches of the loops from `first` to before `last` are done in
+ * rounds. Nested as deep as the user's calls of tc_scan are. */
 static tc_status tci_walk_rounds(tc_call *c, int begin, int end, int first, int last)
 {
     tc_status status = TC_OK;

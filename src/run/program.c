@@ -25,12 +25,12 @@
 
 enum { TCI_PROGRAM_ERRORS = 16 }; /* texts of threads that are kept without a look at who lives */
 
-/* A part below this is not worth a thread of its own; an interpreted task takes about so many times
- * the estimate, which is made for native code. */
+/* A part below this is not worth a thread of its own; an interpreted task takes about this many
+ * times the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_SLICE_NS 1e6   /* an in-kernel loop runs for so long before the host looks up */
 #define TCI_PROGRAM_TAKE_NS 5000.0 /* what a thread takes at a time is worth so much, at least, */
-#define TCI_PROGRAM_CALLS 256.0    /* and so many times the overhead of a call, over the square */
+#define TCI_PROGRAM_CALLS 256.0    /* and this many times the overhead of a call, over the square */
 #define TCI_PROGRAM_CALLS_LEAST 4.0 /* of the threads, as the slowest of many is far behind */
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 

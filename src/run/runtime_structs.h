@@ -78,7 +78,7 @@ typedef struct tci_run_repeat {
     const tci_code_repeat *code; /* of its turns */
     bool is_plain;               /* each round is calls of functions on one thread, and no more */
 } tci_run_repeat;
-/* slots[slot] of a call is so many bytes into the memory of user buffer `arg`: inputs first, then
+/* slots[slot] of a call is this many bytes into the memory of user buffer `arg`: inputs first, then
  * outputs. */
 typedef struct tci_run_bind {
     int32_t arg, slot;
@@ -107,7 +107,7 @@ typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
 /* Results of a program's init section; reference-counted (run/init_cache.c). */
 typedef struct tci_kept tci_kept;
-/* slots[slot] of a call is so many bytes into the memory of a unit. */
+/* slots[slot] of a call is this many bytes into the memory of a unit. */
 typedef struct tci_kept_bind {
     int64_t offset;
     int32_t slot, unit; /* of the init section (tci_code.units) */
@@ -419,7 +419,7 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
 TCI_FN const char *tci_program_error_text(tc_program *f);
 
 /* ---- run/init_cache.c ---- */
-/* Notes the versions of what the init section reads. Those of parameters do not change while the
+/* Notes the versions of what the init section reads. Versions of parameters do not change while the
  * caller has them (run/param.c). */
 TCI_FN void tci_kept_note(tc_call *c);
 /* Whether c->kept was computed from what was noted. */

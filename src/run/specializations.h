@@ -11,8 +11,8 @@
 
 enum {
     TCI_VARIANTS_LANES = 16, /* counters that threads share out among themselves */
-    /* One call in so many of a lane samples its sizes: a prime, so that callers that take turns are
-     * all sampled */
+    /* One call in this many of a lane samples its sizes: a prime, so that callers that take turns
+     * are all sampled */
     TCI_VARIANTS_SAMPLE = 61
 };
 
@@ -122,7 +122,8 @@ TCI_FN void tci_variants_free_one(tci_variant *x); /* one that was never added *
 TCI_FN bool tci_variants_add(tci_variants *v, tci_variant *x);
 /* Removes all that `drops` says. False: no memory; then none is removed. */
 TCI_FN bool tci_variants_remove(tci_variants *v, const tci_variant *const *drops, int n);
-/* All of them, oldest first, into list, which has room for so many; returns how many there are. */
+/* All of them, oldest first, into list, which has room for this many; returns how many there are.
+ */
 TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room);
 /* Frees removed memory that no reader can see any more. */
 TCI_FN void tci_variants_collect(tci_variants *v);

@@ -95,7 +95,7 @@ static tc_status tci_strided_check_outputs(tc_call *c, const tc_bufs *outputs, i
 
 /* ---- copies ---- */
 
-/* One element after the other: `to` and `from` step by so many of them. The elements have the
+/* One element after the other: `to` and `from` step by this many of them. The elements have the
  * user's types, so they are moved as bytes, of a number that the compiler knows. */
 #define TCI_STRIDED_LINE(bytes)                                                                    \
     for (int64_t i = 0; i < n; i++) {                                                              \

@@ -308,7 +308,8 @@ static void tci_pool_wake(tci_pool_worker *w)
     }
 }
 
-/* Wakes the threads below thread i in the tree of a job of so many threads; the owner is its root.
+/* Wakes the threads below thread i in the tree of a job of this many threads; the owner is its
+ * root.
  */
 static void tci_pool_wake_below(int i, int threads)
 {
@@ -361,7 +362,7 @@ static void *tci_pool_worker_main(void *arg)
     }
 }
 
-/* Announces a job of so many threads; 0: leave. */
+/* Announces a job of this many threads; 0: leave. */
 static void tci_pool_announce(uint32_t threads)
 {
     uint64_t generation = (tci_pool.ticket >> 32) + 1;

@@ -111,6 +111,48 @@ TEST(shapes_that_do_not_broadcast)
     end();
 }
 
+#define POISON_SHAPES(call, name) POISON(call, name, TC_ERR_SHAPE, shapes)
+
+/* PyTorch 2.15 raises for these shapes in binary_cross_entropy and its logits form, warns in mse,
+ * l1, smooth_l1 and huber, and documents one shape for the others. */
+TEST(losses_refuse_input_and_target_of_different_shapes)
+{
+    begin();
+    const char *shapes = "has shape [4], target [4, 1]: expected one shape (tc_reshape drops and";
+    tc_tensor column = tc_reshape(v, 4, 1), row = tc_reshape(v, 1, 4),
+              number = tc_sum(v, TC_ALL, false);
+    POISON_SHAPES(tc_mse_loss(v, column, TC_REDUCE_MEAN), "tc_mse_loss");
+    POISON_SHAPES(tc_l1_loss(v, column, TC_REDUCE_SUM), "tc_l1_loss");
+    POISON_SHAPES(tc_smooth_l1_loss(v, column, 1, TC_REDUCE_MEAN), "tc_smooth_l1_loss");
+    POISON_SHAPES(tc_huber_loss(v, column, 1, TC_REDUCE_NONE), "tc_huber_loss");
+    POISON_SHAPES(tc_binary_cross_entropy(v, column, TC_NONE, TC_REDUCE_MEAN),
+                  "tc_binary_cross_entropy");
+    POISON_SHAPES(tc_binary_cross_entropy_with_logits(v, column, TC_NONE, TC_NONE, TC_REDUCE_MEAN),
+                  "tc_binary_cross_entropy_with_logits");
+    POISON_SHAPES(tc_soft_margin_loss(v, column, TC_REDUCE_MEAN), "tc_soft_margin_loss");
+    POISON_SHAPES(tc_hinge_embedding_loss(v, column, 1, TC_REDUCE_MEAN), "tc_hinge_embedding_loss");
+    POISON_SHAPES(tc_multilabel_soft_margin_loss(v, column, TC_NONE, TC_REDUCE_MEAN),
+                  "tc_multilabel_soft_margin_loss");
+    POISON(tc_margin_ranking_loss(v, v, column, 0, TC_REDUCE_MEAN), "tc_margin_ranking_loss",
+           TC_ERR_SHAPE, "input1 has shape [4], target [4, 1]: expected one shape");
+    POISON(tc_margin_ranking_loss(1, v, column, 0, TC_REDUCE_MEAN), "tc_margin_ranking_loss",
+           TC_ERR_SHAPE, "input2 has shape [4], target [4, 1]");
+    POISON(tc_mse_loss(column, row, TC_REDUCE_MEAN), "tc_mse_loss", TC_ERR_SHAPE,
+           "input has shape [4, 1], target [1, 4]");
+    POISON(tc_mse_loss(number, v, TC_REDUCE_MEAN), "tc_mse_loss", TC_ERR_SHAPE,
+           "input has shape [], target [4]");
+    POISON(tc_cosine_embedding_loss(x, x, tc_full(ctx, 1, TC_F32, 3, 1), 0, TC_REDUCE_MEAN),
+           "tc_cosine_embedding_loss", TC_ERR_SHAPE, "x1 has shape [3, 4], target [3, 1]");
+    /* numbers, weights, and the loss that PyTorch lets broadcast */
+    tc_tensor weighed = tc_binary_cross_entropy_with_logits(x, x, v, v, TC_REDUCE_NONE);
+    CHECK(!tc_status_of(tc_mse_loss(x, 0.5, TC_REDUCE_MEAN)));
+    CHECK(!tc_status_of(tc_smooth_l1_loss(x, x, v, TC_REDUCE_MEAN)));
+    CHECK(!tc_status_of(weighed) && tc_size(weighed, 0) == 3 && tc_size(weighed, 1) == 4);
+    CHECK(!tc_status_of(tc_gaussian_nll_loss(x, v, v, 0, 1e-6, TC_REDUCE_MEAN)));
+    CHECK(!tc_status_of(tc_cosine_embedding_loss(x, x, number, 0, TC_REDUCE_MEAN)));
+    end();
+}
+
 /* What memory is of is known where its pointer has a type: as for tc_read. */
 TEST(memory_of_another_type)
 {

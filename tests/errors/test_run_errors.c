@@ -44,14 +44,41 @@ TEST(wrong_number_of_buffers)
     errors_world w;
     REQUIRE(errors_begin(&w));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 8))), TC_ERR_BUFFER);
-    CHECK_HAS(tc_error(w.f), "given 1 inputs and 1 outputs, expected 2 and 1 (the inputs are 'a', "
-                             "'b')");
+    CHECK_HAS(tc_error(w.f), "given 1 inputs and 1 outputs, expected 2 and 1; missing input 1 'b'");
     char place[600];
-    snprintf(place, sizeof(place), "%s:%d: tc_run: given", __FILE__, __LINE__ - 4);
+    snprintf(place, sizeof(place), "%s:%d: tc_run: given", __FILE__, __LINE__ - 3);
     CHECK(!strncmp(tc_error(w.f), place, strlen(place)));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(), TC_BUFS()), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(w.f), "given 0 inputs and 0 outputs, expected 2 and 1; missing input 0 'a', "
+                             "input 1 'b'; missing output 0 (f32 [8])");
     tc_bufs missing = {NULL, 2};
     CHECK_EQ_INT(tc_run(w.f, missing, TC_BUFS(TC_BUF(w.x + 16, 8))), TC_ERR_BUFFER);
+    errors_end(&w);
+}
+
+/* Names of inputs that are outputs too; the others by dtype and shape. The side that fits is not
+ * told. */
+TEST(missing_and_surplus_buffers_are_told_by_name)
+{
+    float x[8] = {0}, y[8], z[1];
+    errors_world w;
+    tc_program *f;
+    REQUIRE(errors_begin(&w));
+    tc_tensor sum = tc_sum(w.y, TC_ALL, false);
+    REQUIRE(tc_compile_fn(TC_TENSORS(w.a, w.b), TC_TENSORS(w.y, w.b, sum), NULL, &f) == TC_OK);
+    tc_bufs in = TC_BUFS(TC_BUF(x, 8), TC_BUF(x, 8)), one = TC_BUFS(TC_BUF(y, 8));
+    CHECK_EQ_INT(tc_run(f, in, one), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "given 2 inputs and 1 outputs, expected 2 and 3; missing output 1 'b', "
+                           "output 2 (f32 [])");
+    CHECK(!strstr(tc_error(f), "'a'"));
+    tc_bufs four = TC_BUFS(TC_BUF(y, 8), TC_BUF(y, 8), TC_BUF(z, 1), TC_BUF(z, 1));
+    CHECK_EQ_INT(tc_run(f, in, four), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "expected 2 and 3; it has output 0 (f32 [8]), output 1 'b', output 2");
+    tc_bufs more = TC_BUFS(TC_BUF(x, 8), TC_BUF(x, 8), TC_BUF(x, 8));
+    CHECK_EQ_INT(tc_run(f, more, one), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "given 3 inputs and 1 outputs, expected 2 and 3; it has input 0 'a', "
+                           "input 1 'b'; missing output 1 'b'");
+    tc_program_free(f);
     errors_end(&w);
 }
 

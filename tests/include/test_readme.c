@@ -370,6 +370,20 @@ TEST(generated_parts_are_fresh)
     CHECK_MSG(code == 0, "%s", output);
 }
 
+/* docs/ops.md has a prototype or a row of every public call: of NAME_at as NAME where that is the
+ * macro for it. */
+TEST(every_public_call_is_in_the_reference)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output,
+                         "n=0; for name in $(cat src/api/*.h | awk '/^TC_API/ { on = 1 } on {"
+                         " if (match($0, /tc_[a-z0-9_]*[(]/)) {"
+                         " print substr($0, RSTART, RLENGTH - 1); on = 0 } }'); do"
+                         " n=$((n + 1)); grep -qE \"[ *\\`](${name}|${name%%_at})[(]\""
+                         " docs/ops.md || echo $name; done; [ $n -gt 400 ]");
+    CHECK_MSG(code == 0 && !output[0], "docs/ops.md lacks: %s", output);
+}
+
 /* docs/limits.md denies nothing that the declarations have. */
 TEST(limits_are_those_of_the_declarations)
 {

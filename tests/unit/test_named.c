@@ -48,7 +48,7 @@ TEST(every_elementwise_row)
 TEST(built_rows)
 {
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 4);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), y = tc_input(ctx, "y", TC_F32, 3, 4);
     ONE(tc_elu(x, 1), "elu", TC_ATTRS());
     ONE(tc_elu(x, TC_NONE), "elu", TC_ATTRS(TC_ATTR("alpha", 1)));
     ONE(tc_hardshrink(x, 0.5), "hardshrink", TC_ATTRS());
