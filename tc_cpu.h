@@ -217,7 +217,7 @@ static int tci_cpu_widest(void)
 #endif
 }
 
-/* True if the process may run code of that level, in vectors of at most so many bytes. */
+/* True if the process may run code of that level, in vectors of at most this many bytes. */
 static bool tci_cpu_takes_level(const tci_cpu_level *level, int vector_bytes)
 {
     return level->vector_bytes <= vector_bytes && (!level->fma || tci_cpu_has_fma());
@@ -414,7 +414,7 @@ TCI_FN void tci_cpu_machine(tc_machine *m)
  * command and the compiler's messages. No shell is involved: every argument is an element of a
  * vector.
  *
- * Flags. Those that decide results are fixed: no contraction, wrapping integers, no strict
+ * Flags. Flags that decide results are fixed: no contraction, wrapping integers, no strict
  * aliasing, no errno. gcc runs at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a
  * sixth faster than -O2 and gives the same speed on code that is explicitly vectorized. Of these,
  * -fexpensive-optimizations fuses the multiply-adds of tiles, and without -fcaller-saves the rare

@@ -228,7 +228,7 @@ enum {
     TCI_BOXES_STEP_MOST = 8,
     TCI_BOXES_MOST = 256,
     TCI_BOXES_CORNER = 128,    /* how far outside of an image a position may begin, */
-    TCI_BOXES_FLAT = 2,        /* of images with so many axes at most */
+    TCI_BOXES_FLAT = 2,        /* of images with this many axes at most */
     TCI_BOXES_DEEP_CORNER = 16 /* and of those with more */
 };
 
@@ -301,7 +301,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
     }
 }
 
-/* Joins two axes of the array of which one goes on where the other ends, the outermost such pair:
+/* Joins two axes of the array where one goes on at the other's end, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
  * position and each element of a window. False: there are none. */
 static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
@@ -1457,7 +1457,7 @@ enum {
     TCI_MATRIX_FAR = 3300,       /* of boxes of images, */
     TCI_MATRIX_BOTH = 3000,      /* and of what blocks share, which wait for each other */
     TCI_MATRIX_ISSUE = 4,        /* warps whose instructions are all that can be begun, about */
-    TCI_MATRIX_LIGHT = 24        /* cost of a chain of which four rows are taken at once */
+    TCI_MATRIX_LIGHT = 24        /* cost of a chain from which four rows are taken at once */
 };
 
 /* Slowdown of loading rows that span two cache lines each. */
@@ -1564,7 +1564,7 @@ static double tci_matrix_hole_cycles(const tci_matrix *x, int64_t chain, int war
 }
 
 /* The columns of a tile, `most` at most, and how many the epilogue takes at once: all, as the lanes
- * of so many threads, or the largest power of two that divides them, and all existing ones if one
+ * of this many threads, or the largest power of two that divides them, and all existing ones if one
  * tile has them. Columns that are positions of an image are whole rows of it, evenly spread over
  * the tiles. False: not even one. */
 static bool tci_matrix_set_columns(tci_matrix *x, int most)
@@ -1967,7 +1967,7 @@ TCI_FN int64_t tci_attention_rows_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_step_bytes(const tci_attention *x, int i);
 TCI_FN int64_t tci_attention_values_bytes(const tci_attention *x);
 TCI_FN int64_t tci_attention_staged_bytes(const tci_attention *x);
-/* On threads: floats between the rows of so many elements, and elements of a row of operand i. */
+/* On threads: floats between the rows of this many elements, and elements of a row of operand i. */
 TCI_FN int tci_attention_pitch(int64_t size);
 TCI_FN int64_t tci_attention_width(const tci_attention *x, int i);
 /* Bytes of all shared memory, on either. */
@@ -2225,7 +2225,7 @@ static int64_t tci_attention_held(const tci_attention *x)
                       : s->columns / 2 * x->n_in + s->columns / 4 * x->n_out + sums / 2;
 }
 
-/* Bytes of shared memory that are left, where so many consumers leave their sums at once. */
+/* Bytes of shared memory that are left, where this many consumers leave their sums at once. */
 static int64_t tci_attention_room(const tci_machine *machine, tci_attention *x, int buffers)
 {
     for (int i = 0; i < x->n_out; i++) {
@@ -2332,7 +2332,7 @@ static double tci_attention_threads_cycles(const tci_attention *x, const tci_mac
     int64_t times[2] = {each / x->blocks, each % x->blocks > 0};
     double all = 0;
     for (int i = 0; i < 2; i++) {
-        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with so many */
+        double busy = 0.65 + 0.05 * (double)at_once[i]; /* of a processor with this many */
         double n = (double)at_once[i];
         all += (double)times[i] *
                (TCI_FLASH_FILL + tci_attention_steps(x) * (TCI_FLASH_MEET + n * cycles / busy));
@@ -4113,7 +4113,7 @@ typedef struct tci_short_reduction {
     int64_t size;              /* threads */
 } tci_short_reduction;
 
-/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not so many rows. */
+/* Fills *p; rows 0: as many as are worth it. False: not such a kernel, or not this many rows. */
 TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *machine, int64_t rows,
                                      tci_short_reduction *p);
 /* Block number `block`. */
@@ -4175,7 +4175,7 @@ static bool tci_short_reduction_is_stages(const tci_kernel *k, int64_t *elements
 }
 
 /* Every sum is of that axis' points, each for itself: both factors of a product have it. Or of few
- * elements of windows, of which a vector of filters takes each. */
+ * elements of windows, each taken by a vector of filters. */
 static bool tci_short_reduction_sums_are_independent(const tci_kernel *k, int axis,
                                                      int64_t elements)
 {
@@ -4519,7 +4519,7 @@ static double tci_per_point_lines(const tci_query *a, const tci_per_point *p, in
     return lines;
 }
 
-/* Time of the reads by the threads of a contraction with so many rows each: for each product
+/* Time of the reads by the threads of a contraction with this many rows each: for each product
  * neighbours of the operand that has the last axis, and for each row one element of the other. */
 static double tci_per_point_reads_ns(const tci_query *a, const tci_per_point *p, int64_t rows)
 {
@@ -5247,7 +5247,7 @@ static int64_t tci_mma_gap(const tci_mma *w, const tci_simt_gemm_side *side)
     return !side->along_depth ? turned : w->bytes > 4 ? 0 : TCI_ALIGNED_BYTES;
 }
 
-/* Pieces of a thread: so many across a line of the panel; moved along the depth, those that are
+/* Pieces of a thread: this many across a line of the panel; moved along the depth, those that are
  * stored at once are all of two lines, four apart. */
 static void tci_mma_place(tci_build *b, const tci_mma *w, tci_mma_panel *panel)
 {
@@ -5705,7 +5705,7 @@ static tci_node *tci_order_put(const tci_order *o, tci_node *words, tci_node *pl
 
 /* [chunks, n]: for each word -1 for each greater one of the chunk. A difference whose sign is
  * shifted down takes two instructions with the sum, a comparison three; words are not negative, so
- * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words so many
+ * none overflows. A chunk is not one range, but of every o->chunks * TCI_ORDER_NEAR words this many
  * neighbours: rows that are so short are summed by a lane each (plan/reduction_order.c), which has
  * a word of its own in a register and meets what all lanes read. */
 static tci_node *tci_order_greater(const tci_order *o, tci_node *words)
@@ -5855,7 +5855,7 @@ static tci_node *tci_order_index(const tci_order *o, const tci_node *n)
     return same ? TCI_ORDER_SHAPE(o, index, 1, index->shape[axis]) : NULL;
 }
 
-/* Chunks and words of so many indices. */
+/* Chunks and words of this many indices. */
 static void tci_order_measure(tci_order *o, int64_t reads)
 {
     o->chunk = TCI_ORDER_CHUNK;
@@ -6261,7 +6261,7 @@ static int tci_layout_below(const tci_node *n, int a)
                                      : -1;
 }
 
-/* True if n is computed elementwise from a contraction in at most so many steps. As a part of a
+/* True if n is computed elementwise from a contraction in at most this many steps. As a part of a
  * larger value it is then the output of a matrix unit, rather than sums that the whole finishes. */
 static bool tci_layout_is_of_contract(const tci_node *n, int steps)
 {
@@ -6852,7 +6852,7 @@ static tci_node *tci_small_conv_forward(const tci_small_conv *r)
 }
 
 /* Of the gradient of what a filter gave, with its filters last in memory: that of the filter, in
- * rows of windows, of which those of the channels that are zeros are left out. Each image is a part
+ * rows of windows, without the rows of channels that are zeros. Each image is a part
  * of the sum. */
 static tci_node *tci_small_conv_gradient(const tci_small_conv *r)
 {
@@ -6936,7 +6936,7 @@ typedef struct tci_dwgrad {
     const tci_node *n;
     int image; /* which operand has the windows */
     int rank;  /* of the windows, */
-    int first; /* of which the elements are the last axes, from here on */
+    int first; /* its elements are the last axes, from this one on */
     int channel;
     int64_t places[TCI_DWGRAD_AXES]; /* of an axis of windows in a part */
 } tci_dwgrad;
@@ -7043,7 +7043,7 @@ static int64_t tci_dwgrad_most(const tci_dwgrad *p)
                    TCI_DWGRAD_CHAIN);
 }
 
-/* From the innermost summed axis on, so many positions. */
+/* From the innermost summed axis on, this many positions. */
 static void tci_dwgrad_cut(tci_dwgrad *p)
 {
     int64_t most = tci_dwgrad_most(p), limit = TCI_DWGRAD_CHAIN;
@@ -7446,7 +7446,7 @@ enum {
 /* Times of a whole product in which parts must be done. */
 #define TCI_SPLIT_K_UNIT_GAIN 0.85
 
-/* Cycles of a device with matrix units for so many parts, as tci_split_k_cycles: waves of blocks
+/* Cycles of a device with matrix units for this many parts, as tci_split_k_cycles: waves of blocks
  * that each make a tile, no faster than memory gives the operands. */
 TCI_BLOCK_FN double tci_unit_gemm_cycles(const tci_unit_gemm *g, double parts)
 {
@@ -7487,7 +7487,7 @@ static tci_unit_gemm tci_split_k_unit_gemm(const tci_split_k *p)
                            .sum_bytes = tci_dtype_get(p->sum)->bytes};
 }
 
-/* Cuts K in about so many parts, each of a length at which rows begin where a unit reads them. */
+/* Cuts K in about this many parts, each of a length at which rows begin where a unit reads them. */
 static bool tci_split_k_unit_cut(tci_split_k *p, double parts)
 {
     int64_t inner = 1, want = (int64_t)ceil(tci_split_k_products(p) / parts);
@@ -7924,7 +7924,7 @@ enum {
 
 /* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled; or,
  * where `axes` is not 0, of cuTensorMapEncodeIm2col: box[0] elements at each of box[1] positions,
- * which go over so many axes, dim[1] .., of images that dim[axes + 1] counts. */
+ * which go over this many axes, dim[1] .., of images that dim[axes + 1] counts. */
 typedef struct tci_cuda_map {
     int64_t operand;
     int64_t type; /* CU_TENSOR_MAP_DATA_TYPE_... */
@@ -7933,7 +7933,7 @@ typedef struct tci_cuda_map {
     int64_t dim[5];    /* the fastest first */
     int64_t stride[4]; /* bytes, of dim[1] .. */
     int64_t box[5];    /* elements that are loaded, */
-    int64_t step[5];   /* of every so many */
+    int64_t step[5];   /* one element of this many is loaded */
     int64_t axes;
     int64_t low[3], high[3]; /* first and last position, from the first and last element */
 } tci_cuda_map;
@@ -7962,7 +7962,7 @@ TCI_FN void tci_cuda_wgmma_prelude(tci_str *out);
 TCI_FN const char *tci_cuda_wgmma_product_name(tci_scratch *s, const tci_matrix *x);
 TCI_FN void tci_cuda_wgmma_product(tci_str *out, const char *name, const tci_matrix *x);
 /* Where the operands of a kernel's struct of arguments are: the declaration and what opens it, of
- * blocks of so many warps, several at once on a CPU. */
+ * blocks of this many warps, several at once on a CPU. */
 TCI_FN void tci_cuda_skeleton_open(tci_str *out, const char *symbol, const tci_loop *l, int n_maps,
                                    int n_words, int warps, int blocks);
 /* The values that its slots read of them. */
@@ -9377,8 +9377,8 @@ static const char tci_cuda_flash_copies[] =
     "template <int n> TC_I void tc_copies_wait() {}\n"
     "#endif\n#endif\n";
 
-/* Rows of `size` elements, n of which exist, as rows of `width`. whole: four at once start at a
- * multiple of four; turned: rows are contiguous. */
+/* Rows of `size` elements, the first n of which exist, as rows of `width`. whole: four at once
+ * start at a multiple of four; turned: rows are contiguous. */
 static const char tci_cuda_flash_loading[] =
     "template <class S> TC_I int tc_flash_thread() {\n"
     "    return threadIdx.y * S::row_threads + threadIdx.x;\n}\n"
@@ -9693,8 +9693,8 @@ static void tci_cuda_attention_end(tci_str *out, const char *name, int64_t n, in
     }
 }
 
-/* order: the number of the tile that is in place t, longest first, by so many heads that what all
- * tiles of one read stays near. Where queries are steps the first tiles of a head are the longest.
+/* order: the number of the tile that is in place t, longest first, by as many heads as keep what
+ * all tiles of one read near. Where queries are steps the first tiles of a head are the longest.
  */
 static void tci_cuda_attention_order(tci_str *out, const tci_attention *x)
 {
@@ -10530,8 +10530,8 @@ static const char tci_cuda_warps_text[] =
     "#endif\n"
     "#endif\n";
 
-/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns, of which
- * each thread is given two neighbouring rows, and another one the two after them: picked apart
+/* A warp's factors from a panel. Transposed bytes: a square of halves is of two columns: each
+ * thread is given two neighbouring rows of them, and another one the two after them: picked apart
  * they are four rows of each column. Which rows a square has differs between threads, so that its
  * eight are in different banks. */
 static const char tci_cuda_take_text[] =
@@ -12141,7 +12141,7 @@ enum { /* bytes */
        TCI_CUDA_PIECE_MOST = 8 << 20,
        TCI_CUDA_SLAB_MOST = 16 << 20
 };
-enum { TCI_CUDA_WASTE = 16 }; /* one in so many bytes may be wasted */
+enum { TCI_CUDA_WASTE = 16 }; /* one in this many bytes may be wasted */
 
 typedef struct tci_cuda_piece {
     int64_t begin, end;
@@ -12172,7 +12172,7 @@ static bool tci_cuda_is_piece(int64_t bytes)
     return bytes > TCI_CUDA_SMALL && bytes <= TCI_CUDA_PIECE_MOST && waste * TCI_CUDA_WASTE > bytes;
 }
 
-/* A gap of the slab for so many bytes: the piece before which they go, *begin; -1: none. */
+/* A gap of the slab for this many bytes: the piece before which they go, *begin; -1: none. */
 static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *begin)
 {
     *begin = 0;
@@ -12186,7 +12186,7 @@ static int tci_cuda_find_room(const tci_cuda_slab *s, int64_t bytes, int64_t *be
     return -1;
 }
 
-/* A slab with so many free bytes, the last of the list; NULL: the device has no memory. */
+/* A slab with this many free bytes, the last of the list; NULL: the device has no memory. */
 static tci_cuda_slab *tci_cuda_add_slab(const tci_cuda_stay *in, int64_t bytes)
 {
     tci_cuda_slab **at = &tci_cuda_memory.slabs[in->d->index];

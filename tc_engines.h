@@ -1493,7 +1493,7 @@ static bool tci_xla_describe(tci_xla_plugin *p, const tci_xla_client *c, const i
     return true;
 }
 
-/* PJRT_Client_Create for so many threads; 0: as the plugin likes. */
+/* PJRT_Client_Create for this many threads; 0: as the plugin likes. */
 static bool tci_xla_create_fails(const tci_xla_plugin *p, int threads, void **client,
                                  char text[TC_GRAPH_TEXT])
 {
@@ -1521,7 +1521,7 @@ static bool tci_xla_create_fails(const tci_xla_plugin *p, int threads, void **cl
     return fails;
 }
 
-/* The client of so many threads, made where there is none; NULL: text says why. Caller holds the
+/* The client of this many threads, made where there is none; NULL: text says why. Caller holds the
  * lock. */
 static tci_xla_client *tci_xla_client_of(tci_xla_plugin *p, int threads, char text[TC_GRAPH_TEXT])
 {

@@ -4349,7 +4349,7 @@ TCI_OX_MAKE(conv_transpose)
 
 /* ---- pools ---- */
 
-/* With ceil_mode a last window may hang over the end: so many more elements there. */
+/* With ceil_mode a last window may hang over the end: this many more elements there. */
 static void tci_ox_overhang(tci_ox_window_args *w)
 {
     for (int i = 0; i < w->n && w->ceil; i++) {
@@ -11848,7 +11848,7 @@ static const char *tci_hlo_fold_out(tci_hlo *h, const tci_node *n, const char *x
     return tci_hlo_convert(h, &to, in, t, x);
 }
 
-/* Axes that stay, in x of which n are reduced: the positions of the result's axes in x. */
+/* Axes that stay when n axes of x are reduced: the positions of the result's axes in x. */
 static const int64_t *tci_hlo_kept(tci_hlo *h, int rank, int n, const int64_t *axes)
 {
     int64_t *kept = TCI_NEW_ARRAY(h->walk->s, int64_t, rank + 1);

@@ -213,7 +213,7 @@ static text make_ops(void)
         add(&t,
             loss
                 ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
-                  " * Tensors given as input and target have one shape (else TC_ERR_SHAPE), unless "
+                  " * Tensors given as input and target have one shape or are 0-d (else TC_ERR_SHAPE), unless "
                   "the line\n * says that they broadcast; operands with a default always do.\n"
                 : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
             loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, "

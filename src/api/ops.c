@@ -100,13 +100,13 @@ static tc_dtype tci_ops_built_dtype(tci_frame *f, const tci_ops_built_row *row, 
 }
 
 /* Fails the frame if tensors that the call must be given, such as input and target, have different
- * shapes: broadcasting [N] with [N, 1] would average the N x N pairs. */
+ * shapes and axes: broadcasting [N] with [N, 1] would average the N x N pairs. */
 static void tci_ops_same_shape(tci_frame *f, const tci_ops_built_row *row, const tc_arg *args,
                                int n, tci_node *const *nodes)
 {
     int first = -1;
     for (int i = 0; i < n && !f->failed && isnan(row->operands[i].otherwise); i++) {
-        if (args[i].kind) {
+        if (args[i].kind || !nodes[i]->rank) {
             continue;
         }
         first = first < 0 ? i : first;

@@ -448,7 +448,7 @@ TC_API tc_tensor tc_rad2deg_at(
         TC_ARG(x), TC_HERE)
 
 /* ---- losses of elements: operands as above, then the reduction ----
- * Tensors given as input and target have one shape (else TC_ERR_SHAPE), unless the line
+ * Tensors given as input and target have one shape or are 0-d (else TC_ERR_SHAPE), unless the line
  * says that they broadcast; operands with a default always do.
  * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, each
  * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. */

@@ -139,13 +139,12 @@ TEST(losses_refuse_input_and_target_of_different_shapes)
            TC_ERR_SHAPE, "input2 has shape [4], target [4, 1]");
     POISON(tc_mse_loss(column, row, TC_REDUCE_MEAN), "tc_mse_loss", TC_ERR_SHAPE,
            "input has shape [4, 1], target [1, 4]");
-    POISON(tc_mse_loss(number, v, TC_REDUCE_MEAN), "tc_mse_loss", TC_ERR_SHAPE,
-           "input has shape [], target [4]");
     POISON(tc_cosine_embedding_loss(x, x, tc_full(ctx, 1, TC_F32, 3, 1), 0, TC_REDUCE_MEAN),
            "tc_cosine_embedding_loss", TC_ERR_SHAPE, "x1 has shape [3, 4], target [3, 1]");
-    /* numbers, weights, and the loss that PyTorch lets broadcast */
+    /* numbers, 0-d tensors, weights, and the loss that PyTorch lets broadcast */
     tc_tensor weighed = tc_binary_cross_entropy_with_logits(x, x, v, v, TC_REDUCE_NONE);
     CHECK(!tc_status_of(tc_mse_loss(x, 0.5, TC_REDUCE_MEAN)));
+    CHECK(!tc_status_of(tc_mse_loss(number, v, TC_REDUCE_MEAN)));
     CHECK(!tc_status_of(tc_smooth_l1_loss(x, x, v, TC_REDUCE_MEAN)));
     CHECK(!tc_status_of(weighed) && tc_size(weighed, 0) == 3 && tc_size(weighed, 1) == 4);
     CHECK(!tc_status_of(tc_gaussian_nll_loss(x, v, v, 0, 1e-6, TC_REDUCE_MEAN)));
