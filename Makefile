@@ -70,7 +70,7 @@ EXAMPLE_PROGRAMS := $(EXAMPLE_C:%.c=$(B)/%)
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(BENCH_C:%.c=$(B)/%)
 
-.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-fast coverage-table asan tsan openmp fuzz-expr fuzz-files examples demo data bench bench-models bench-engines oracle model tool lint golden size
+.PHONY: headers check-headers check-size instructions readme rooms dims test test-all soak coverage coverage-fast coverage-table asan tsan ubsan openmp fuzz-expr fuzz-files examples demo data bench bench-models bench-engines oracle model tool lint golden size
 .PHONY: install clean help onnx demo-first demo-rest FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -171,6 +171,10 @@ asan: ## the tests under AddressSanitizer and UBSan; tsan: under ThreadSanitizer
 
 tsan:
 	@$(MAKE) --no-print-directory test OPT="-O0 -DTCI_KEEP_OPTIMIZE" SAN="-fsanitize=thread"
+
+ubsan: ## the tests under clang's UBSan, which also checks casts of floats and offsets of null pointers
+	@$(MAKE) --no-print-directory test CC=clang OPT="-O0 -DTCI_KEEP_OPTIMIZE" SAN="-fsanitize=undefined \
+	    -fno-sanitize-recover=all"
 
 openmp: ## the tests with OpenMP's threads in the place of the pool's
 	@$(MAKE) --no-print-directory test SAN="-fopenmp"

@@ -417,21 +417,22 @@ static int tci_expr_parameter(const tci_expr_machine *m, const tci_expr_args *a,
 static int tci_expr_give_tensors(tci_expr_machine *m, tci_expr_args *a, int p,
                                  const tci_expr_value *v, int left)
 {
-    const tci_expr_value *items = v->kind == TCI_EXPR_IS_LIST ? m->pool + v->first : v;
-    int n = v->kind == TCI_EXPR_IS_LIST ? v->n : left, i = 0;
+    bool list = v->kind == TCI_EXPR_IS_LIST;
+    const tci_expr_value *items = list ? m->pool + v->first : v;
+    int n = list ? v->n : left, i = 0;
     a->first[p] = m->n_tensors;
     for (; i < n && (tci_expr_is_tensor(&items[i]) || items[i].kind == TCI_EXPR_IS_NONE); i++) {
-        if (items != m->pool + v->first && items[i].key_length && i) {
+        if (!list && items[i].key_length && i) {
             break;
         }
         m->tensors[m->n_tensors++] = items[i].kind == TCI_EXPR_IS_NONE ? TC_NONE
                                                                        : items[i].arg.tensor;
     }
     a->n[p] = i;
-    if (v->kind == TCI_EXPR_IS_LIST ? i < n : !i) {
+    if (list ? i < n : !i) {
         tci_expr_refuse(m, a, v, "a list of tensors has another item");
     }
-    return v->kind == TCI_EXPR_IS_LIST ? 1 : TCI_MAX(i, 1);
+    return list ? 1 : TCI_MAX(i, 1);
 }
 
 static int tci_expr_give_ints(tci_expr_machine *m, tci_expr_args *a, int p, const tci_expr_value *v,

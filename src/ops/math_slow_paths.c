@@ -245,10 +245,10 @@ TCI_HELPER(
         return v.f;
     })
 
-/* log(1 + e^-d), d >= 0, or log2(1 + 2^-d), as hi + lo: part 0 or 1. e^-d - 1 and then e^-y - 1 by
- * a series of ten terms at 2^-10 of the argument, squared ten times, all in two parts. y is
- * 2 atanh(e / (2 + e)) by its series, and then y + (e + x + e x), x = e^-y - 1 (Newton), which has
- * twice as many digits. */
+/* log(1 + e^-d), 0 <= d < 700, or log2(1 + 2^-d), as hi + lo: part 0 or 1. Of other d it is 0.
+ * e^-d - 1 and then e^-y - 1 by a series of ten terms at 2^-10 of the argument, squared ten
+ * times, all in two parts. y is 2 atanh(e / (2 + e)) by its series, and then y + (e + x + e x),
+ * x = e^-y - 1 (Newton), which has twice as many digits. */
 TCI_HELPER(
     log1pexp, static double tc_h_log1pexp(double d, int base2, int part) {
         static const double c[20] = {0x1.ae64567f544e4p-26,
@@ -271,6 +271,9 @@ TCI_HELPER(
                                      0x1.5555555555555p-57,
                                      0x1p-1,
                                      0.0};
+        if (!(d >= 0.0 && d < 700.0)) {
+            return 0.0;
+        }
         double e = 0.0;
         double el = 0.0;
         double y = 0.0;
@@ -377,6 +380,9 @@ TCI_HELPER(
             double f;
             unsigned long long u;
         } v;
+        if (!(d >= 0.0f && d < 700.0f)) {
+            return 0.0;
+        }
         double x = base2 ? -(double)d * 0x1.62e42fefa39efp-1 : -(double)d;
         double n = TC_FMA_F64(x, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
         double r = TC_FMA_F64(-n, 0x1.ef35793c7673p-45, TC_FMA_F64(-n, 0x1.62e42fefa38p-1, x));

@@ -1,5 +1,6 @@
 /* tests/cuda/test_schedules.c - every schedule of GPUs on the emulation (emulate.h), with tails and
- * dtypes: the bits of its plan, also of rows that parts of a warp hold. */
+ * dtypes: the bits of its plan, also of rows that parts of a warp hold; variances of numbers that
+ * are far from 0, against two passes in f64. */
 #define TC_CUDA
 #include "inside.h"
 
@@ -806,6 +807,175 @@ TEST(rows_that_are_not_aligned_are_stored_in_blocks)
     CHECK(meets_to_store(TC_F32, 301, sc_softmax));
     CHECK(!meets_to_store(TC_F32, 304, sc_softmax));
     CHECK(!meets_to_store(TC_F32, 301, sc_wave));
+}
+
+/* ---- variances of numbers far from 0 ---- */
+
+/* Reductions of x [shape] over the axes whose bits are set in `over`. */
+typedef struct spread_case {
+    const char *note; /* a part of what tc_explain prints for the squared deviations */
+    int64_t shape[3];
+    int over;
+} spread_case;
+
+static const spread_case spread_cases[] = {
+    {"rows in registers", {3, 1, 1000}, 4},     {"32 a block", {132, 1, 50}, 4},
+    {" launches of ", {2, 1, 70001}, 4},        {" launches of ", {1, 1, 70000}, 4},
+    {" launches of ", {1, 1, 70007}, 4}, /* parts, and zeros after the last */
+    {" launches of ", {1000, 1, 5}, 1},         {" launches of ", {1000, 1, 64}, 1},
+    {" launches of ", {70000, 1, 2}, 1},        {" launches of ", {70003, 1, 2}, 1},
+    {"1 launch of 1 kernel", {130, 40, 33}, 2}, {" launches of ", {16, 5, 63}, 1 | 4},
+};
+enum {
+    SPREADS = sizeof(spread_cases) / sizeof(spread_cases[0]),
+    SPREAD_PROGRAMS = 3,
+    SPREAD_MOST = 130 * 40 * 33,
+    SPREAD_SHORT = 10000, /* elements: longer ones in a reproducible order are slow to emulate */
+    SPREAD_RESULTS = 130 * 33
+};
+
+/* The numbers that a row of results is computed from: their count, mean and squared deviations. */
+typedef struct spread {
+    double count, mean, squares;
+} spread;
+
+static int64_t spread_elements(const spread_case *c)
+{
+    return c->shape[0] * c->shape[1] * c->shape[2];
+}
+
+/* The result that element i of x is reduced to. */
+static int64_t spread_place(const spread_case *c, int64_t i)
+{
+    int64_t at[3] = {i / c->shape[2] / c->shape[1], i / c->shape[2] % c->shape[1], i % c->shape[2]};
+    int64_t place = 0;
+    for (int a = 0; a < 3; a++) {
+        place = c->over >> a & 1 ? place : place * c->shape[a] + at[a];
+    }
+    return place;
+}
+
+/* Two passes in f64; returns how many results there are. */
+static int64_t spread_want(const spread_case *c, const float *x, spread *want)
+{
+    int64_t n = spread_elements(c), results = 1;
+    for (int a = 0; a < 3; a++) {
+        results *= c->over >> a & 1 ? 1 : c->shape[a];
+    }
+    memset(want, 0, (size_t)results * sizeof(*want));
+    for (int64_t i = 0; i < n; i++) {
+        spread *w = &want[spread_place(c, i)];
+        w->count++;
+        w->mean += (double)x[i];
+    }
+    for (int64_t i = 0; i < results; i++) {
+        want[i].mean /= want[i].count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        spread *w = &want[spread_place(c, i)];
+        w->squares += ((double)x[i] - w->mean) * ((double)x[i] - w->mean);
+    }
+    return results;
+}
+
+/* For each case a program of the squared deviations, one of the standard deviation, and one of
+ * variance and mean. */
+static bool compile_spreads(tc_ctx *ctx, tc_program **programs)
+{
+    tc_tensor x[SPREADS], y[SPREADS][SPREAD_PROGRAMS + 1];
+    tc_job jobs[SPREADS * SPREAD_PROGRAMS];
+    memset(jobs, 0, sizeof(jobs));
+    for (int i = 0; i < SPREADS; i++) {
+        const spread_case *c = &spread_cases[i];
+        int axes[3], n_axes = 0;
+        for (int a = 0; a < 3; a++) {
+            axes[n_axes] = a;
+            n_axes += c->over >> a & 1;
+        }
+        x[i] = tc_input(ctx, "x", TC_F32, c->shape[0], c->shape[1], c->shape[2]);
+        y[i][0] = tc_devsq(x[i], TC_AXES_N(axes, n_axes), false);
+        y[i][1] = tc_std(x[i], TC_AXES_N(axes, n_axes), 1, false);
+        tc_var_mean(x[i], TC_AXES_N(axes, n_axes), 0, false, &y[i][2], &y[i][3]);
+        for (int p = 0; p < SPREAD_PROGRAMS; p++) {
+            tc_job *job = &jobs[i * SPREAD_PROGRAMS + p];
+            job->inputs = (tc_tensors){&x[i], 1};
+            job->outputs = (tc_tensors){&y[i][p], p == 2 ? 2 : 1};
+            job->program = &programs[i * SPREAD_PROGRAMS + p];
+        }
+    }
+    tc_status status = tc_compile_many(jobs, SPREADS * SPREAD_PROGRAMS, NULL);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    return status == TC_OK;
+}
+
+/* The largest relative errors of squared deviations, standard deviation, variance and mean. */
+static void spread_errors(const spread_case *c, tc_program *const *programs, const float *x,
+                          double *errors)
+{
+    static float got[SPREAD_PROGRAMS + 1][SPREAD_RESULTS];
+    static spread want[SPREAD_RESULTS];
+    int64_t n = spread_elements(c), results = spread_want(c, x, want);
+    for (int p = 0; p < SPREAD_PROGRAMS; p++) {
+        tc_buf out[2] = {TC_BUF(got[p], results), TC_BUF(got[p + 1], results)};
+        tc_status status = tc_run(programs[p], TC_BUFS(TC_BUF((float *)x, n)),
+                                  (tc_bufs){out, p == 2 ? 2 : 1});
+        CHECK_MSG(status == TC_OK, "%s", tc_error(programs[p]));
+    }
+    for (int64_t i = 0; i < results; i++) {
+        const spread *w = &want[i];
+        double right[4] = {w->squares, sqrt(w->squares / (w->count - 1)), w->squares / w->count,
+                           w->mean};
+        for (int v = 0; v < 4; v++) {
+            double error = fabs((double)got[v][i] - right[v]) / right[v];
+            errors[v] = error <= errors[v] ? errors[v] : error; /* NaN counts */
+        }
+    }
+}
+
+static void check_spreads(bool reproducible)
+{
+    static float x[SPREAD_MOST];
+    tc_program *programs[SPREADS * SPREAD_PROGRAMS] = {NULL};
+    register_emulation();
+    tc_ctx *ctx = context_for("emulated", reproducible);
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    bool works = compile_spreads(ctx, programs);
+    for (int i = 0; i < SPREADS && works; i++) {
+        const spread_case *c = &spread_cases[i];
+        tc_program *const *of = &programs[i * SPREAD_PROGRAMS];
+        if (reproducible && spread_elements(c) > SPREAD_SHORT) {
+            continue;
+        }
+        CHECK_MSG(reproducible || explains(of[0], c->note), "case %d is not scheduled as \"%s\"", i,
+                  c->note);
+        for (double mean = 1e4; mean < 2e6; mean *= 100) {
+            double errors[4] = {0};
+            for (int64_t k = 0; k < spread_elements(c); k++) {
+                int64_t noise = (k * 7919) % 2003 + (k * 104729) % 1009;
+                x[k] = (float)(mean + (double)(noise - 1505) / 500);
+            }
+            spread_errors(c, of, x, errors);
+            CHECK_MSG(errors[0] < 2e-6 && errors[1] < 2e-6 && errors[2] < 2e-6 && errors[3] < 2e-6,
+                      "case %d about %g: errors of %.2e, %.2e, %.2e and %.2e", i, mean, errors[0],
+                      errors[1], errors[2], errors[3]);
+        }
+    }
+    for (int i = 0; i < SPREADS * SPREAD_PROGRAMS; i++) {
+        tc_program_free(programs[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(variances_of_numbers_far_from_0)
+{
+    check_spreads(false);
+}
+
+TEST(reproducible_variances_of_numbers_far_from_0)
+{
+    check_spreads(true);
 }
 
 TEST(every_schedule_has_the_bits_of_its_plan)
