@@ -58,6 +58,12 @@ static int tci_origin_compare(const void *a, const void *b)
                                   : (x->number > y->number) - (x->number < y->number);
 }
 
+TCI_FN bool tci_plan_evaluates(const tci_fusion *f, const tci_node *n)
+{
+    const tci_pnode *p = tci_table_find(&f->known, n);
+    return p && p->root < 0 && !p->forced && !tci_plan_is_leaf(n);
+}
+
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step)
 {
@@ -69,7 +75,9 @@ TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &f->roots[g->roots[m]];
         for (int i = 0; i < r->n_inlined; i++) {
-            tci_origin_take(list, &n, r->inlined[i]);
+            if (tci_plan_evaluates(f, r->inlined[i])) {
+                tci_origin_take(list, &n, r->inlined[i]);
+            }
         }
     }
     qsort(list, (size_t)n, sizeof(*list), tci_origin_compare);

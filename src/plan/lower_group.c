@@ -845,8 +845,8 @@ static void tci_pk_add_word(tci_pk_word *words, int *n, const tci_node *node)
     }
 }
 
-/* tc_k_<ops>: of the distinct ops of the group's roots and of what they inline the few that cost
- * most. What a composite or a custom op became bears its name. */
+/* tc_k_<ops>: of the distinct ops that the kernel evaluates the few that cost most. The expansion of
+ * a composite or a custom op bears its name. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
 {
     tci_pk_word words[TCI_PK_WORDS_MOST];
@@ -857,8 +857,11 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
     }
     for (int m = p->g->n_roots - 1; m >= 0; m--) {
         const tci_root *r = &p->f->roots[p->g->roots[m]];
-        for (int v = r->n_inlined; v >= 0; v--) {
-            tci_pk_add_word(words, &n, v == r->n_inlined ? r->node : r->inlined[v]);
+        tci_pk_add_word(words, &n, r->node);
+        for (int v = r->n_inlined - 1; v >= 0; v--) {
+            if (tci_plan_evaluates(p->f, r->inlined[v])) {
+                tci_pk_add_word(words, &n, r->inlined[v]);
+            }
         }
     }
     for (int i = 0; i < n; i++) {

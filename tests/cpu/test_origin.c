@@ -108,6 +108,44 @@ TEST(kernels_bear_the_names_of_what_costs_most)
     end();
 }
 
+TEST(a_kernel_has_neither_name_nor_line_of_a_kernel_that_it_reads)
+{
+    static const int8_t fusion[] = {0, -1};
+    begin();
+    for (int mode = 0; mode < 2; mode++) {
+        tc_ctx *ctx;
+        tc_program *f;
+        tc_options o = default_options();
+        char want[64];
+        int line, n = 0;
+        o.fusion = fusion[mode];
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 1, 4, 16, 16),
+                  w = tc_input(ctx, "w", TC_F32, 4, 4, 3, 3);
+        tc_region_begin(ctx, "conv");
+        tc_tensor a = tc_conv2d(x, w, TC_NONE, NULL), mean, var;
+        tc_region_end(ctx);
+        tc_region_begin(ctx, "norm");
+        tc_var_mean(a, TC_AXES(0, 2, 3), 0, true, &var, &mean);
+        line = __LINE__ + 1;
+        tc_tensor y = tc_sqrt(tc_sub(a, tc_add(mean, var)));
+        tc_region_end(ctx);
+        REQUIRE(tc_compile(y, &f) == TC_OK);
+        snprintf(want, sizeof(want), "test_origin.c:%d tc_sqrt, norm", line);
+        for (int i = 0; i < f->code->n_steps; i++) {
+            if (f->code->steps[i].kernel >= 0 && strstr(symbol(f, i), "sqrt")) {
+                CHECK(!strstr(symbol(f, i), "contract") && !strstr(symbol(f, i), "conv"));
+                CHECK(!strstr(from(f, i), "conv"));
+                n += !mode || !strcmp(from(f, i), want);
+            }
+        }
+        CHECK_EQ_INT(n, 1);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    end();
+}
+
 TEST(regions_end_in_order_and_mistakes_are_told)
 {
     tc_ctx *ctx;
