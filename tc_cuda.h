@@ -4001,10 +4001,10 @@ static bool tci_per_point_fits(const tci_kernel *k)
 /* The last outer axis that the factor with the very last one lacks; -1: none. */
 static int tci_per_point_row_axis(const tci_kernel *k)
 {
-    const tci_kred *red = &k->reds[0];
     if (!tci_per_point_is_dot(k)) {
         return tci_per_point_together(k);
     }
+    const tci_kred *red = &k->reds[0];
     uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
     uint64_t fast = tci_build_depends(a, last) ? a : b;

@@ -211,11 +211,11 @@ static text make_ops(void)
 #undef X
     for (int loss = 0; loss < 2; loss++) {
         add(&t,
-            loss
-                ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
-                  " * Tensors given as input and target have one shape or are 0-d (else TC_ERR_SHAPE), unless "
-                  "the line\n * says that they broadcast; operands with a default always do.\n"
-                : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
+            loss ? "\n/* ---- losses of elements: operands as above, then the reduction ----\n"
+                   " * Tensors given as input and target have one shape or are 0-d (else "
+                   "TC_ERR_SHAPE), unless "
+                   "the line\n * says that they broadcast; operands with a default always do.\n"
+                 : "\n/* ---- made of elementwise ops: operands are tensors or C numbers ----\n",
             loss ? " * TC_REDUCE_MEAN or TC_REDUCE_SUM over all elements, 0-d, or TC_REDUCE_NONE, "
                    "each\n * element's (else TC_ERR_ARGUMENT); in a float dtype, f32 of integers. "
                    "*/\n"
