@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../api/debug.h"
+#include "dump.h"
 #include "explain.h"
 #include "string_intern.h"
 #include "source_location.h"
@@ -325,10 +326,8 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
     const char *dir = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
     const char *name = tci_program_name(f, hex);
     tci_str file = {0}, shown = {0};
+    tci_dump_add_name(&file, name);
     for (const char *c = name; *c; c++) {
-        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_';
-        tci_str_printf(&file, "%c", plain ? *c : '_');
         if (*c == '<' || *c == '&') {
             tci_str_add(&shown, *c == '<' ? "&lt;" : "&amp;");
         } else {

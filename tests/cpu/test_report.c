@@ -167,6 +167,76 @@ TEST(dumps_have_a_page_for_each_program_and_an_index)
     end();
 }
 
+/* The name of a program is one name of a file, whatever it has in it. */
+TEST(a_name_cannot_leave_the_dump_folder)
+{
+    begin();
+    static const struct {
+        const char *name, *folder;
+    } rows[] = {{"../../escaped", "_._.._escaped"}, {"a/b", "a_b"}, {"..", "_."}, {"", NULL}};
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    o.backend = "interp";
+    o.dump = "plan,html";
+    o.dump_dir = in_dir("a/b/dump");
+    CHECK_EQ_INT(mkdir(in_dir("a"), 0700) || mkdir(in_dir("a/b"), 0700), 0);
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        tc_program *f;
+        char path[200];
+        tc_options named = {.name = rows[i].name};
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 20 + (int)i);
+        REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_exp(x)), &named, &f) == TC_OK);
+        if (rows[i].folder) {
+            snprintf(path, sizeof(path), "a/b/dump/%s/plan.txt", rows[i].folder);
+            CHECK_MSG(access(in_dir(path), F_OK) == 0, "%s", path);
+        }
+        tc_program_free(f);
+    }
+    char command[1200], found[400] = "";
+    snprintf(command, sizeof(command),
+             "cd %s && find . -name 'plan.txt' -o -name '*.html' | "
+             "grep -v '^./a/b/dump/'",
+             in_dir("."));
+    FILE *p = popen(command, "r");
+    REQUIRE(p != NULL);
+    found[fread(found, 1, sizeof(found) - 1, p)] = 0;
+    pclose(p);
+    CHECK_STR(found, "");
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(the_graph_of_a_plan_has_kernels_with_their_work_and_edges_with_bytes)
+{
+    begin();
+    enum { M = 8, K = 16, N = 4 };
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_options o = default_options();
+    char want[100];
+    o.dump = "dot";
+    o.dump_dir = in_dir("dump");
+    o.name = "dots";
+    o.fusion = -1;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, M, K), b = tc_input(ctx, "b", TC_F32, K, N);
+    REQUIRE(tc_compile(tc_cumsum(tc_matmul(a, b), 1), &f) == TC_OK);
+    bytes dot = read_file(in_dir("dump/dots/plan.dot"));
+    dot.data[dot.n] = 0;
+    CHECK_HAS((char *)dot.data, "digraph plan {\n");
+    CHECK_HAS((char *)dot.data, "s0 [label=\"0 tc_k_");
+    snprintf(want, sizeof(want), "\\n%.3g flops, %.3g bytes\"];", 2.0 * M * K * N,
+             4.0 * (M * K + K * N + M * N));
+    CHECK_HAS((char *)dot.data, want);
+    snprintf(want, sizeof(want), "s0 -> s1 [label=\"%d\"];", 4 * M * N);
+    CHECK_HAS((char *)dot.data, want);
+    free(dot.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 /* A program of many launches, which the interpreter runs: nothing is compiled. */
 static tc_program *deep(tc_ctx *ctx, int layers)
 {
