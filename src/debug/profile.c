@@ -100,7 +100,8 @@ static bool tci_profile_note_program(tci_profile_program *to, const tc_program *
         tci_profile_args(&args, f, t, to->name ? to->name : "");
         tci_str_add(&from, "");
         tci_origin_text(&from, f, t);
-        *s = (tci_profile_step){.name = tci_profile_text(&symbol),
+        *s = (tci_profile_step){.kernel = f->code->steps[t].kernel,
+                                .name = tci_profile_text(&symbol),
                                 .args = tci_profile_text(&args),
                                 .from = tci_profile_text(&from),
                                 .bytes = (double)tci_dim_hint(k->bytes),

@@ -89,6 +89,7 @@ TCI_FN bool tci_profile_exists(void); /* some profile has labels that must stay 
 
 /* ---- what a profile is, for debug/timeline.c ---- */
 typedef struct tci_profile_step {
+    int32_t kernel;                /* its number among those of the program */
     char *name, *args;             /* the kernel; its arguments as members of a JSON object */
     char *from;                    /* "net.c:12 tc_cos, layer1" */
     double bytes, flops, best_ns;  /* best: no schedule is faster, by the model */

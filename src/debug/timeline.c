@@ -393,7 +393,7 @@ static tci_timeline_row *tci_timeline_row_of(tci_timeline_sum *t, const tci_reco
     }
     for (int i = 0; i < t->n; i++) {
         if (t->rows[i].program == (int)r->program - 1 &&
-            !strcmp(f->steps[t->rows[i].step].name, f->steps[r->item].name)) {
+            f->steps[t->rows[i].step].kernel == f->steps[r->item].kernel) {
             (*known)[r->item] = i + 1;
             return &t->rows[i];
         }

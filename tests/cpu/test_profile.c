@@ -405,6 +405,138 @@ TEST(rows_of_the_table_are_in_the_order_that_was_asked_for)
     tc_ctx_free(ctx);
 }
 
+/* Nanoseconds of the kernels of that name in the records. */
+static double recorded_ns(const tc_profile *p)
+{
+    double ns = 0;
+    for (int64_t i = 0; i < p->threads[0].n; i++) {
+        const tci_record *r = &p->threads[0].records[i];
+        ns += r->kind == TCI_RECORD_KERNEL ? (double)(r->end_ns - r->begin_ns) : 0;
+    }
+    return ns;
+}
+
+/* What "at best ..." of tc_explain says of the program's only kernel. */
+static double best_ns_of(const tc_program *f)
+{
+    double best = NAN;
+    char unit[3] = "";
+    const char *at = strstr(f->code->kernels[0].note, "at best ");
+    CHECK(at && sscanf(at, "at best %lf %2s", &best, unit) == 2);
+    return best * (!strcmp(unit, "ms") ? 1e6 : !strcmp(unit, "us") ? 1e3 : 1);
+}
+
+/* A product of M x K by K x N has 2 M K N operations on (M K + K N + M N) elements. */
+TEST(a_row_says_rates_line_and_region_and_an_event_the_counts)
+{
+    enum { M = 192, K = 256, N = 128, RUNS = 7, FLOPS = 2 * M * K * N };
+    enum { BYTES = 4 * (M * K + K * N + M * N) };
+    static float a[M * K], b[K * N], c[M * N];
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f;
+    tc_profile *p;
+    char want[100], text[4000];
+    tc_tensor x = tc_input(ctx, "a", TC_F32, M, K), w = tc_input(ctx, "b", TC_F32, K, N);
+    tc_region_begin(ctx, "layer2");
+    tc_region_begin(ctx, "proj");
+    int line = __LINE__ + 1;
+    tc_tensor y = tc_matmul(x, w);
+    tc_region_end(ctx);
+    tc_region_end(ctx);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), &(tc_options){.name = "net"}, &f) ==
+            TC_OK);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < RUNS; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(a, M * K), TC_BUF(b, K * N)),
+                            TC_BUFS(TC_BUF(c, M * N))),
+                     TC_OK);
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    double ns = recorded_ns(p), share, rate, flops, limit;
+    long long calls;
+    snprintf(text, sizeof(text), "%s", table_of(p));
+    const char *row = strchr(text, '\n'), *percent = row ? strchr(row, '%') : NULL;
+    REQUIRE(percent != NULL);
+    while (percent[-1] != ' ') {
+        percent--;
+    }
+    char mean[40], unit[8], kernel[100];
+    int n = sscanf(percent, "%lf%% %lld %39s %7s %lf %lf %lf%% %99s", &share, &calls, mean, unit,
+                   &rate, &flops, &limit, kernel);
+    REQUIRE(n == 8);
+    CHECK_CLOSE(share, 100, 0);
+    CHECK_EQ_INT(calls, RUNS);
+    double scale = !strcmp(unit, "ms") ? 1e6 : !strcmp(unit, "us") ? 1e3 : 1;
+    CHECK_CLOSE(atof(mean) * scale, ns / RUNS, 0.06);
+    CHECK_CLOSE(rate, RUNS * (double)BYTES / ns, 0.051 / fmax(1, rate));
+    CHECK_CLOSE(flops, RUNS * (double)FLOPS / ns, 0.051 / fmax(1, flops));
+    CHECK(fabs(limit - 100 * RUNS * best_ns_of(f) / ns) < 0.5 + 0.06 * limit);
+    CHECK(limit > 0 && !strncmp(kernel, "tc_k_", 5));
+    snprintf(want, sizeof(want), "  net: test_profile.c:%d tc_matmul, layer2.proj\n", line);
+    CHECK_HAS(row, want);
+    json *j = timeline(p);
+    int events = 0;
+    for (const json *e = json_get(j, "traceEvents")->first; e; e = e->next) {
+        const json *args = json_get(e, "args");
+        if (is(e, "kernel")) {
+            events++;
+            CHECK_EQ_INT(json_get(args, "flops")->integer, FLOPS);
+            CHECK_EQ_INT(json_get(args, "bytes")->integer, BYTES);
+            CHECK_STR(string_of(args, "region"), "layer2.proj");
+            snprintf(want, sizeof(want), "test_profile.c:%d tc_matmul", line);
+            CHECK_STR(string_of(args, "line"), want);
+            const json *operands = json_get(args, "operands");
+            CHECK_STR(json_at(operands, 0)->string, "read f32 [192, 256]");
+            CHECK_STR(json_at(operands, 1)->string, "read f32 [256, 128]");
+            CHECK_STR(json_at(operands, 2)->string, "write f32 [192, 128]");
+        }
+    }
+    CHECK_EQ_INT(events, RUNS);
+    json_free(j);
+    free(written.data);
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The interpreter's kernels may have one name; each has a row of its own all the same. */
+TEST(kernels_of_one_name_have_rows_of_their_own)
+{
+    enum { SIDE = 8, RUNS = 5 };
+    begin();
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_profile *p;
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true, .fusion = -1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, SIDE, SIDE), w = tc_input(ctx, "w", TC_F32, SIDE, 1);
+    int line = __LINE__ + 1;
+    tc_tensor y = tc_matmul(x, x);
+    y = tc_matmul(y, w);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x, w), TC_TENSORS(y), NULL, &f) == TC_OK);
+    REQUIRE(f->code->n_steps == 2);
+    CHECK_STR(f->code->kernels[0].symbol, f->code->kernels[1].symbol);
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    for (int i = 0; i < RUNS; i++) {
+        tc_run(f, TC_BUFS(TC_BUF(in, SIDE * SIDE), TC_BUF(in, SIDE)), TC_BUFS(TC_BUF(out, SIDE)));
+    }
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    char names[4][8];
+    double shares[4] = {0};
+    CHECK_EQ_INT(rows_of(p, TC_BY_TIME, -1, names, shares), 2);
+    for (int i = 0; i < 2; i++) {
+        char want[60];
+        snprintf(want, sizeof(want), "test_profile.c:%d tc_matmul", line + i);
+        CHECK_HAS(table_of(p), want);
+    }
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 /* ---- threads ---- */
 
 static void *many_runs(void *f)
