@@ -301,21 +301,32 @@ TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
 
 static tc_status tci_report_write(const tc_program *f, const char *path)
 {
-    tci_str text = {0};
+    tci_str text = {0}, why = {0};
     tci_os_fresh file;
     tci_report_html(&text, f);
     tc_status status = text.failed ? TC_ERR_MEMORY : TC_OK;
     if (!status) {
         tci_os_fresh_begin_users(&file, path);
         tci_os_fresh_write(&file, text.text, text.n);
-        status = tci_os_fresh_end(&file, true, false) ? TC_ERR_IO : TC_OK;
+        int code = tci_os_fresh_end(&file, true, false);
+        status = code ? TC_ERR_IO : TC_OK;
+        tci_str_printf(&why, "'%s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+    if (status) {
+        tci_program_record((tc_program *)(uintptr_t)f, status, "tc_report",
+                           status == TC_ERR_MEMORY ? "out of memory" : tci_str_text(&why));
     }
     tci_str_free(&text);
+    tci_str_free(&why);
     return status;
 }
 
 TC_API tc_status tc_report(const tc_program *f, const char *path)
 {
+    if (f && !path) {
+        tci_program_record((tc_program *)(uintptr_t)f, TC_ERR_ARGUMENT, "tc_report",
+                           "the path is NULL: expected that of a file");
+    }
     return f && path ? tci_report_write(f, path) : TC_ERR_ARGUMENT;
 }
 

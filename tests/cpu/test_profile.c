@@ -838,15 +838,25 @@ TEST(mistakes_are_told_and_the_run_goes_on)
     for (int i = 0; i < 200; i++) {
         tc_mark_end();
     }
+    CHECK_STR(tc_error(p), "");
     CHECK_EQ_INT(tc_profile_write(p, in_dir("t.json")), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(p), "tc_profile_write: the profile has not ended: expected tc_profile_end "
+                           "before");
     CHECK_EQ_INT(tc_profile_table(p, stdout, TC_BY_TIME, 0), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(p), "tc_profile_table: the profile has not ended");
     tc_program_free(f);
     tc_ctx_free(ctx);
     tc_shutdown(); /* the names are kept for the profile */
     CHECK_EQ_INT(tc_profile_end(p), TC_OK);
     CHECK_EQ_INT(tc_profile_end(p), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(p), "tc_profile_end: it has ended before");
     CHECK_EQ_INT(tc_profile_step(p), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error((const tc_profile *)p), "tc_profile_step: the profile has ended");
+    CHECK_EQ_INT(tc_profile_write(p, NULL), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(p), "the path is NULL");
     CHECK_EQ_INT(tc_profile_write(p, in_dir("none/t.json")), TC_ERR_IO);
+    CHECK_HAS(tc_error(p), "none/t.json' cannot be written: No such file or directory");
+    CHECK_HAS(tc_error((tc_profile *)NULL), "the profile is NULL");
     CHECK_EQ_INT(tc_profile_write(p, "/dev/full/t.json"), TC_ERR_IO);
     json *j = timeline(p);
     CHECK_HAS((char *)written.data, "\"name\":\"deep\"");

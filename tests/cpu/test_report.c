@@ -41,6 +41,10 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
     tc_program *f = step(ctx);
     CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
     CHECK_EQ_INT(tc_report(f, in_dir("none/p.html")), TC_ERR_IO);
+    CHECK_HAS(tc_error(f), "tc_report: '");
+    CHECK_HAS(tc_error(f), "none/p.html' cannot be written: No such file or directory");
+    CHECK_EQ_INT(tc_report(f, NULL), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(f), "tc_report: the path is NULL: expected that of a file");
     CHECK_EQ_INT(tc_report(NULL, in_dir("p.html")), TC_ERR_ARGUMENT);
     bytes page = read_file(in_dir("p.html"));
     CHECK(!strstr((char *)page.data, "http://") && !strstr((char *)page.data, "https://"));

@@ -53,6 +53,16 @@ TEST(a_right_program_is_the_same_on_every_rung)
     CHECK_HAS(text, "cpu, scalar              the same bits\n");
     CHECK_HAS(text, "in all of them the result is the same\n");
     CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_BUFFER);
+    CHECK_STR(tc_error(f), "tc_triage: input 0: given 3 elements, expected 40");
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF((float *)NULL, LENGTH)), stdout), TC_ERR_BUFFER);
+    CHECK_STR(tc_error(f), "tc_triage: input 0: given NULL, expected 40 elements");
+    CHECK_EQ_INT(tc_triage(f, ((tc_bufs){0}), stdout), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(f), "tc_triage: given 0 inputs and a file, expected 1 and an open file");
+    FILE *closed = fopen("/dev/null", "r");
+    REQUIRE(closed != NULL);
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, LENGTH)), closed), TC_ERR_IO);
+    CHECK_STR(tc_error(f), "tc_triage: the file cannot be written");
+    fclose(closed);
     CHECK_EQ_INT(tc_triage(NULL, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_ARGUMENT);
     tc_program_free(f);
     tc_ctx_free(ctx);
