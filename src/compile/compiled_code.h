@@ -91,7 +91,7 @@ typedef struct tci_code_kernel {
     /* of a family */
     tci_dim *dims;
     int32_t n_dims;     /* whose values are words after the literals: native code */
-    tci_kernel *kernel; /* to be interpreted, at the sizes of a run */
+    tci_kernel *kernel; /* to be interpreted, or checked, at the sizes of a run; or NULL */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
