@@ -71,6 +71,102 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
     end();
 }
 
+static long long integer(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v ? v->integer : -1;
+}
+
+/* Bytes of "f32 [32, 8]". */
+static long long bytes_of(const char *shape)
+{
+    long long n = 4;
+    CHECK_MSG(!strncmp(shape, "f32 [", 5), "%s", shape);
+    for (const char *c = shape + 4; *c && *c != ']'; c += strcspn(c + 1, ",]") + 1) {
+        n *= c[1] == ']' ? 1 : atoll(c + 1);
+    }
+    return n;
+}
+
+/* True if the launch has that buffer, as what it writes or reads. */
+static bool touches(const json *step, int buffer, bool writes)
+{
+    for (const json *o = json_get(step, "operands")->first; o; o = o->next) {
+        if (integer(o, "buffer") == buffer && integer(o, "write") == writes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Columns, edges and the memory plan are drawn from the data alone, which are compared here with
+ * what follows from shapes and operands. */
+TEST(the_data_of_a_page_have_passes_edges_and_a_memory_plan)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f = step(ctx);
+    CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
+    bytes page = read_file(in_dir("p.html"));
+    json *j = data_of(&page);
+    REQUIRE(j != NULL);
+    const json *steps = json_get(j, "steps"), *buffers = json_get(j, "buffers");
+    int forward = 0, products = 0, temps = 0;
+    for (const json *s = steps->first; s; s = s->next) {
+        const char *region = json_get(s, "region")->string;
+        bool back = integer(s, "back");
+        forward += !back && !strcmp(region, "head</script>");
+        products += !back && integer(s, "flops") == 2 * 32 * 16 * 8; /* x w */
+        CHECK_MSG(strncmp(region, "backward", 8) || back, "%s is drawn forward", region);
+    }
+    CHECK(forward >= 1);
+    CHECK_EQ_INT(products, 1);
+    for (const json *e = json_get(j, "edges")->first; e; e = e->next) {
+        int from = (int)json_at(e, 0)->integer, to = (int)json_at(e, 1)->integer;
+        bool found = false;
+        for (int b = 0; b < buffers->n; b++) {
+            found = found ||
+                    (touches(json_at(steps, from), b, true) &&
+                     touches(json_at(steps, to), b, false) &&
+                     bytes_of(json_string(json_at(buffers, b), "shape")) == json_at(e, 2)->integer);
+        }
+        CHECK_MSG(from < to && found, "an edge from %d to %d", from, to);
+    }
+    for (int b = 0; b < buffers->n; b++) {
+        const json *x = json_at(buffers, b);
+        CHECK_EQ_INT(integer(x, "bytes"), bytes_of(json_string(x, "shape")));
+        if (strcmp(json_string(x, "kind"), "temp")) {
+            continue;
+        }
+        int first = -1, last = -1;
+        temps++;
+        for (int t = 0; t < steps->n; t++) {
+            bool uses = touches(json_at(steps, t), b, true) || touches(json_at(steps, t), b, false);
+            first = uses && first < 0 ? t : first;
+            last = uses ? t : last;
+        }
+        CHECK_EQ_INT(integer(x, "first"), first);
+        CHECK_EQ_INT(integer(x, "last"), last);
+        CHECK(integer(x, "offset") + integer(x, "bytes") <= integer(j, "arena"));
+        for (int c = 0; c < b; c++) { /* those that live at once lie apart */
+            const json *y = json_at(buffers, c);
+            bool at_once = !strcmp(json_string(y, "kind"), "temp") && integer(y, "first") < last &&
+                           first < integer(y, "last");
+            bool apart = integer(x, "offset") + integer(x, "bytes") <= integer(y, "offset") ||
+                         integer(y, "offset") + integer(y, "bytes") <= integer(x, "offset");
+            CHECK(!at_once || apart);
+        }
+    }
+    CHECK(temps >= 2);
+    json_free(j);
+    free(page.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 /* A program that changes parameters has all texts too. */
 TEST(a_page_of_a_training_step_has_loops)
 {
