@@ -69,9 +69,11 @@ TC_API void tc_mark_end(void);
 TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort sort, int most);
 /* A timeline in Chrome's JSON format, for ui.perfetto.dev or chrome://tracing: a track for each
  * thread and one for each queue (stream) of a device, named with its idle share; otherData.idle has
- * the same in numbers. Errors as above. */
+ * the same in numbers. Errors as above; tc_error(profile) has the message. */
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is ignored */
+/* The last failing call of the calling thread on the profile; "": none. tc_error(profile) is it. */
+TC_API const char *tc_profile_error(const tc_profile *profile);
 
 /* ---- bisecting a wrong result ----
  * options.check (TC_CHECK=1) finds the first wrong kernel; this finds the responsible part of tc:
@@ -81,7 +83,7 @@ TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is ignor
  *     tc_triage(f, TC_BUFS(TC_BUF(in, 64)), stdout);
  * Inputs are in host memory. TC_ERR_ARGUMENT: NULL, or the number of inputs; TC_ERR_BUFFER: an
  * input has another number of elements; TC_ERR_UNSUPPORTED: symbolic sizes; TC_ERR_IO;
- * TC_ERR_MEMORY. */
+ * TC_ERR_MEMORY. tc_error(f) has the message. */
 TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
 
 /* ---- HTML report ----
@@ -89,7 +91,7 @@ TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out);
  * regions, which fold, forward on the left and backward on the right, with widths by their
  * estimated times; buffers between them; the memory plan; a click shows nodes, lines, schedule and
  * source. TC_DUMP=html writes one for each program, and an index.html. TC_ERR_ARGUMENT: NULL;
- * TC_ERR_IO; TC_ERR_MEMORY. */
+ * TC_ERR_IO; TC_ERR_MEMORY. tc_error(f) has the message. */
 TC_API tc_status tc_report(const tc_program *f, const char *path);
 
 /* ---- printing and checking values at run time ----
@@ -110,5 +112,9 @@ TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text,
 
 #ifdef __cplusplus
 } /* extern "C" */
+static inline const char *tc_error(const tc_profile *profile)
+{
+    return tc_profile_error(profile);
+}
 #endif
 #endif

@@ -186,8 +186,8 @@ TC_API tc_status tc_gradcheck_at(tc_tensor y, tc_tensors inputs,
 #define tc_gradcheck(y, ...) tc_gradcheck_at((y), __VA_ARGS__, TC_HERE)
 
 /* ---- errors: what was given, what was expected, the user's file and line ----
- * tc_error(x) is one of these, by the type of x. "" when there is none, never NULL. Borrowed: until
- * the next failing call on that object. */
+ * tc_error(x) is one of these, tc_jit_error or tc_profile_error, by the type of x. "" when there is
+ * none, never NULL. Borrowed: until the next failing call on that object. */
 /* Poisoned tensor: the first cause, until its scope ends. Dead or null handle: the reason. Live
  * tensor: the error of its last failing compile, evaluation or read, until another on the same
  * context fails. */
@@ -310,6 +310,7 @@ static inline const char *tc_error(const tc_event *e)
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error,                                  \
         tc_event *: tc_event_error, const tc_event *: tc_event_error,                              \
-        tc_jit *: tc_jit_error)(x)
+        tc_jit *: tc_jit_error,                                                                    \
+        tc_profile *: tc_profile_error, const tc_profile *: tc_profile_error)(x)
 #endif
 #endif

@@ -380,8 +380,7 @@ TCI_FN bool tci_backend_runs(const tci_backend *b, const char *features)
 TCI_FN bool tci_backend_is_known(const char *name)
 {
     pthread_mutex_lock(&tci_backends.lock);
-    bool known = !name || !strcmp(name, "interp") || !strcmp(name, "cpu") ||
-                 !strcmp(name, "cuda") || tci_backend_find(name);
+    bool known = !name || !strcmp(name, "interp") || tci_backend_find(name);
     pthread_mutex_unlock(&tci_backends.lock);
     return known || tci_graph_backend_pick(name);
 }
@@ -523,7 +522,9 @@ TC_API tc_status tc_register_backend(const tc_backend *backend)
 
 TC_API tc_status tc_register_graph_backend(const tc_graph_backend *backend)
 {
-    bool free = tci_graph_backend_is_complete(backend) && !tci_backend_is_known(backend->name);
+    bool free = tci_graph_backend_is_complete(backend) && !tci_backend_is_known(backend->name) &&
+                strcmp(backend->name, "cpu") &&
+                strcmp(backend->name, "cuda"); /* of tc, also where this build lacks them */
     return free ? tci_graph_backend_add(backend) : TC_ERR_ARGUMENT;
 }
 

@@ -402,7 +402,7 @@ static void *tci_compile_keep(void *code, size_t bytes)
     return tci_code_get(code, bytes);
 }
 
-/* A family's kernels are made ready when their sizes are known. */
+/* A family's kernels are made ready, to be interpreted or checked, when their sizes are known. */
 static bool tci_compile_fill_kernel(tci_compile_batch_state *b, tci_code *c, tci_code_kernel *k,
                                     const tci_kernel *from)
 {
@@ -611,9 +611,11 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     } else {
         tci_compile_fill_interp(b, job, c);
     }
-    for (int i = 0; i < c->n_kernels && b->options->check && !c->n_symbols; i++) {
-        if (!c->kernels[i].call &&
-            !tci_checker_prepare(c, &c->kernels[i], job->plan->kernels[i], b->options->check)) {
+    for (int i = 0; i < c->n_kernels && b->options->check; i++) {
+        tci_code_kernel *k = &c->kernels[i];
+        const tci_kernel *from = job->plan->kernels[i];
+        bool later = k->call || k->kernel || tci_compile_fill_kernel(b, c, k, from);
+        if (!later && !tci_checker_prepare(c, k, from, b->options->check)) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
         }
     }

@@ -91,7 +91,7 @@ typedef struct tci_code_kernel {
     /* of a family */
     tci_dim *dims;
     int32_t n_dims;     /* whose values are words after the literals: native code */
-    tci_kernel *kernel; /* to be interpreted, at the sizes of a run */
+    tci_kernel *kernel; /* to be interpreted, or checked, at the sizes of a run; or NULL */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
@@ -224,7 +224,7 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
 TCI_FN const char *tci_backend_replaced(const tc_options *o);
 /* Whether code of that backend, made for a target of these features, runs here. */
 TCI_FN bool tci_backend_runs(const tci_backend *b, const char *features);
-/* Whether there is such a backend, or would be in a build with it. NULL is known. */
+/* Whether this build has such a backend, usable here or not. NULL is known. */
 TCI_FN bool tci_backend_is_known(const char *name);
 /* Whether a device was found whose memory the host may not be able to read; one load. */
 TCI_FN bool tci_backend_hides_any(void);

@@ -19,10 +19,9 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
 {
-    bool compares = k->fn && k->check; /* with what the interpreter gives */
-    int ways = (k->fn != NULL) + (k->interp != NULL && !compares) + (k->function != NULL) +
-               (k->kernel != NULL) + (k->call != NULL);
-    bool native = k->fn || k->function;
+    bool native = k->fn || k->function; /* a check compares it with the interpreter */
+    int ways = (k->fn != NULL) + (k->interp != NULL && !(native && k->check)) +
+               (k->function != NULL) + (k->kernel != NULL && !native) + (k->call != NULL);
     int expected = c->exports ? k->call != NULL : 1;
     TCI_ASSERT(s, ways == expected && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);

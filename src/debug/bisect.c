@@ -8,6 +8,7 @@
  * that differs names the part of tc (or of the compiler) to look at. The graph is read from the key
  * (debug/captured_program.c), so the program's context is not needed. */
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "../api/debug.h"
@@ -54,7 +55,7 @@ static double tci_triage_difference(const char *a, const char *b, const tci_case
 
 typedef struct tci_triage {
     tci_scratch *s;
-    const tc_program *f;
+    tc_program *f;
     FILE *out;
     tci_case k;
     const char *plain;   /* the first rung's result */
@@ -97,6 +98,38 @@ static void tci_triage_rung(tci_triage *t, const tci_rung *r)
     }
 }
 
+/* The text is for tc_error(f); returns why. */
+TCI_PRINTF(3, 4)
+static tc_status tci_triage_refuse(tc_program *f, tc_status why, const char *format, ...)
+{
+    char text[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    tci_program_record(f, why, "tc_triage", text);
+    return why;
+}
+
+static tc_status tci_triage_input(tc_program *f, const tc_buf *b, int i)
+{
+    const tci_code_port *port = &f->code->inputs[i];
+    if (f->code->n_symbols) {
+        return tci_triage_refuse(f, TC_ERR_UNSUPPORTED,
+                                 "the program has symbolic sizes: expected one that is compiled "
+                                 "for the sizes of these inputs");
+    }
+    if (!b->data) {
+        return tci_triage_refuse(f, TC_ERR_BUFFER, "input %d: given NULL, expected %lld elements",
+                                 i, (long long)port->n);
+    }
+    if (b->n != tci_dim_known(port->n)) {
+        return tci_triage_refuse(f, TC_ERR_BUFFER, "input %d: given %lld elements, expected %lld",
+                                 i, (long long)b->n, (long long)port->n);
+    }
+    return TC_OK;
+}
+
 static tc_status tci_triage_in(tci_triage *t, const tc_bufs *inputs)
 {
     const tc_program *f = t->f;
@@ -112,7 +145,9 @@ static tc_status tci_triage_in(tci_triage *t, const tc_bufs *inputs)
     tci_case_memory memory = {f->literals, in, captured};
     if (!f->key_graph ||
         !tci_case_read(t->s, f->code->key, f->code->key_bytes, f->key_graph, &memory, &t->k)) {
-        return TC_ERR_UNSUPPORTED;
+        return tci_triage_refuse(t->f, TC_ERR_UNSUPPORTED,
+                                 "the graph of the program is not known: expected one that this "
+                                 "process compiled");
     }
     t->k = tci_case_cut(t->s, &t->k, t->k.root, NULL);
     for (int i = 0; i < TCI_COUNT(tci_rungs); i++) {
@@ -126,26 +161,32 @@ static tc_status tci_triage_in(tci_triage *t, const tc_bufs *inputs)
 TC_API tc_status tc_triage(tc_program *f, tc_bufs inputs, FILE *out)
 {
     tci_scratch s;
-    if (!f || !out || inputs.n != f->n_inputs || (inputs.n && !inputs.items)) {
+    if (!f) {
         return TC_ERR_ARGUMENT;
     }
+    if (!out || inputs.n != f->n_inputs || (inputs.n && !inputs.items)) {
+        return tci_triage_refuse(f, TC_ERR_ARGUMENT,
+                                 "given %d inputs%s and %s, expected %d and an open file", inputs.n,
+                                 inputs.n && !inputs.items ? " at NULL" : "",
+                                 out ? "a file" : "no file", f->n_inputs);
+    }
     for (int i = 0; i < inputs.n; i++) {
-        bool fits = inputs.items[i].data && tci_dim_is_known(f->code->inputs[i].n) &&
-                    inputs.items[i].n == tci_dim_known(f->code->inputs[i].n);
-        if (!fits) {
-            return f->code->n_symbols ? TC_ERR_UNSUPPORTED : TC_ERR_BUFFER;
+        tc_status refused = tci_triage_input(f, &inputs.items[i], i);
+        if (refused) {
+            return refused;
         }
     }
     tci_triage t = {.s = &s, .f = f, .out = out};
     tci_scratch_init(&s);
     tc_status status;
     if (setjmp(s.escape)) {
-        status = s.why;
+        status = tci_triage_refuse(f, s.why, "%s", s.message);
     } else {
         status = tci_triage_in(&t, &inputs);
     }
     tci_scratch_free(&s);
-    return status ? status : ferror(out) ? TC_ERR_IO : TC_OK;
+    bool unwritten = !status && ferror(out);
+    return unwritten ? tci_triage_refuse(f, TC_ERR_IO, "the file cannot be written") : status;
 }
 
 #else

@@ -9,6 +9,8 @@
 #include "../base/private_dir.h"
 #include "log.h"
 
+enum { TCI_DUMP_NAME = 80 }; /* bytes of a name of the user's in a path */
+
 /* "graph,plan" has "plan"; "all" has everything. */
 TCI_FN bool tci_dump_list_has(const char *list, const char *word)
 {
@@ -28,15 +30,12 @@ TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
     return d->stages && tci_dump_list_has(d->stages, stage);
 }
 
-/* Makes the part after the last '/' a plain file name. */
-static void tci_dump_clean_name(tci_str *path)
+TCI_FN void tci_dump_add_name(tci_str *path, const char *name)
 {
-    char *name = path->failed ? NULL : strrchr(path->text, '/');
-    for (char *c = name ? name + 1 : NULL; c && *c; c++) {
+    for (const char *c = name; *c && c - name < TCI_DUMP_NAME; c++) {
         bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' ||
-                     (*c == '.' && c > name + 1);
-        *c = plain ? *c : '_';
+                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_' || (*c == '.' && c > name);
+        tci_str_printf(path, "%c", plain ? *c : '_');
     }
 }
 
@@ -52,9 +51,9 @@ TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
     int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
     tci_str path = {0}, why = {0};
     tci_str_add(&path, base);
-    if (o->name) {
-        tci_str_printf(&path, "/%.80s", o->name);
-        tci_dump_clean_name(&path);
+    if (o->name && o->name[0]) {
+        tci_str_add(&path, "/");
+        tci_dump_add_name(&path, o->name);
     } else if (number > 1) {
         tci_str_printf(&path, "/%d", number);
     }

@@ -14,6 +14,9 @@ typedef struct tci_dump {
  * dump directory itself, the n-th into its folder n. */
 TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o);
 TCI_FN void tci_dump_end(tci_dump *d);
+/* Appends a name of the user's as the name of one file or folder, of at most 80 bytes: other
+ * characters than letters, digits, '-', '_' and, but for the first, '.' become '_'. */
+TCI_FN void tci_dump_add_name(tci_str *path, const char *name);
 TCI_FN bool tci_dump_list_has(const char *list, const char *word); /* "all" has every word */
 TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage);
 /* Writes the text to DIR/file. Failures are ignored: a dump never makes a compile fail. */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "../api/debug.h"
+#include "dump.h"
 #include "explain.h"
 #include "string_intern.h"
 #include "source_location.h"
@@ -300,21 +301,32 @@ TCI_FN void tci_report_html(tci_str *out, const tc_program *f)
 
 static tc_status tci_report_write(const tc_program *f, const char *path)
 {
-    tci_str text = {0};
+    tci_str text = {0}, why = {0};
     tci_os_fresh file;
     tci_report_html(&text, f);
     tc_status status = text.failed ? TC_ERR_MEMORY : TC_OK;
     if (!status) {
         tci_os_fresh_begin_users(&file, path);
         tci_os_fresh_write(&file, text.text, text.n);
-        status = tci_os_fresh_end(&file, true, false) ? TC_ERR_IO : TC_OK;
+        int code = tci_os_fresh_end(&file, true, false);
+        status = code ? TC_ERR_IO : TC_OK;
+        tci_str_printf(&why, "'%s' cannot be written: %s", path, tci_os_fresh_why(code));
+    }
+    if (status) {
+        tci_program_record((tc_program *)(uintptr_t)f, status, "tc_report",
+                           status == TC_ERR_MEMORY ? "out of memory" : tci_str_text(&why));
     }
     tci_str_free(&text);
+    tci_str_free(&why);
     return status;
 }
 
 TC_API tc_status tc_report(const tc_program *f, const char *path)
 {
+    if (f && !path) {
+        tci_program_record((tc_program *)(uintptr_t)f, TC_ERR_ARGUMENT, "tc_report",
+                           "the path is NULL: expected that of a file");
+    }
     return f && path ? tci_report_write(f, path) : TC_ERR_ARGUMENT;
 }
 
@@ -325,10 +337,8 @@ TCI_FN void tci_report_dump(const tc_program *f, const tc_options *o)
     const char *dir = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
     const char *name = tci_program_name(f, hex);
     tci_str file = {0}, shown = {0};
+    tci_dump_add_name(&file, name);
     for (const char *c = name; *c; c++) {
-        bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
-                     (*c >= 'A' && *c <= 'Z') || *c == '-' || *c == '_';
-        tci_str_printf(&file, "%c", plain ? *c : '_');
         if (*c == '<' || *c == '&') {
             tci_str_add(&shown, *c == '<' ? "&lt;" : "&amp;");
         } else {

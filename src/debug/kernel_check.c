@@ -456,7 +456,7 @@ static tc_status tci_checker_step(tc_call *c, int step, tci_checker_launch_step 
                      .k = &code->kernels[code->steps[step].kernel],
                      .found = found,
                      .launch = launch};
-    if (!t.k->check) { /* a user function, or symbolic sizes */
+    if (!t.k->check) { /* a user function */
         return tci_checker_launch(&t);
     }
     t.n = t.k->n_operands;

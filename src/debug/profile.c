@@ -100,7 +100,8 @@ static bool tci_profile_note_program(tci_profile_program *to, const tc_program *
         tci_profile_args(&args, f, t, to->name ? to->name : "");
         tci_str_add(&from, "");
         tci_origin_text(&from, f, t);
-        *s = (tci_profile_step){.name = tci_profile_text(&symbol),
+        *s = (tci_profile_step){.kernel = f->code->steps[t].kernel,
+                                .name = tci_profile_text(&symbol),
                                 .args = tci_profile_text(&args),
                                 .from = tci_profile_text(&from),
                                 .bytes = (double)tci_dim_hint(k->bytes),
@@ -251,6 +252,7 @@ TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *sta
         int64_t mb = o && o->megabytes > 0 ? o->megabytes : TCI_PROFILE_MB;
         __atomic_store_n(&process->no_device, o && o->no_device, __ATOMIC_RELAXED);
         p->epoch = ++process->epoch;
+        p->errors = tci_heap_get(sizeof(*p->errors));
         p->begin_ns = p->step_ns = tci_os_now_ns();
         process->now = p;
         process->note = tci_profile_register;
@@ -337,8 +339,28 @@ TCI_FN void tci_profile_drop(tc_profile *p)
     tci_heap_free(p->programs);
     tci_heap_free(p->tracks);
     tci_heap_free(p->threads);
+    if (p->errors) {
+        tci_errors_free(p->errors);
+    }
+    tci_heap_free(p->errors);
     tci_heap_free(p);
     __atomic_sub_fetch(&tci_profile_state()->n_profiles, 1, __ATOMIC_RELAXED);
+}
+
+TCI_FN tc_status tci_profile_refuse(const tc_profile *p, tc_status why, const char *op,
+                                    const char *text)
+{
+    if (p && p->errors) {
+        tci_errors_record(p->errors, &tci_profile_state()->lock, why, op, text);
+    }
+    return why;
+}
+
+TC_API const char *tc_profile_error(const tc_profile *p)
+{
+    return !p          ? "the profile is NULL: tc_profile_begin failed?"
+           : p->errors ? tci_errors_text(p->errors, &tci_profile_state()->lock)
+                       : "";
 }
 
 TC_API tc_status tc_profile_begin(const tc_profile_options *options, tc_profile **profile)
@@ -352,13 +374,19 @@ TC_API tc_status tc_profile_begin(const tc_profile_options *options, tc_profile 
 
 TC_API tc_status tc_profile_end(tc_profile *p)
 {
-    return p && !p->ended ? tci_profile_stop(p) : TC_ERR_ARGUMENT;
+    if (!p || p->ended) {
+        return tci_profile_refuse(p, TC_ERR_ARGUMENT, "tc_profile_end", "it has ended before");
+    }
+    tc_status status = tci_profile_stop(p);
+    return status
+               ? tci_profile_refuse(p, status, "tc_profile_end", "out of memory: records were lost")
+               : TC_OK;
 }
 
 TC_API tc_status tc_profile_step(tc_profile *p)
 {
     if (!p || p->ended) {
-        return TC_ERR_ARGUMENT;
+        return tci_profile_refuse(p, TC_ERR_ARGUMENT, "tc_profile_step", "the profile has ended");
     }
     int64_t now = tci_os_now_ns();
     tci_profile_add(TCI_RECORD_STEP, NULL, p->n_steps++, p->step_ns, now);
@@ -397,6 +425,12 @@ TC_API tc_status tc_profile_step(tc_profile *p)
 {
     (void)p;
     return TC_ERR_UNSUPPORTED;
+}
+
+TC_API const char *tc_profile_error(const tc_profile *p)
+{
+    (void)p;
+    return "this build has no profiles: TC_NO_DEBUG was defined";
 }
 
 TC_API void tc_profile_free(tc_profile *p)

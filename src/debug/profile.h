@@ -89,6 +89,7 @@ TCI_FN bool tci_profile_exists(void); /* some profile has labels that must stay 
 
 /* ---- what a profile is, for debug/timeline.c ---- */
 typedef struct tci_profile_step {
+    int32_t kernel;                /* its number among those of the program */
     char *name, *args;             /* the kernel; its arguments as members of a JSON object */
     char *from;                    /* "net.c:12 tc_cos, layer1" */
     double bytes, flops, best_ns;  /* best: no schedule is faster, by the model */
@@ -124,6 +125,7 @@ struct tc_profile {
     int n_steps;
     bool ended;
     uint32_t epoch;
+    struct tci_thread_errors *errors; /* under the lock of the process; NULL: no memory */
 };
 
 /* ---- the state of debug/profile_record.c, for debug/profile.c ---- */
@@ -182,6 +184,9 @@ enum { TCI_TIMELINE_SHARED = 32 }; /* recorded runs of a program that are drawn 
 TCI_FN tc_profile *tci_profile_start(const tc_profile_options *o, tc_status *status);
 TCI_FN tc_status tci_profile_stop(tc_profile *p);
 TCI_FN void tci_profile_drop(tc_profile *p); /* ended */
+/* Keeps the text for tc_error(p); returns why. */
+TCI_FN tc_status tci_profile_refuse(const tc_profile *p, tc_status why, const char *op,
+                                    const char *text);
 
 TCI_FN const char *tci_record_category(tci_record_kind kind);
 TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p);

@@ -345,10 +345,13 @@ TCI_FN void tci_profile_json(tci_str *out, const tc_profile *p)
 
 TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
 {
+    static const char op[] = "tc_profile_write";
     if (!p || !path || !p->ended) {
-        return TC_ERR_ARGUMENT;
+        return tci_profile_refuse(p, TC_ERR_ARGUMENT, op,
+                                  path ? "the profile has not ended: expected tc_profile_end before"
+                                       : "the path is NULL: expected that of a file");
     }
-    tci_str text = {0};
+    tci_str text = {0}, why = {0};
     tci_os_fresh file;
     tci_os_fresh_begin_users(&file, path);
     tci_timeline_write(&text, p, &file);
@@ -356,9 +359,15 @@ TC_API tc_status tc_profile_write(const tc_profile *p, const char *path)
     if (whole) {
         tci_os_fresh_write(&file, text.text, text.n);
     }
-    tc_status status = tci_os_fresh_end(&file, whole, false) ? TC_ERR_IO : TC_OK;
+    int code = tci_os_fresh_end(&file, whole, false);
+    tc_status status = !whole ? TC_ERR_MEMORY : code ? TC_ERR_IO : TC_OK;
+    if (status) {
+        tci_str_printf(&why, "'%s' cannot be written: %s", path, tci_os_fresh_why(code));
+        tci_profile_refuse(p, status, op, whole ? tci_str_text(&why) : "out of memory");
+    }
     tci_str_free(&text);
-    return whole ? status : TC_ERR_MEMORY;
+    tci_str_free(&why);
+    return status;
 }
 
 /* ---- the table ---- */
@@ -393,7 +402,7 @@ static tci_timeline_row *tci_timeline_row_of(tci_timeline_sum *t, const tci_reco
     }
     for (int i = 0; i < t->n; i++) {
         if (t->rows[i].program == (int)r->program - 1 &&
-            !strcmp(f->steps[t->rows[i].step].name, f->steps[r->item].name)) {
+            f->steps[t->rows[i].step].kernel == f->steps[r->item].kernel) {
             (*known)[r->item] = i + 1;
             return &t->rows[i];
         }
@@ -572,7 +581,9 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
 TC_API tc_status tc_profile_table(const tc_profile *p, FILE *out, tc_sort sort, int most)
 {
     if (!p || !out || !p->ended) {
-        return TC_ERR_ARGUMENT;
+        return tci_profile_refuse(p, TC_ERR_ARGUMENT, "tc_profile_table",
+                                  out ? "the profile has not ended: expected tc_profile_end before"
+                                      : "the file is NULL: expected an open one");
     }
     tci_timeline_sum t = {.p = p};
     tci_str text = {0};
@@ -584,7 +595,10 @@ TC_API tc_status tc_profile_table(const tc_profile *p, FILE *out, tc_sort sort, 
     tci_timeline_sum_free(&t);
     fputs(ok ? tci_str_text(&text) : "", out);
     tci_str_free(&text);
-    return !ok ? TC_ERR_MEMORY : ferror(out) ? TC_ERR_IO : TC_OK;
+    tc_status status = !ok ? TC_ERR_MEMORY : ferror(out) ? TC_ERR_IO : TC_OK;
+    return status ? tci_profile_refuse(p, status, "tc_profile_table",
+                                       ok ? "the file cannot be written" : "out of memory")
+                  : TC_OK;
 }
 
 #else

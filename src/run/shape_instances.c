@@ -30,6 +30,7 @@
 
 #include "../base/alloc.h"
 #include "../compile/memory_cache.h"
+#include "../debug/kernel_check.h"
 #include "../kernel/specialize_sizes.h"
 
 struct tci_dynamic_call {
@@ -120,6 +121,7 @@ typedef struct tci_dynamic_build {
     const tci_code *family;
     const int64_t *values;
     bool verify;
+    int check; /* options.check */
     tci_code *code;
     int64_t *words;
     int n_words, cap_words; /* values of dims, kernel by kernel */
@@ -260,10 +262,16 @@ static void tci_dynamic_kernels(tci_dynamic_build *b)
         to->bytes = tci_dim_value(from->bytes, b->values);
         if (from->call) {
             to->call = tci_dynamic_custom(b, from->call);
-        } else if (from->kernel) {
+        } else if (from->kernel && !from->fn && !from->function) {
             tci_dynamic_interpret(b, to, from);
         } else {
             to->task_ns = tci_dynamic_task_ns(from, to);
+        }
+        tci_kernel *k = b->check && from->kernel
+                            ? tci_kernel_at(&b->scratch, from->kernel, b->values)
+                            : NULL;
+        if (k && !tci_checker_prepare(c, to, k, b->check)) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a checked kernel");
         }
         to->n_literals += from->n_dims;
     }
@@ -300,6 +308,10 @@ static void tci_dynamic_steps(tci_dynamic_build *b)
             TCI_PUSH(&b->scratch, b->words, b->n_words, b->cap_words, v);
             c->n_literals++;
         }
+    }
+    c->literal_dtypes = tci_dynamic_get(b, c->n_literals, 1);
+    for (int i = 0; i < c->n_literals; i++) {
+        c->literal_dtypes[i] = i < from->n_literals ? from->literal_dtypes[i] : TC_I64;
     }
     c->n_steps = from->n_steps;
     c->steps = tci_dynamic_get(b, from->n_steps, sizeof(*c->steps));
@@ -444,6 +456,7 @@ static tc_status tci_dynamic_make_instance(tc_call *c, const int64_t *values, co
         b->family = f->code;
         b->values = values;
         b->verify = f->options.verify;
+        b->check = f->options.check;
         status = tci_dynamic_build_program(c, b, &x->program);
         tci_code_release(b->code);
         tci_scratch_free(&b->scratch);
@@ -627,6 +640,8 @@ TCI_FN tc_status tci_dynamic_told(tc_call *c, tc_status status, const tc_bufs *i
 {
     struct tci_dynamic_call *d = c->dynamic;
     c->last = d->inner->last;
+    c->check_kind = d->inner->check_kind;
+    c->check_step = d->inner->check_step;
     if (status == TC_ERR_INDEX) { /* the instance knows no names */
         const tc_program *ran = d->instance->program;
         int64_t size = ran->faults ? tci_call_fault(d->inner) : -1;

@@ -226,6 +226,7 @@ static const struct fault {
     const char *says;
     tc_tensor (*network)(tc_ctx *ctx); /* NULL: the usual one */
 } faults[] = {
+    /* these six are wrong for each element by itself */
     {"cosine is sine", "s/tc_cos_f32/tc_sin_f32/", TC_CHECK_BITS, "the interpreter's is"},
     {"sum is difference", "s/tc_add_f32/tc_sub_f32/", TC_CHECK_BITS, "the interpreter's is"},
     {"product is sum", "s/tc_mul_f32/tc_add_f32/", TC_CHECK_BITS, "the interpreter's is"},
@@ -255,6 +256,8 @@ static const struct fault {
     {"products in norms are sums", "s/tc_mul_f32\\([x0-9]*\\)(/tc_add_f32\\1(/", TC_CHECK_BITS,
      "the interpreter's is", norm_network},
 };
+
+enum { BY_ELEMENT = 6 };
 
 static const char *cc(void)
 {
@@ -308,7 +311,9 @@ static int ends(const char *source, bool right, char *said, size_t room)
     return shell(command, said, room);
 }
 
-/* The text of an error says that a program of a few nodes was written; its path. */
+/* The text of an error says that a program of a few nodes was written; its path, and in shrunk_to
+ * the elements of its largest array. */
+static int shrunk_to;
 static const char *written(const char *what, const char *text)
 {
     static char source[600];
@@ -316,6 +321,7 @@ static const char *written(const char *what, const char *text)
     CHECK_MSG(open != NULL, "%s: %s", what, text);
     int nodes = open ? atoi(open + 1) : 99;
     CHECK_MSG(nodes >= 1 && nodes <= 3, "%s: %s", what, text);
+    shrunk_to = open && strchr(open, ',') ? atoi(strchr(open, ',') + 1) : LENGTH;
     source[0] = 0;
     if (open) {
         snprintf(source, sizeof(source), "%.*s", (int)(open - 1 - (wrote + 6)), wrote + 6);
@@ -335,6 +341,7 @@ TEST(injected_faults_shrink_to_a_few_nodes_that_fail)
                   faults[i].what, status, text);
         CHECK_HAS(text, faults[i].says);
         const char *source = written(faults[i].what, text);
+        CHECK_MSG(shrunk_to <= (i < BY_ELEMENT ? 1 : 4), "%s: %s", faults[i].what, text);
         if (*source) {
             char said[2000];
             CHECK_MSG(ends(source, false, said, sizeof(said)) == 1, "%s: %s", faults[i].what, said);
@@ -418,6 +425,113 @@ TEST(an_internal_error_shrinks_to_a_few_nodes_that_fail)
     CHECK_EQ_INT(status, TC_OK);
     unsetenv("BROKEN_IS_MENDED");
     backend = "cpu";
+    end();
+}
+
+/* ---- matrix units ---- */
+
+/* The "cpu" backend of a processor with AMX, whose instructions plain C stands in for, and whose
+ * kernels store a first result that is off by a factor. */
+static const tci_code_kernel *unit_of; /* the kernel, and its code */
+static tci_kernel_fn unit_real;
+static double unit_off;
+
+static tc_status unit_target(void *user, int vector_bits, tc_backend_target *out)
+{
+    (void)user;
+    tc_status status = tci_cpu_backend()->target(NULL, vector_bits, out);
+    out->matrix_units = true;
+    return status;
+}
+
+static tc_status unit_compile(void *user, tc_build *build)
+{
+    tci_target t;
+    const char *why;
+    int n = 0;
+    (void)user;
+    tci_target_detect(&t, 0);
+    for (int i = 0; i < t.n_flags; i++) {
+        t.flags[n] = t.flags[i];
+        n += strncmp(t.flags[i], "-DTC_AMX", 8) != 0;
+    }
+    t.n_flags = n;
+    return tci_cc_build(build, &t, &why);
+}
+
+static void unit_kernel(void *const *slots, const int64_t *literals, int64_t *fault, int64_t begin,
+                        int64_t end)
+{
+    unit_real(slots, literals, fault, begin, end);
+    for (int o = 0; o < unit_of->n_operands && end == tci_dim_known(unit_of->n_tasks); o++) {
+        float *out = unit_of->writes[o] ? slots[o] : NULL;
+        if (out) {
+            *out = (float)(*out * (1 + unit_off));
+        }
+    }
+}
+
+/* Sums of a matrix unit have an order of their own: results may differ by 2^-9 of the largest. */
+TEST(results_of_a_matrix_unit_may_differ_by_its_bound)
+{
+    enum { M = 64, K = 256, N = 64 };
+    tc_backend_target here = {0};
+    tci_cpu_backend()->target(NULL, 0, &here);
+    if (here.vector_bytes < 64) {
+        SKIP("vectors of 512 bits, which stand in for the unit, are not here");
+    }
+    begin();
+    static tc_backend unit;
+    static float a[M * K], b[K * N], c[M * N];
+    static const struct {
+        double off;
+        bool passes;
+    } rows[] = {{0, true}, {0x1p-12, true}, {-0x1p-10, true}, {0x1p-6, false}, {-0.5, false}};
+    tc_ctx *ctx;
+    tc_program *f;
+    unit = *tci_cpu_backend();
+    unit.name = "unit";
+    unit.target = unit_target;
+    unit.compile = unit_compile;
+    REQUIRE(tc_register_backend(&unit) == TC_OK);
+    tc_options o = {.backend = "unit",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .fallback = TC_FALLBACK_REFUSE,
+                    .check = TC_CHECK_BITS | TC_CHECK_NO_FILE};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "a", TC_F32, M, K), w = tc_input(ctx, "b", TC_F32, K, N);
+    tc_tensor y = tc_matmul(tc_cast(x, TC_BF16), tc_cast(w, TC_BF16));
+    CHECK_MSG(!tc_compile(tc_cast(y, TC_F32), &f), "%s", tc_error(y));
+    REQUIRE(f);
+    for (int i = 0; i < M * K; i++) { /* the first result is the largest one */
+        a[i] = i < K ? 2 : (float)tct_random_unit() - 0.5f;
+        b[i] = i % N ? (float)tct_random_unit() - 0.5f : 2;
+    }
+    for (int s = 0; s < f->code->n_steps; s++) {
+        const tci_code_kernel *k = &f->code->kernels[f->code->steps[s].kernel];
+        if (k->check->loose) {
+            unit_of = k;
+            unit_real = k->fn;
+            f->steps[s].fn = unit_kernel;
+        }
+    }
+    REQUIRE(unit_of && strstr(unit_of->note, "matrix unit"));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        unit_off = rows[i].off;
+        tc_status status = tc_run(f, TC_BUFS(TC_BUF(a, M * K), TC_BUF(b, K * N)),
+                                  TC_BUFS(TC_BUF(c, M * N)));
+        CHECK_MSG(status == (rows[i].passes ? TC_OK : TC_ERR_CHECK), "off by %g: %s", rows[i].off,
+                  tc_error(f));
+        if (!rows[i].passes) {
+            CHECK_HAS(tc_error(f), "element 0 of the result of tc_");
+            CHECK_HAS(tc_error(f), "the interpreter's is 1024");
+        } else {
+            CHECK_CLOSE(c[0], 1024 * (1 + rows[i].off), 0x1p-9);
+        }
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
     end();
 }
 

@@ -6,6 +6,8 @@
 #include "cache.h"
 #include "json.h"
 
+#include <fcntl.h>
+
 static char text[1 << 18];
 
 static const char *told(const tc_program *f, const tc_explain_options *o)
@@ -135,6 +137,59 @@ TEST(a_variable_writes_each_program_with_the_call_that_made_it)
     snprintf(want, sizeof(want), "made by tc_read at test_explain.c:%d\n", line + 1);
     CHECK_HAS((char *)b.data, want);
     free(b.data);
+    tc_ctx_free(ctx);
+    end();
+}
+
+static void triple_run(void *user, const tc_custom_array *x, int n, tc_custom_array *y)
+{
+    (void)user, (void)n;
+    for (int64_t i = 0; i < y->n; i++) {
+        ((float *)y->data)[i] = 3 * ((const float *)x[0].data)[i];
+    }
+}
+
+/* TC_EXPLAIN=- writes to stderr; a function of the user's has its own name there. */
+TEST(a_dash_writes_to_stderr_and_custom_ops_have_their_names)
+{
+    static const tc_custom_op triple = {.name = "my_triple", .version = 1, .run = triple_run};
+    begin();
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_options o = default_options();
+    char want[100];
+    o.name = "customs";
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 50);
+    tc_tensor y = tc_add(tc_custom(&triple, TC_TENSORS(tc_sin(x))), 1);
+    fflush(stderr);
+    int fd = open(in_dir("stderr"), O_WRONLY | O_CREAT, 0600), saved = dup(2), line;
+    setenv("TC_EXPLAIN", "-", 1);
+    dup2(fd, 2);
+    line = __LINE__ + 1;
+    tc_status status = tc_compile(y, &f);
+    fflush(stderr);
+    dup2(saved, 2);
+    close(saved);
+    close(fd);
+    unsetenv("TC_EXPLAIN");
+    REQUIRE(status == TC_OK);
+    bytes b = read_file(in_dir("stderr"));
+    b.data[b.n] = 0;
+    snprintf(want, sizeof(want), "== program customs, made by tc_compile at test_explain.c:%d\n",
+             line);
+    CHECK_HAS((char *)b.data, want);
+    CHECK_HAS((char *)b.data, "my_triple");
+    free(b.data);
+    json *j = json_parse(told(f, &(tc_explain_options){.json = true, .sort = TC_BY_ORDER}));
+    REQUIRE(j != NULL);
+    int custom = 0;
+    for (const json *k = json_get(j, "kernels")->first; k; k = k->next) {
+        custom += !strcmp(json_get(k, "name")->string, "my_triple");
+    }
+    CHECK_EQ_INT(custom, 1);
+    json_free(j);
+    tc_program_free(f);
     tc_ctx_free(ctx);
     end();
 }

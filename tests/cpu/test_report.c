@@ -41,6 +41,10 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
     tc_program *f = step(ctx);
     CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
     CHECK_EQ_INT(tc_report(f, in_dir("none/p.html")), TC_ERR_IO);
+    CHECK_HAS(tc_error(f), "tc_report: '");
+    CHECK_HAS(tc_error(f), "none/p.html' cannot be written: No such file or directory");
+    CHECK_EQ_INT(tc_report(f, NULL), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(f), "tc_report: the path is NULL: expected that of a file");
     CHECK_EQ_INT(tc_report(NULL, in_dir("p.html")), TC_ERR_ARGUMENT);
     bytes page = read_file(in_dir("p.html"));
     CHECK(!strstr((char *)page.data, "http://") && !strstr((char *)page.data, "https://"));
@@ -60,6 +64,102 @@ TEST(a_page_has_each_launch_with_its_line_and_source)
         CHECK_HAS(json_get(k, "kernel")->string, "out");
         CHECK_HAS(json_get(k, "loop")->string, "store");
     }
+    json_free(j);
+    free(page.data);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+static long long integer(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return v ? v->integer : -1;
+}
+
+/* Bytes of "f32 [32, 8]". */
+static long long bytes_of(const char *shape)
+{
+    long long n = 4;
+    CHECK_MSG(!strncmp(shape, "f32 [", 5), "%s", shape);
+    for (const char *c = shape + 4; *c && *c != ']'; c += strcspn(c + 1, ",]") + 1) {
+        n *= c[1] == ']' ? 1 : atoll(c + 1);
+    }
+    return n;
+}
+
+/* True if the launch has that buffer, as what it writes or reads. */
+static bool touches(const json *step, int buffer, bool writes)
+{
+    for (const json *o = json_get(step, "operands")->first; o; o = o->next) {
+        if (integer(o, "buffer") == buffer && integer(o, "write") == writes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Columns, edges and the memory plan are drawn from the data alone, which are compared here with
+ * what follows from shapes and operands. */
+TEST(the_data_of_a_page_have_passes_edges_and_a_memory_plan)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_program *f = step(ctx);
+    CHECK_EQ_INT(tc_report(f, in_dir("p.html")), TC_OK);
+    bytes page = read_file(in_dir("p.html"));
+    json *j = data_of(&page);
+    REQUIRE(j != NULL);
+    const json *steps = json_get(j, "steps"), *buffers = json_get(j, "buffers");
+    int forward = 0, products = 0, temps = 0;
+    for (const json *s = steps->first; s; s = s->next) {
+        const char *region = json_get(s, "region")->string;
+        bool back = integer(s, "back");
+        forward += !back && !strcmp(region, "head</script>");
+        products += !back && integer(s, "flops") == 2 * 32 * 16 * 8; /* x w */
+        CHECK_MSG(strncmp(region, "backward", 8) || back, "%s is drawn forward", region);
+    }
+    CHECK(forward >= 1);
+    CHECK_EQ_INT(products, 1);
+    for (const json *e = json_get(j, "edges")->first; e; e = e->next) {
+        int from = (int)json_at(e, 0)->integer, to = (int)json_at(e, 1)->integer;
+        bool found = false;
+        for (int b = 0; b < buffers->n; b++) {
+            found = found ||
+                    (touches(json_at(steps, from), b, true) &&
+                     touches(json_at(steps, to), b, false) &&
+                     bytes_of(json_string(json_at(buffers, b), "shape")) == json_at(e, 2)->integer);
+        }
+        CHECK_MSG(from < to && found, "an edge from %d to %d", from, to);
+    }
+    for (int b = 0; b < buffers->n; b++) {
+        const json *x = json_at(buffers, b);
+        CHECK_EQ_INT(integer(x, "bytes"), bytes_of(json_string(x, "shape")));
+        if (strcmp(json_string(x, "kind"), "temp")) {
+            continue;
+        }
+        int first = -1, last = -1;
+        temps++;
+        for (int t = 0; t < steps->n; t++) {
+            bool uses = touches(json_at(steps, t), b, true) || touches(json_at(steps, t), b, false);
+            first = uses && first < 0 ? t : first;
+            last = uses ? t : last;
+        }
+        CHECK_EQ_INT(integer(x, "first"), first);
+        CHECK_EQ_INT(integer(x, "last"), last);
+        CHECK(integer(x, "offset") + integer(x, "bytes") <= integer(j, "arena"));
+        for (int c = 0; c < b; c++) { /* those that live at once lie apart */
+            const json *y = json_at(buffers, c);
+            bool at_once = !strcmp(json_string(y, "kind"), "temp") && integer(y, "first") < last &&
+                           first < integer(y, "last");
+            bool apart = integer(x, "offset") + integer(x, "bytes") <= integer(y, "offset") ||
+                         integer(y, "offset") + integer(y, "bytes") <= integer(x, "offset");
+            CHECK(!at_once || apart);
+        }
+    }
+    CHECK(temps >= 2);
     json_free(j);
     free(page.data);
     tc_program_free(f);
@@ -163,6 +263,76 @@ TEST(dumps_have_a_page_for_each_program_and_an_index)
     free(index.data);
     tc_program_free(f);
     tc_program_free(g);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* The name of a program is one name of a file, whatever it has in it. */
+TEST(a_name_cannot_leave_the_dump_folder)
+{
+    begin();
+    static const struct {
+        const char *name, *folder;
+    } rows[] = {{"../../escaped", "_._.._escaped"}, {"a/b", "a_b"}, {"..", "_."}, {"", NULL}};
+    tc_ctx *ctx;
+    tc_options o = default_options();
+    o.backend = "interp";
+    o.dump = "plan,html";
+    o.dump_dir = in_dir("a/b/dump");
+    CHECK_EQ_INT(mkdir(in_dir("a"), 0700) || mkdir(in_dir("a/b"), 0700), 0);
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        tc_program *f;
+        char path[200];
+        tc_options named = {.name = rows[i].name};
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 20 + (int)i);
+        REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_exp(x)), &named, &f) == TC_OK);
+        if (rows[i].folder) {
+            snprintf(path, sizeof(path), "a/b/dump/%s/plan.txt", rows[i].folder);
+            CHECK_MSG(access(in_dir(path), F_OK) == 0, "%s", path);
+        }
+        tc_program_free(f);
+    }
+    char command[1200], found[400] = "";
+    snprintf(command, sizeof(command),
+             "cd %s && find . -name 'plan.txt' -o -name '*.html' | "
+             "grep -v '^./a/b/dump/'",
+             in_dir("."));
+    FILE *p = popen(command, "r");
+    REQUIRE(p != NULL);
+    found[fread(found, 1, sizeof(found) - 1, p)] = 0;
+    pclose(p);
+    CHECK_STR(found, "");
+    tc_ctx_free(ctx);
+    end();
+}
+
+TEST(the_graph_of_a_plan_has_kernels_with_their_work_and_edges_with_bytes)
+{
+    begin();
+    enum { M = 8, K = 16, N = 4 };
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_options o = default_options();
+    char want[100];
+    o.dump = "dot";
+    o.dump_dir = in_dir("dump");
+    o.name = "dots";
+    o.fusion = -1;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, M, K), b = tc_input(ctx, "b", TC_F32, K, N);
+    REQUIRE(tc_compile(tc_cumsum(tc_matmul(a, b), 1), &f) == TC_OK);
+    bytes dot = read_file(in_dir("dump/dots/plan.dot"));
+    dot.data[dot.n] = 0;
+    CHECK_HAS((char *)dot.data, "digraph plan {\n");
+    CHECK_HAS((char *)dot.data, "s0 [label=\"0 tc_k_");
+    snprintf(want, sizeof(want), "\\n%.3g flops, %.3g bytes\"];", 2.0 * M * K * N,
+             4.0 * (M * K + K * N + M * N));
+    CHECK_HAS((char *)dot.data, want);
+    snprintf(want, sizeof(want), "s0 -> s1 [label=\"%d\"];", 4 * M * N);
+    CHECK_HAS((char *)dot.data, want);
+    free(dot.data);
+    tc_program_free(f);
     tc_ctx_free(ctx);
     end();
 }

@@ -1,5 +1,6 @@
 /* tests/cpu/test_triage.c - the ladder of tc_triage, and values that are looked at within a run.
  * Needs a compiler. */
+#define TC_DYNAMIC_SHAPES
 #include "inside.h"
 
 #include "cache.h"
@@ -53,6 +54,16 @@ TEST(a_right_program_is_the_same_on_every_rung)
     CHECK_HAS(text, "cpu, scalar              the same bits\n");
     CHECK_HAS(text, "in all of them the result is the same\n");
     CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_BUFFER);
+    CHECK_STR(tc_error(f), "tc_triage: input 0: given 3 elements, expected 40");
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF((float *)NULL, LENGTH)), stdout), TC_ERR_BUFFER);
+    CHECK_STR(tc_error(f), "tc_triage: input 0: given NULL, expected 40 elements");
+    CHECK_EQ_INT(tc_triage(f, ((tc_bufs){0}), stdout), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(f), "tc_triage: given 0 inputs and a file, expected 1 and an open file");
+    FILE *closed = fopen("/dev/null", "r");
+    REQUIRE(closed != NULL);
+    CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(in, LENGTH)), closed), TC_ERR_IO);
+    CHECK_STR(tc_error(f), "tc_triage: the file cannot be written");
+    fclose(closed);
     CHECK_EQ_INT(tc_triage(NULL, TC_BUFS(TC_BUF(in, 3)), stdout), TC_ERR_ARGUMENT);
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -83,6 +94,74 @@ TEST(a_compiler_that_breaks_vectors_is_found_at_that_rung)
     CHECK_HAS(text, "the result changes with vectors in generated code\n");
     tc_program_free(f);
     tc_ctx_free(ctx);
+    tc_shutdown();
+    end();
+}
+
+/* ---- symbolic sizes ---- */
+
+/* Kernels are checked at the sizes of each run, natively and by the interpreter. */
+TEST(kernels_of_symbolic_sizes_are_checked)
+{
+    begin();
+    char path[600];
+    float x[2 * LENGTH], y[2 * LENGTH];
+    snprintf(path, sizeof(path), "%s", in_dir("badcc"));
+    FILE *script = fopen(path, "w");
+    REQUIRE(script != NULL);
+    fprintf(script,
+            "#!/bin/sh\nfor a in \"$@\"; do case \"$a\" in *.c)\n"
+            "sed -i '/^void tc_k_/,$ s/tc_mul_f32/tc_add_f32/' \"$a\";; esac; "
+            "done\nexec %s \"$@\"\n",
+            getenv("TC_TEST_CC") ? getenv("TC_TEST_CC") : "cc");
+    fclose(script);
+    chmod(path, 0700);
+    for (int row = 0; row < 4; row++) { /* a bad compiler; a right one; NaN, twice */
+        tc_ctx *ctx;
+        tc_program *f;
+        tc_options o = {.backend = row == 3 ? "interp" : "cpu",
+                        .threads = 1,
+                        .no_disk_cache = true,
+                        .verify = true,
+                        .name = "any",
+                        .fallback = TC_FALLBACK_REFUSE,
+                        .cc = row == 0 ? path : NULL,
+                        .check = row < 2 ? TC_CHECK_BITS : TC_CHECK_NAN | TC_CHECK_NO_FILE};
+        tc_shutdown();
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        tc_tensor in_n = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 100));
+        int line = __LINE__ + 1;
+        REQUIRE(tc_compile(tc_add(tc_mul(tc_sqrt(in_n), 3.5), 1), &f) == TC_OK);
+        for (int n = LENGTH; n <= 2 * LENGTH; n += LENGTH) {
+            char want[100];
+            for (int i = 0; i < n; i++) {
+                x[i] = 4 + (float)i;
+            }
+            x[n - 1] = row < 2 ? 9 : -9;
+            tc_status status = tc_run(f, TC_BUFS(TC_BUF(x, n)), TC_BUFS(TC_BUF(y, n)));
+            CHECK_EQ_INT(status, row == 1 ? TC_OK : TC_ERR_CHECK);
+            if (row == 1) {
+                CHECK_CLOSE(y[n - 1], 3.5 * 3 + 1, 0);
+                continue;
+            }
+            CHECK_HAS(tc_error(f), "check: any, kernel 1 tc_k_");
+            snprintf(want, sizeof(want),
+                     "element %d of the result of tc_add at test_triage.c:%d (f32 [%d]) ",
+                     row == 0 ? 0 : n - 1, line, n);
+            CHECK_HAS(tc_error(f), want);
+            CHECK_HAS(tc_error(f), row ? "nan, made of finite numbers"
+                                       : "6.5, the interpreter's is 8"); /* of x[0] = 4 */
+            if (row == 0) {
+                CHECK_HAS(tc_error(f), "; no program is written of one with symbolic sizes");
+            }
+        }
+        if (row == 1) {
+            CHECK_EQ_INT(tc_triage(f, TC_BUFS(TC_BUF(x, LENGTH)), stdout), TC_ERR_UNSUPPORTED);
+            CHECK_HAS(tc_error(f), "tc_triage: the program has symbolic sizes: expected one");
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
     tc_shutdown();
     end();
 }

@@ -17,6 +17,16 @@
 
 #include "driver_context.h"
 
+static const char *explained(const tc_program *f)
+{
+    static char text[20000];
+    FILE *file = fmemopen(text, sizeof(text), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_explain(f, file), TC_OK);
+    fclose(file);
+    return text;
+}
+
 TEST(a_chain_of_kernels_is_one_graph_launch)
 {
     NEED_NVRTC();
@@ -26,6 +36,7 @@ TEST(a_chain_of_kernels_is_one_graph_launch)
     tc_program_info info;
     REQUIRE(f && tc_program_get_info(f, &info) == TC_OK);
     CHECK_EQ_INT(info.n_steps, 10);
+    CHECK_HAS(explained(f), "\nruns as one recorded graph (CUDA graph)\n");
     int nodes = fake_nodes, graphs = fake_graph_launches;
     int launches = fake_launches;
     for (int i = 0; i < 3; i++) {

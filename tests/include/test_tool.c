@@ -83,7 +83,13 @@ TEST(doctor_tells_what_works_and_tries_it)
     need_tool();
     CHECK_MSG(tool("$T/tc doctor") == 0, "%.1000s", printed());
     CHECK_HAS(printed(), "tc " TC_VERSION "\n");
-    CHECK_HAS(printed(), "C compilers on PATH:\n");
+    CHECK_HAS(printed(), "C compilers on PATH:\n  cc     /");
+    CHECK_HAS(printed(), "\nbackends:\n  interp   usable: runs kernels without a compiler\n");
+    CHECK_HAS(printed(), "\n  cpu      usable: ");
+    CHECK_HAS(printed(), "; compiler /");
+    CHECK_HAS(printed(), "\nNVRTC: this build has no CUDA\n");
+    CHECK_HAS(printed(), "\nself-test:\n");
+    CHECK_HAS(printed(), "\n  cpu      ok (error ");
     CHECK_HAS(printed(), "/cache, at most ");
     CHECK_HAS(printed(), "  interp   ok (error ");
     CHECK_HAS(printed(), "all that is here works\n");

@@ -46,9 +46,11 @@ TEST(backends_say_what_they_found_or_why_they_cannot_be_used)
 }
 
 static char last_log[400];
+static int instead; /* lines that say what replaces the backend that was asked for */
 static void keep_log(void *user, const char *topic, const char *text)
 {
     (void)user;
+    instead += !strcmp(text, "cpu instead of absent: no such device is in this machine");
     if (!strcmp(topic, "compile") && !strstr(text, "is no variable of tc")) {
         snprintf(last_log, sizeof(last_log), "%s", text);
     }
@@ -61,6 +63,66 @@ TEST(a_backend_that_does_not_exist_is_refused_when_the_context_is_made)
     CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_ERR_BACKEND);
     CHECK(ctx == NULL);
     CHECK_HAS(last_log, "there is no backend 'cpuu': expected interp");
+}
+
+/* "cuda" too, in a build without TC_CUDA: before anything is compiled. */
+TEST(a_backend_that_this_build_does_not_have_is_refused_when_the_context_is_made)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = "cuda", .log = keep_log};
+    CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_ERR_BACKEND);
+    CHECK(ctx == NULL);
+    CHECK_HAS(last_log, "there is no backend 'cuda': expected interp, cpu");
+    CHECK_HAS(last_log, "TC_CUDA was not defined");
+    o.backend = NULL;
+    setenv("TC_BACKEND", "cuda", 1);
+    CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_ERR_BACKEND);
+    unsetenv("TC_BACKEND");
+}
+
+static tc_status absent_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    (void)user, (void)vector_bits;
+    strcpy(target->why, "no such device is in this machine");
+    return TC_OK;
+}
+
+/* A device that is not there, as cuda without a GPU: the list says why, programs run on the
+ * processor and the log says so, or they are refused. */
+TEST(a_backend_that_cannot_be_used_says_why_and_cpu_takes_its_place)
+{
+    static tc_backend absent;
+    absent = null_backend;
+    absent.name = "absent";
+    absent.target = absent_target;
+    REQUIRE(tc_register_backend(&absent) == TC_OK);
+    const tc_backend_entry *e = NULL;
+    for (int i = 0; (e = tc_backend_at(i)) && strcmp(e->name, "absent"); i++) {
+    }
+    REQUIRE(e != NULL);
+    CHECK(!e->usable);
+    CHECK_STR(e->found, "");
+    CHECK_STR(e->why, "no such device is in this machine");
+    tc_options o = {.backend = "absent", .log = keep_log, .no_disk_cache = true};
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_program_info info;
+    float in[4] = {1, 2, 3, 4}, out[4];
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4), y = tc_mul(x, 2);
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    REQUIRE(tc_program_get_info(f, &info) == TC_OK);
+    const tc_backend_entry *cpu = tc_backend_at(1);
+    REQUIRE(cpu && !strcmp(cpu->name, "cpu"));
+    CHECK_STR(info.backend, cpu->usable ? "cpu" : "interp");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, 4))), TC_OK);
+    CHECK(out[0] == 2 && out[3] == 8);
+    CHECK_EQ_INT(instead, cpu->usable);
+    tc_program_free(f);
+    o.fallback = TC_FALLBACK_REFUSE;
+    CHECK(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_mul(x, 5)), &o, &f) != TC_OK);
+    CHECK_HAS(tc_error(ctx), "no such device is in this machine");
+    tc_ctx_free(ctx);
 }
 
 TEST(a_program_goes_through_every_function)
