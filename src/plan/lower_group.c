@@ -845,8 +845,8 @@ static void tci_pk_add_word(tci_pk_word *words, int *n, const tci_node *node)
     }
 }
 
-/* tc_k_<ops>: of the distinct ops that the kernel evaluates the few that cost most. The expansion of
- * a composite or a custom op bears its name. */
+/* tc_k_<ops>: of the distinct ops that the kernel evaluates the few that cost most. The expansion
+ * of a composite or a custom op bears its name. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
 {
     tci_pk_word words[TCI_PK_WORDS_MOST];
