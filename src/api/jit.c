@@ -10,7 +10,6 @@
  * cannot be freed meanwhile. */
 #include "../run/specializations.h"
 
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include "compile.h"
 #include "internal.h"
 #include "auto_dynamic_shapes.h"
+#include "recording_compare.h"
 #include "specialization_trial.h"
 
 enum {
@@ -299,54 +299,17 @@ static tc_status tci_spec_build(tci_spec_call *c, const tc_tensor *in, tc_tensor
     return TC_OK;
 }
 
-typedef struct tci_spec_keys {
-    tci_scratch s;
-    tci_request *requests[2];
-} tci_spec_keys;
-
-static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_tensor *const *outs)
+/* Records a second time; the graphs, their numbers and their constants must be equal. */
+static tc_status tci_spec_check_twice(tci_spec_call *c, const tc_tensor *in, const tc_tensor *out)
 {
-    tc_jit *fn = c->fn;
-    tci_ctx *ctx = tci_ctx_of(fn->ctx);
-    if (setjmp(k->s.escape)) {
-        return tci_spec_fail(c, k->s.why, "%s", k->s.message);
-    }
-    for (int i = 0; i < 2; i++) {
-        tci_node **nodes = TCI_NEW_ARRAY(&k->s, tci_node *, fn->n_outputs);
-        for (int o = 0; o < fn->n_outputs; o++) {
-            nodes[o] = tci_handle_node(outs[i][o]);
-            if (!nodes[o]) {
-                return TC_OK; /* the compile has the message */
-            }
-        }
-        k->requests[i] = tci_request_make(&k->s, NULL, 0, nodes, fn->n_outputs, &ctx->options, NULL,
-                                          NULL);
-    }
-    const tci_request *a = k->requests[0], *b = k->requests[1];
-    bool same = a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
-    return same ? TC_OK
-                : tci_spec_fail(c, TC_ERR_ARGUMENT,
-                                "build recorded two graphs, of %d and %d nodes, for one "
-                                "signature: expected the same graph from the same sizes "
-                                "and static integers",
-                                a->n_nodes, b->n_nodes);
-}
-
-/* Records a second time; the graphs must be equal. */
-static tc_status tci_spec_check_twice(tci_spec_call *c, const tc_tensor *in, tc_tensor *out)
-{
-    size_t n = (size_t)c->fn->n_outputs;
-    tc_tensor *again = tci_heap_get(n * sizeof(*again));
-    tci_spec_keys *k = tci_heap_get(sizeof(*k));
-    tc_status status = again && k ? tci_spec_build(c, in, again)
-                                  : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
+    int n = c->fn->n_outputs;
+    tc_tensor *again = tci_heap_get((size_t)n * sizeof(*again));
+    tc_status status = again ? tci_spec_build(c, in, again)
+                             : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
     if (!status) {
         const tc_tensor *outs[2] = {out, again};
-        tci_scratch_init(&k->s);
-        status = tci_spec_compare(c, k, outs);
-        tci_scratch_free(&k->s);
+        status = tci_recording_compare(tci_ctx_of(c->fn->ctx), outs, n, c->text, sizeof(c->text));
     }
-    tci_heap_free(k);
     tci_heap_free(again);
     return status;
 }

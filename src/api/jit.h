@@ -54,7 +54,8 @@ typedef struct tc_jit_options {
     const tc_jit_axis *fixed_axes;
     int n_fixed_axes;
     tc_bucket bucket;
-    /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
+    /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ, or
+     * numbers or contents of memory in them; tc_error names the line */
     bool check;
     /* Specializations of known sizes for sizes that keep coming while a symbolic program serves
      * them. 0: 4; -1: none. See tc_jit_run */

@@ -289,6 +289,64 @@ TEST(a_build_that_is_not_deterministic_is_found)
     tc_jit_free(fn);
 }
 
+typedef struct wanderer {
+    int calls;
+    bool steady;
+    enum { NUMBER, COUNT, COPIED, BORROWED, TURNED } kind;
+    float memory[2][12];
+} wanderer;
+
+/* x [4, 3] with a number or memory that differ between two calls, unless it is steady */
+static tc_status build_wanderer(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                                int n_out, void *user)
+{
+    (void)n_in, (void)n_out;
+    wanderer *w = user;
+    int at = w->steady ? 0 : w->calls % 2;
+    float *m = w->memory[w->calls++ % 2];
+    const int64_t sizes[2] = {4, 3}, strides[2] = {1, 4};
+    for (int i = 0; i < 12; i++) {
+        m[i] = (float)i;
+    }
+    m[7] += (float)at; /* row-major element 7; of the transposed memory element [3, 1] */
+    switch (w->kind) {
+    case NUMBER: out[0] = tc_mul(in[0], 10.5 + at); break;
+    case COUNT: out[0] = tc_add(tc_cast(in[0], TC_I32), 20 + at); break;
+    case COPIED: out[0] = tc_add(in[0], tc_copy_in(ctx, m, TC_F32, 4, 3)); break;
+    case BORROWED: out[0] = tc_add(in[0], tc_borrow(ctx, m, TC_F32, 4, 3)); break;
+    case TURNED:
+        out[0] = tc_add(in[0], tc_borrow_strided(ctx, m, TC_F32, 2, sizes, strides));
+        break;
+    }
+    return TC_OK;
+}
+
+TEST(a_build_that_captures_other_numbers_or_memory_each_time_is_found)
+{
+    static const char *const texts[] = {"a number that was 10.5 once, 11.5 then (",
+                                        "a number that was 20 once, 21 then (",
+                                        "memory with an element 7 that was 7 once, 8 then (",
+                                        "memory with an element 7 that was 7 once, 8 then (",
+                                        "memory with an element 10 that was 7 once, 8 then ("};
+    for (int kind = NUMBER; kind <= TURNED; kind++) {
+        wanderer w = {.kind = kind};
+        tc_jit_options o = {.options = &plain, .check = true};
+        tc_jit *fn;
+        float x[12] = {0};
+        int32_t whole[12];
+        float y[12];
+        tc_bufs out = kind == COUNT ? TC_BUFS(TC_BUF(whole, 12)) : TC_BUFS(TC_BUF(y, 12));
+        REQUIRE(tc_jit_make(build_wanderer, &w, &o, &fn) == TC_OK);
+        CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 4, 3)), out), TC_ERR_ARGUMENT);
+        CHECK_HAS(tc_error(fn), texts[kind]);
+        CHECK_HAS(tc_error(fn), "test_jit.c:");
+        w.steady = true; /* other memory with the same contents */
+        CHECK_MSG(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 4, 3)), out) == TC_OK, "%s",
+                  tc_error(fn));
+        tc_jit_free(fn);
+    }
+}
+
 TEST(buffers_that_make_no_signature_are_refused)
 {
     builder b = {0};
