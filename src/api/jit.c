@@ -5,7 +5,7 @@
  * compiled.
  *
  * Design: a known signature costs a lookup without a lock and a run as in tc_run. All other
- * operations (recording, compiling, dropping, listing) hold the lock of the tc_jit. A call that
+ * operations (recording, compiling, dropping) hold the lock of the tc_jit. A call that
  * specializes counts as a reader from before its lookup until its run ends, so its specialization
  * cannot be freed meanwhile. */
 #include "../run/specializations.h"
@@ -992,10 +992,7 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
     }
     room = list ? TCI_MAX(room, 0) : 0;
     tci_variant **all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(room, 1));
-    bool within = tci_spec_is_within(fn);
-    if (!within) {
-        pthread_mutex_lock(&fn->lock);
-    }
+    uint32_t ticket = tci_variants_enter(&fn->variants);
     int n = tci_variants_all(&fn->variants, all, all ? room : 0);
     for (int i = 0; i < TCI_MIN(n, room) && all; i++) {
         const tci_variant *x = all[i];
@@ -1007,10 +1004,7 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
                                                   tci_later_current(x->program) == x->program};
         tci_spec_print_variant(x, list[i].signature, sizeof(list[i].signature));
     }
-    if (!within) {
-        tci_variants_collect(&fn->variants);
-        pthread_mutex_unlock(&fn->lock);
-    }
+    tci_spec_leave(fn, ticket);
     tci_heap_free(all);
     return all ? n : 0;
 }

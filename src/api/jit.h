@@ -140,8 +140,8 @@ typedef struct tc_jit_variant {
     bool hot;            /* of sizes that kept coming (options.max_hot) */
     char signature[192]; /* "f32[8, 64], statics 3" */
 } tc_jit_variant;
-/* Writes the first `room` specializations, oldest first; returns how many there are. -1: fn is
- * NULL. */
+/* Writes the first `room` specializations, oldest first; returns how many there are. Waits for no
+ * other thread: one that is being compiled is not listed. -1: fn is NULL. */
 TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room);
 /* Drops specialization `id`, or all of them with id -1, while runs go on: those under way end
  * first, then its memory is freed by a later call on fn. TC_ERR_ARGUMENT: fn is NULL, or there is

@@ -441,6 +441,70 @@ TEST(threads_run_while_specializations_are_dropped)
     tc_jit_free(fn);
 }
 
+typedef struct sleeper {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool builds, may_end;
+    tc_jit *fn;
+} sleeper;
+
+/* x + 1; the second build waits until it may end */
+static tc_status build_sleeping(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                                int n_out, void *user)
+{
+    (void)n_in, (void)n_out;
+    sleeper *s = user;
+    out[0] = tc_add(in[0], 1);
+    pthread_mutex_lock(&s->lock);
+    s->builds = tc_jit_n_statics(ctx) > 0;
+    pthread_cond_broadcast(&s->changed);
+    while (s->builds && !s->may_end) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return TC_OK;
+}
+
+static void *run_sleeping(void *arg)
+{
+    sleeper *s = arg;
+    float x[2] = {0}, y[2];
+    tc_status status = tc_jit_run(s->fn, TC_STATICS(1), TC_BUFS(TC_BUF_ND(x, 2)),
+                                  TC_BUFS(TC_BUF(y, 2)));
+    return status ? s : NULL;
+}
+
+/* With a lock anywhere on the way this test would never end. */
+TEST(runs_and_lists_do_not_wait_for_a_build)
+{
+    sleeper s = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    tc_jit_options o = {.options = &plain};
+    pthread_t thread;
+    void *failed;
+    float x[2] = {1, 2}, y[2];
+    REQUIRE(tc_jit_make(build_sleeping, &s, &o, &s.fn) == TC_OK);
+    CHECK_EQ_INT(tc_jit_run(s.fn, NULL, TC_BUFS(TC_BUF_ND(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_OK);
+    REQUIRE(pthread_create(&thread, NULL, run_sleeping, &s) == 0);
+    pthread_mutex_lock(&s.lock);
+    while (!s.builds) {
+        pthread_cond_wait(&s.changed, &s.lock);
+    }
+    pthread_mutex_unlock(&s.lock);
+    tc_jit_variant list[4];
+    CHECK_EQ_INT(tc_jit_run(s.fn, NULL, TC_BUFS(TC_BUF_ND(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_OK);
+    CHECK(y[0] == 2 && y[1] == 3);
+    REQUIRE(tc_jit_list(s.fn, list, 4) == 1);
+    CHECK_EQ_INT(list[0].hits, 2);
+    pthread_mutex_lock(&s.lock);
+    s.may_end = true;
+    pthread_cond_broadcast(&s.changed);
+    pthread_mutex_unlock(&s.lock);
+    pthread_join(thread, &failed);
+    CHECK(!failed);
+    CHECK_EQ_INT(tc_jit_list(s.fn, NULL, 0), 2);
+    tc_jit_free(s.fn);
+}
+
 /* ---- memory ---- */
 
 TEST(memory_that_runs_out_leaves_the_function_usable)
