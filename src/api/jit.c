@@ -205,34 +205,70 @@ static int tci_spec_misfits(const tci_spec_call *c, const tci_variant *x, int *i
     return n;
 }
 
+/* Number of parts of the signature (static integers, dtypes, ranks, sizes) that x does not serve;
+ * `first` says which is the first of them. */
+static int tci_spec_differs(const tci_spec_call *c, const tci_variant *x, char *first, size_t room)
+{
+    const tci_variant_kind *k = x->kind;
+    const tc_statics *s = c->sig.statics;
+    const tc_bufs *in = c->sig.inputs;
+    int n_statics = s ? s->n : 0, n = 0, input, axis;
+    bool same_ranks = k->n_inputs == in->n;
+    if (!same_ranks && !n++) {
+        snprintf(first, room, "the number of inputs");
+    }
+    for (int i = 0; i < TCI_MIN(in->n, k->n_inputs); i++) {
+        bool dtype = k->dtypes[i] == in->items[i].dtype;
+        bool rank = k->ranks[i] == tci_variants_rank(&in->items[i]);
+        if ((!dtype || !rank) && !n++) {
+            snprintf(first, room, "the %s of input %d", dtype ? "rank" : "dtype", i);
+        }
+        same_ranks = same_ranks && rank;
+    }
+    if (k->n_statics != n_statics && !n++) {
+        snprintf(first, room, "the number of static integers");
+    }
+    for (int i = 0; i < TCI_MIN(n_statics, k->n_statics); i++) {
+        if (k->statics[i] != s->items[i] && !n++) {
+            snprintf(first, room, "static integer %d", i);
+        }
+    }
+    int sizes = same_ranks ? tci_spec_misfits(c, x, &input, &axis) : 0;
+    if (sizes && !n) {
+        snprintf(first, room, "axis %d of input %d", axis, input);
+    }
+    return n + sizes;
+}
+
 /* The error: the signature asked for, and how the nearest specialization differs from it. */
 static tc_status tci_spec_frozen(tci_spec_call *c)
 {
-    const tci_variant_list *l = tci_variants_kind(&c->fn->variants, &c->sig);
     const tci_variant *near = NULL;
-    char asked[300], has[300] = "";
-    int input = 0, axis = 0, fewest = INT32_MAX;
+    char asked[300], has[300] = "", what[64], first[64] = "";
+    int n_all = 0, fewest = INT32_MAX;
+    uint32_t slot = 0;
     tci_spec_print(&c->sig, asked, sizeof(asked));
-    for (int i = 0; l && i < l->n; i++) {
-        int in = 0, at = 0, n = tci_spec_misfits(c, l->items[i], &in, &at);
-        if (n < fewest) {
-            fewest = n;
-            near = l->items[i];
-            input = in;
-            axis = at;
+    for (const tci_variant_list *l; (l = tci_variants_next(c->fn->variants.table, &slot));) {
+        for (int i = 0; i < l->n; i++, n_all++) {
+            int n = tci_spec_differs(c, l->items[i], what, sizeof(what));
+            if (n < fewest) {
+                fewest = n;
+                near = l->items[i];
+                memcpy(first, what, sizeof(first));
+            }
         }
     }
     if (!near) {
         return tci_spec_fail(c, TC_ERR_FROZEN,
-                             "asked for %s: none of %d specializations has these "
-                             "dtypes, ranks and static integers, and the stance allows no compile",
-                             asked, tci_variants_all(&c->fn->variants, NULL, 0));
+                             "asked for %s: there is no specialization, and the stance allows no "
+                             "compile",
+                             asked);
     }
     tci_spec_print_variant(near, has, sizeof(has));
     return tci_spec_fail(c, TC_ERR_FROZEN,
                          "asked for %s: the nearest of %d specializations serves %s and differs in "
-                         "axis %d of input %d, and the stance allows no compile",
-                         asked, l->n, has, axis, input);
+                         "%s, and the stance allows no compile",
+                         asked, n_all, has, first);
 }
 
 /* ---- recording ---- */

@@ -144,7 +144,8 @@ TEST(a_frozen_function_serves_what_it_has)
     double wide[8] = {0}, wide_out[8];
     CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(wide, 2, 4)), TC_BUFS(TC_BUF(wide_out, 8))),
                  TC_ERR_FROZEN);
-    CHECK_HAS(tc_error(fn), "none of 1 specializations has these dtypes");
+    CHECK_HAS(tc_error(fn), "asked for f64[2, 4]: the nearest of 1 specializations serves "
+                            "f32[2, 4] and differs in the dtype of input 0,");
     CHECK_EQ_INT(compiler_runs(tc_jit_ctx(fn)), before);
     REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_INTERPRET));
     float again[64];
@@ -158,6 +159,56 @@ TEST(a_frozen_function_serves_what_it_has)
     CHECK_EQ_INT(run_layer(fn, 3, again), TC_OK);
     CHECK(!memcmp(out, again, 12 * sizeof(float)));
     CHECK_EQ_INT(tc_jit_stance(fn, (tc_stance)9), TC_ERR_ARGUMENT);
+    tc_jit_free(fn);
+}
+
+/* The sine of x, as often as the sum of the static integers says: another graph for each sum. */
+static tc_status build_sines(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                             void *user)
+{
+    (void)n_in, (void)n_out, (void)user;
+    int64_t times = tc_jit_static(ctx, 0) + tc_jit_static(ctx, 1);
+    out[0] = in[0];
+    for (int64_t i = 0; i < times; i++) {
+        out[0] = tc_sin(out[0]);
+    }
+    return TC_OK;
+}
+
+TEST(a_frozen_function_names_the_static_integer_or_rank_that_differs)
+{
+    tc_options o = {.no_disk_cache = true, .threads = 1, .backend = "interp"};
+    tc_jit *fn;
+    float in[24] = {0}, out[24];
+    REQUIRE_OK(tc_jit_make(build_sines, NULL, (&(tc_jit_options){.options = &o}), &fn));
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_FAIL));
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(2), TC_BUFS(TC_BUF(in, 24)), TC_BUFS(TC_BUF(out, 24))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "asked for f32[24], statics 2: there is no specialization");
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_COMPILE));
+    REQUIRE_OK(
+        tc_jit_run(fn, TC_STATICS(2, 5), TC_BUFS(TC_BUF_ND(in, 4, 6)), TC_BUFS(TC_BUF(out, 24))));
+    REQUIRE_OK(
+        tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7)), TC_BUFS(TC_BUF(out, 14))));
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_FAIL));
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(2, 6), TC_BUFS(TC_BUF_ND(in, 4, 6)),
+                            TC_BUFS(TC_BUF(out, 24))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "asked for f32[4, 6], statics 2, 6: the nearest of 2 specializations "
+                            "serves f32[4, 6], statics 2, 5 and differs in static integer 1,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3), TC_BUFS(TC_BUF_ND(in, 2, 7)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the number of static "
+                            "integers,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7, 1)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the rank of input 0,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7), TC_BUF_ND(in, 1)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the number of inputs,");
     tc_jit_free(fn);
 }
 
