@@ -28,7 +28,7 @@
 #include "specialization_trial.h"
 
 enum {
-    TCI_SPEC_VARIANTS = 8,          /* of one kind, unless the options say */
+    TCI_SPEC_VARIANTS = 8,          /* in all, unless the options say */
     TCI_SPEC_HOT = 4,               /* likewise, of sizes that keep coming */
     TCI_SPEC_MOST_STATICS = 1 << 16 /* and inputs: more is taken for a wrong number */
 };
@@ -47,6 +47,7 @@ struct tc_jit {
     tc_beyond beyond;
     tci_general general;
     bool check;
+    bool limited;     /* max_variants was reached, and the log said so */
     tci_mutex lock;   /* of recording, the table's writer, and `ctx` */
     uint64_t builder; /* atomic: tci_os_thread_id of who has it; 0: none */
     tci_mutex errors_lock;
@@ -407,12 +408,57 @@ static tc_status tci_spec_try(tci_spec_call *c, bool symbolic)
     return status;
 }
 
-/* With symbols for the sizes that varied. False: none are, or build does not allow it. */
-static bool tci_spec_try_symbolic(tci_spec_call *c)
+/* A specialization that options.max_variants counts. */
+static bool tci_spec_counts(const tci_variant *x)
 {
-    tci_variant_kind *k = c->made->kind;
+    return !x->hot && !x->beyond;
+}
+
+/* Number of specializations that count, or (beyond) of those that the interpreter serves since
+ * there are max_variants of these; *oldest is the first of them. */
+static int tci_spec_count(const tci_variants *v, bool beyond, const tci_variant **oldest)
+{
+    int n = 0;
+    uint32_t slot = 0;
+    for (const tci_variant_list *l; (l = tci_variants_next(v->table, &slot));) {
+        for (int i = 0; i < l->n; i++) {
+            if (beyond ? l->items[i]->beyond : tci_spec_counts(l->items[i])) {
+                *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
+            }
+        }
+    }
+    return n;
+}
+
+/* The specializations whose sizes c->made serves too, into `covered` (or NULL): those that count,
+ * or those beyond max_variants. Returns how many there are. */
+static int tci_spec_covered(const tci_spec_call *c, const tci_variant_list *l, bool beyond,
+                            const tci_variant **covered)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        const tci_variant *x = l->items[i];
+        if ((beyond ? x->beyond : tci_spec_counts(x)) &&
+            tci_general_covers(l->kind, c->made->guards, x)) {
+            if (covered) {
+                covered[n] = x;
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+/* With symbols for the sizes that varied; limited: it must take the place of another one. False:
+ * none are, or build does not allow it. */
+static bool tci_spec_try_symbolic(tci_spec_call *c, const tci_variant_list *l, bool limited)
+{
+    tci_variant_kind *k = l->kind;
     const tci_general *g = &c->fn->general;
     for (int i = k->attempt; tci_general_guards(g, k, &c->sig, i, c->made->guards); i++) {
+        if (limited && !tci_spec_covered(c, l, false, NULL)) {
+            continue;
+        }
         tc_status status = tci_spec_try(c, true);
         if (!status) {
             k->attempt = i;
@@ -425,47 +471,50 @@ static bool tci_spec_try_symbolic(tci_spec_call *c)
     return false;
 }
 
-/* Number of specializations of this kind with fixed sizes: native ones, or those that the
- * interpreter serves beyond max_variants; *oldest is the first of them. */
-static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_variant **oldest)
+/* c->made, which is symbolic, serves in place of interpreted specializations, and, if there are
+ * max_variants already (limited), of all whose sizes it covers. */
+static tc_status tci_spec_replace(tci_spec_call *c, const tci_variant_list *l, bool limited)
 {
-    int n = 0;
-    for (int i = 0; i < l->n; i++) {
-        if (!l->items[i]->symbolic && !l->items[i]->hot && l->items[i]->beyond == beyond) {
-            *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
-        }
+    const tci_variant **drops = tci_heap_get(sizeof(*drops) * ((size_t)l->n + 1));
+    bool ok = drops != NULL;
+    if (ok) {
+        int n = tci_spec_covered(c, l, true, drops);
+        n += limited ? tci_spec_covered(c, l, false, drops + n) : 0;
+        ok = !n || tci_variants_remove(&c->fn->variants, drops, n);
     }
-    return n;
+    tci_heap_free(drops);
+    return ok ? TC_OK : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
 }
 
-static void tci_spec_say_limit(tci_spec_call *c, tci_variant_kind *k)
+static void tci_spec_say_limit(tci_spec_call *c, const tci_variant_list *l)
 {
     static const char *const serves[] = {"the interpreter serves, as no symbolic program does",
                                          "the interpreter serves", "TC_ERR_LIMIT is returned"};
-    char advice[400];
-    if (!k->limited) {
-        k->limited = true;
-        tci_general_advice(k, advice, sizeof(advice));
-        tci_log(&tci_ctx_of(c->fn->ctx)->options, "recompiles",
+    char advice[800];
+    tc_jit *fn = c->fn;
+    if (!fn->limited) {
+        fn->limited = true;
+        tci_general_advice(&fn->general, &fn->variants, l, advice, sizeof(advice));
+        tci_log(&tci_ctx_of(fn->ctx)->options, "recompiles",
                 "%s (%.200s:%d) has %d specializations, options.max_variants: %s from now on; %s",
-                c->fn->name, c->fn->site.file ? c->fn->site.file : "", c->fn->site.line,
-                c->fn->max_variants, serves[c->fn->beyond], advice);
+                fn->name, fn->site.file ? fn->site.file : "", fn->site.line, fn->max_variants,
+                serves[fn->beyond], advice);
     }
 }
 
-/* Known sizes, when there are enough specializations of these already. */
+/* Known sizes, when there are enough specializations already. */
 static tc_status tci_spec_try_beyond(tci_spec_call *c, const tci_variant_list *l)
 {
     tc_jit *fn = c->fn;
     const tci_variant *oldest = NULL;
-    tci_spec_say_limit(c, l->kind);
+    tci_spec_say_limit(c, l);
     if (fn->beyond == TC_BEYOND_FAIL) {
         return tci_spec_fail(c, TC_ERR_LIMIT,
                              "there are %d specializations: expected at most "
                              "options.max_variants",
                              fn->max_variants);
     }
-    if (tci_spec_count(l, true, &oldest) >= fn->max_variants) {
+    if (tci_spec_count(&fn->variants, true, &oldest) >= fn->max_variants) {
         tci_variants_remove(&fn->variants, &oldest, 1);
     }
     tc_options *o = &tci_ctx_of(fn->ctx)->options;
@@ -481,9 +530,9 @@ static tc_status tci_spec_try_all(tci_spec_call *c, const tci_variant_list *l)
 {
     tc_jit *fn = c->fn;
     const tci_variant *oldest;
-    bool limited = tci_spec_count(l, false, &oldest) >= fn->max_variants;
-    if ((!limited || fn->beyond == TC_BEYOND_GENERAL) && tci_spec_try_symbolic(c)) {
-        return TC_OK;
+    bool limited = tci_spec_count(&fn->variants, false, &oldest) >= fn->max_variants;
+    if ((!limited || fn->beyond == TC_BEYOND_GENERAL) && tci_spec_try_symbolic(c, l, limited)) {
+        return tci_spec_replace(c, l, limited);
     }
     tci_general_fixed(&c->sig, c->made->guards);
     return limited ? tci_spec_try_beyond(c, l) : tci_spec_try(c, false);

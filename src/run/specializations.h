@@ -39,7 +39,6 @@ typedef struct tci_variant_kind {
     int64_t *least, *most;     /* of the sizes asked for so far */
     int32_t *like;             /* the first axis that had the same size each time */
     int attempt;               /* the first that may succeed (api/auto_dynamic_shapes.h) */
-    bool limited;              /* max_variants was reached, and the log said so */
     struct tci_hot_sizes *hot; /* which sizes keep coming (run/hot_sizes.h), or NULL */
 } tci_variant_kind;
 
