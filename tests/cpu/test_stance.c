@@ -97,14 +97,35 @@ TEST(an_interpreting_context_starts_no_compiler_and_gives_the_same_bits)
     tc_ctx_free(ctx);
 }
 
+/* With a compiler that is not there each stance shows: it is missed at once, not asked for, or
+ * missed in the background. */
 TEST(the_variable_sets_the_stance_of_new_contexts)
 {
-    setenv("TC_STANCE", "fail", 1);
-    tc_ctx *ctx = make_context(TC_STANCE_COMPILE);
-    unsetenv("TC_STANCE");
-    tc_program *f = NULL;
-    CHECK_EQ_INT(compile_rows(ctx, 71, &f), TC_ERR_FROZEN);
-    tc_ctx_free(ctx);
+    static const struct {
+        const char *word;
+        tc_status compiles, ends;
+    } words[] = {{"compile", TC_ERR_COMPILER, TC_OK},
+                 {"fail", TC_ERR_FROZEN, TC_OK},
+                 {"interpret", TC_OK, TC_OK},
+                 {"later", TC_OK, TC_ERR_COMPILER}};
+    tc_options o = {.no_disk_cache = true,
+                    .threads = 1,
+                    .backend = "cpu",
+                    .cc = "/no/such/compiler",
+                    .fallback = TC_FALLBACK_REFUSE};
+    for (int i = 0; i < (int)(sizeof(words) / sizeof(words[0])); i++) {
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        setenv("TC_STANCE", words[i].word, 1);
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        unsetenv("TC_STANCE");
+        tc_status status = compile_rows(ctx, 71, &f);
+        CHECK_MSG(status == words[i].compiles, "%s: %s", words[i].word, tc_error(ctx));
+        status = f ? tc_program_wait(f, -1) : TC_OK;
+        CHECK_MSG(status == words[i].ends, "%s: %s", words[i].word, tc_status_text(status));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
 }
 
 /* ---- functions that specialize themselves ---- */
@@ -266,6 +287,32 @@ TEST(the_report_says_by_line_what_differed_and_what_to_write)
     CHECK_STR(text, "no program was compiled\n");
     free(text);
     CHECK_EQ_INT(tc_recompile_report(ctx, NULL), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+static void hear_recompiles(void *user, const char *topic, const char *text)
+{
+    if (!strcmp(topic, "recompiles")) {
+        snprintf(user, 1000, "%s", text);
+    }
+}
+
+TEST(the_log_names_the_line_of_a_compile)
+{
+    char heard[1000] = "", place[60];
+    tc_options o = {.backend = "interp",
+                    .no_disk_cache = true,
+                    .log = hear_recompiles,
+                    .log_user = heard};
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    tc_tensor y = tc_asinh(tc_sinh(tc_input(ctx, "rows", TC_F32, 77, 3)));
+    int line = __LINE__ + 1;
+    REQUIRE_OK(tc_compile(y, &f));
+    snprintf(place, sizeof(place), "test_stance.c:%d: tc_compile)", line);
+    CHECK_HAS(heard, place);
+    tc_program_free(f);
     tc_ctx_free(ctx);
 }
 
