@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "../null_backend.c"
 #include "tc_test.h"
 
 static const tc_options plain = {.backend = "interp", .threads = 1, .no_disk_cache = true};
@@ -173,6 +174,35 @@ TEST(dropped_specializations_are_built_anew)
     CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), 0);
     CHECK_EQ_INT(run_scaled(fn, NULL, 2, 3), TC_OK);
     tc_jit_free(fn);
+}
+
+/* The null backend counts launches, and computes nothing. */
+TEST(specializations_are_those_of_the_device_of_their_function)
+{
+    tc_options o = plain;
+    tc_jit *on[2];
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {0};
+    builder b = {0};
+    REQUIRE(tc_register_backend(&null_backend) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        o.backend = i ? "null" : "interp";
+        REQUIRE(tc_jit_make(build_scaled, &b, (&(tc_jit_options){.options = &o}), &on[i]) == TC_OK);
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            int launched = null_seen.launched;
+            CHECK_EQ_INT(
+                tc_jit_run(on[i], NULL, TC_BUFS(TC_BUF_ND(x, 2, 3)), TC_BUFS(TC_BUF(y, 6))), TC_OK);
+            CHECK_EQ_INT(null_seen.launched - launched, i);
+            CHECK(i || (y[0] == 4 && y[5] == 9));
+        }
+    }
+    CHECK_EQ_INT(b.calls, 2);
+    tc_jit_variant list[2];
+    CHECK(tc_jit_list(on[0], list, 2) == 1 && list[0].interpreted && list[0].hits == 2);
+    CHECK(tc_jit_list(on[1], list, 2) == 1 && !list[0].interpreted && list[0].hits == 2);
+    tc_jit_free(on[0]);
+    tc_jit_free(on[1]);
 }
 
 /* ---- padding ---- */
