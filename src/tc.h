@@ -374,6 +374,7 @@
 #include "api/auto_dynamic_shapes.c"
 #include "api/shape_bucketing.c"
 #include "api/specialization_trial.c"
+#include "api/recording_compare.c"
 #include "api/jit.c"
 #include "api/eval.c"
 #include "api/read_tensor.c"

@@ -11,6 +11,7 @@
  * products fit in memory), and at last the fixed sizes. */
 #include "auto_dynamic_shapes.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -138,22 +139,130 @@ TCI_FN void tci_general_dims(const tci_variant_kind *k, const tci_variant_guard 
 
 #endif
 
-TCI_FN void tci_general_advice(const tci_variant_kind *k, char *text, size_t room)
+/* Number of axis `axis` of input `input`, counted over all inputs in order. */
+static int tci_general_index(const tci_variant_kind *k, int input, int axis)
 {
-    size_t n = 0;
-    text[0] = 0;
-    for (int a = 0; a < k->n_axes && n + 1 < room; a++) {
-        tc_jit_axis at = tci_general_place(k, a);
-        if (k->least[a] < k->most[a] && k->like[a] == a) {
-            long long least = k->least[a], most = k->most[a];
-            n += (size_t)snprintf(text + n, room - n,
-                                  "%saxis %d of input %d had %lld to %lld: write "
-                                  "TC_DIM(\"in%d_%d\", %lld, %lld)",
-                                  n ? "; " : "", at.axis, at.input, least, most, at.input, at.axis,
-                                  least, most);
+    for (int i = 0; i < input; i++) {
+        axis += k->ranks[i];
+    }
+    return axis;
+}
+
+/* The axis whose symbol serves axis a: a itself if it is no copy. */
+static int tci_general_symbol(const tci_variant_kind *k, const tci_variant_guard *guards, int a)
+{
+    const tci_variant_guard *g = &guards[a];
+    return g->same_input >= 0 ? tci_general_index(k, g->same_input, g->same_axis) : a;
+}
+
+TCI_FN bool tci_general_covers(const tci_variant_kind *k, const tci_variant_guard *guards,
+                               const tci_variant *x)
+{
+    for (int a = 0; a < k->n_axes; a++) {
+        const tci_variant_guard *of = &x->guards[a];
+        int like = tci_general_symbol(k, guards, a);
+        const tci_variant_guard *first = &x->guards[like];
+        bool equal = like == a ||
+                     tci_general_symbol(k, x->guards, a) ==
+                         tci_general_symbol(k, x->guards, like) ||
+                     (of->least == of->most && first->least == first->most &&
+                      of->least == first->least);
+        if (of->least < guards[a].least || of->most > guards[a].most || !equal) {
+            return false;
         }
     }
-    if (!n) {
-        snprintf(text, room, "no size varied");
+    return true;
+}
+
+/* ---- advice ---- */
+
+typedef struct tci_general_text {
+    char *text;
+    size_t room, n;
+} tci_general_text;
+
+static void tci_general_write(tci_general_text *t, const char *format, ...) TCI_PRINTF(2, 3);
+static void tci_general_write(tci_general_text *t, const char *format, ...)
+{
+    va_list args;
+    if (t->n + 3 < t->room) {
+        t->n += (size_t)snprintf(t->text + t->n, t->room - t->n, "%s", t->n ? "; " : "");
+        va_start(args, format);
+        t->n += (size_t)vsnprintf(t->text + t->n, t->room - t->n, format, args);
+        va_end(args);
     }
+}
+
+static bool tci_general_is_symbol(const tci_variant_list *l, int a)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (l->items[i]->guards[a].least < l->items[i]->guards[a].most) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tci_general_advise_sizes(const tci_general *g, const tci_variant_list *l,
+                                     tci_general_text *t)
+{
+    const tci_variant_kind *k = l->kind;
+    for (int a = 0; a < k->n_axes; a++) {
+        tc_jit_axis at = tci_general_place(k, a);
+        long long least = k->least[a], most = k->most[a];
+        if (least == most || tci_general_is_symbol(l, a)) {
+            continue;
+        }
+        if (tci_general_is_fixed(g, at.input, at.axis, k->ranks[at.input])) {
+            tci_general_write(t,
+                              "axis %d of input %d, which options.fixed_axes names, had %lld to "
+                              "%lld: take it out of there if build hands its size to calls only",
+                              at.axis, at.input, least, most);
+        } else if (k->like[a] == a) {
+            tci_general_write(t,
+                              "axis %d of input %d had %lld to %lld: write "
+                              "TC_DIM(\"in%d_%d\", %lld, %lld)",
+                              at.axis, at.input, least, most, at.input, at.axis, least, most);
+        }
+    }
+}
+
+static void tci_general_advise_kinds(const tci_variants *v, const tci_variant_kind *k,
+                                     tci_general_text *t)
+{
+    bool others = false;
+    uint32_t slot = 0;
+    for (const tci_variant_list *l; (l = tci_variants_next(v->table, &slot));) {
+        others |= l->kind->n_inputs != k->n_inputs ||
+                  memcmp(l->kind->dtypes, k->dtypes, (size_t)k->n_inputs) != 0 ||
+                  memcmp(l->kind->ranks, k->ranks, sizeof(*k->ranks) * (size_t)k->n_inputs) != 0;
+    }
+    for (int i = 0; i < k->n_statics; i++) {
+        int64_t least = k->statics[i], most = least;
+        slot = 0;
+        for (const tci_variant_list *l; (l = tci_variants_next(v->table, &slot));) {
+            int64_t has = i < l->kind->n_statics ? l->kind->statics[i] : least;
+            least = TCI_MIN(least, has);
+            most = TCI_MAX(most, has);
+        }
+        if (least < most) {
+            tci_general_write(t,
+                              "static integer %d had %lld to %lld: give it as an input if build "
+                              "computes with it only",
+                              i, (long long)least, (long long)most);
+        }
+    }
+    if (others) {
+        tci_general_write(t, "dtypes or ranks of inputs differed: convert them before the call");
+    }
+}
+
+TCI_FN void tci_general_advice(const tci_general *g, const tci_variants *v,
+                               const tci_variant_list *l, char *text, size_t room)
+{
+    tci_general_text t = {text, room, 0};
+    text[0] = 0;
+    tci_general_advise_sizes(g, l, &t);
+    tci_general_advise_kinds(v, l->kind, &t);
+    tci_general_write(&t, "or raise options.max_variants");
 }

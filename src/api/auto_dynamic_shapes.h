@@ -27,7 +27,13 @@ TCI_FN bool tci_general_guards(const tci_general *g, const tci_variant_kind *k,
 /* The size of each axis as tc_input takes it: a number or a symbol. */
 TCI_FN void tci_general_dims(const tci_variant_kind *k, const tci_variant_guard *guards,
                              int64_t *dims);
-/* "axis 0 of input 0 had 1 to 96: write TC_DIM("in0_0", 1, 96)", of all that varied. */
-TCI_FN void tci_general_advice(const tci_variant_kind *k, char *text, size_t room);
+/* True if such guards serve all sizes that x, which is of this kind, serves. */
+TCI_FN bool tci_general_covers(const tci_variant_kind *k, const tci_variant_guard *guards,
+                               const tci_variant *x);
+/* "axis 0 of input 0 had 1 to 96: write TC_DIM("in0_0", 1, 96)", and so on: the sizes of this
+ * kind that varied and are no symbols, and the static integers, dtypes and ranks that differ from
+ * those of other kinds, each with the way to fewer specializations. */
+TCI_FN void tci_general_advice(const tci_general *g, const tci_variants *v,
+                               const tci_variant_list *l, char *text, size_t room);
 
 #endif

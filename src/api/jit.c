@@ -5,12 +5,11 @@
  * compiled.
  *
  * Design: a known signature costs a lookup without a lock and a run as in tc_run. All other
- * operations (recording, compiling, dropping, listing) hold the lock of the tc_jit. A call that
+ * operations (recording, compiling, dropping) hold the lock of the tc_jit. A call that
  * specializes counts as a reader from before its lookup until its run ends, so its specialization
  * cannot be freed meanwhile. */
 #include "../run/specializations.h"
 
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,10 +24,11 @@
 #include "compile.h"
 #include "internal.h"
 #include "auto_dynamic_shapes.h"
+#include "recording_compare.h"
 #include "specialization_trial.h"
 
 enum {
-    TCI_SPEC_VARIANTS = 8,          /* of one kind, unless the options say */
+    TCI_SPEC_VARIANTS = 8,          /* in all, unless the options say */
     TCI_SPEC_HOT = 4,               /* likewise, of sizes that keep coming */
     TCI_SPEC_MOST_STATICS = 1 << 16 /* and inputs: more is taken for a wrong number */
 };
@@ -47,6 +47,7 @@ struct tc_jit {
     tc_beyond beyond;
     tci_general general;
     bool check;
+    bool limited;     /* max_variants was reached, and the log said so */
     tci_mutex lock;   /* of recording, the table's writer, and `ctx` */
     uint64_t builder; /* atomic: tci_os_thread_id of who has it; 0: none */
     tci_mutex errors_lock;
@@ -205,34 +206,70 @@ static int tci_spec_misfits(const tci_spec_call *c, const tci_variant *x, int *i
     return n;
 }
 
+/* Number of parts of the signature (static integers, dtypes, ranks, sizes) that x does not serve;
+ * `first` says which is the first of them. */
+static int tci_spec_differs(const tci_spec_call *c, const tci_variant *x, char *first, size_t room)
+{
+    const tci_variant_kind *k = x->kind;
+    const tc_statics *s = c->sig.statics;
+    const tc_bufs *in = c->sig.inputs;
+    int n_statics = s ? s->n : 0, n = 0, input, axis;
+    bool same_ranks = k->n_inputs == in->n;
+    if (!same_ranks && !n++) {
+        snprintf(first, room, "the number of inputs");
+    }
+    for (int i = 0; i < TCI_MIN(in->n, k->n_inputs); i++) {
+        bool dtype = k->dtypes[i] == in->items[i].dtype;
+        bool rank = k->ranks[i] == tci_variants_rank(&in->items[i]);
+        if ((!dtype || !rank) && !n++) {
+            snprintf(first, room, "the %s of input %d", dtype ? "rank" : "dtype", i);
+        }
+        same_ranks = same_ranks && rank;
+    }
+    if (k->n_statics != n_statics && !n++) {
+        snprintf(first, room, "the number of static integers");
+    }
+    for (int i = 0; i < TCI_MIN(n_statics, k->n_statics); i++) {
+        if (k->statics[i] != s->items[i] && !n++) {
+            snprintf(first, room, "static integer %d", i);
+        }
+    }
+    int sizes = same_ranks ? tci_spec_misfits(c, x, &input, &axis) : 0;
+    if (sizes && !n) {
+        snprintf(first, room, "axis %d of input %d", axis, input);
+    }
+    return n + sizes;
+}
+
 /* The error: the signature asked for, and how the nearest specialization differs from it. */
 static tc_status tci_spec_frozen(tci_spec_call *c)
 {
-    const tci_variant_list *l = tci_variants_kind(&c->fn->variants, &c->sig);
     const tci_variant *near = NULL;
-    char asked[300], has[300] = "";
-    int input = 0, axis = 0, fewest = INT32_MAX;
+    char asked[300], has[300] = "", what[64], first[64] = "";
+    int n_all = 0, fewest = INT32_MAX;
+    uint32_t slot = 0;
     tci_spec_print(&c->sig, asked, sizeof(asked));
-    for (int i = 0; l && i < l->n; i++) {
-        int in = 0, at = 0, n = tci_spec_misfits(c, l->items[i], &in, &at);
-        if (n < fewest) {
-            fewest = n;
-            near = l->items[i];
-            input = in;
-            axis = at;
+    for (const tci_variant_list *l; (l = tci_variants_next(c->fn->variants.table, &slot));) {
+        for (int i = 0; i < l->n; i++, n_all++) {
+            int n = tci_spec_differs(c, l->items[i], what, sizeof(what));
+            if (n < fewest) {
+                fewest = n;
+                near = l->items[i];
+                memcpy(first, what, sizeof(first));
+            }
         }
     }
     if (!near) {
         return tci_spec_fail(c, TC_ERR_FROZEN,
-                             "asked for %s: none of %d specializations has these "
-                             "dtypes, ranks and static integers, and the stance allows no compile",
-                             asked, tci_variants_all(&c->fn->variants, NULL, 0));
+                             "asked for %s: there is no specialization, and the stance allows no "
+                             "compile",
+                             asked);
     }
     tci_spec_print_variant(near, has, sizeof(has));
     return tci_spec_fail(c, TC_ERR_FROZEN,
                          "asked for %s: the nearest of %d specializations serves %s and differs in "
-                         "axis %d of input %d, and the stance allows no compile",
-                         asked, l->n, has, axis, input);
+                         "%s, and the stance allows no compile",
+                         asked, n_all, has, first);
 }
 
 /* ---- recording ---- */
@@ -299,54 +336,17 @@ static tc_status tci_spec_build(tci_spec_call *c, const tc_tensor *in, tc_tensor
     return TC_OK;
 }
 
-typedef struct tci_spec_keys {
-    tci_scratch s;
-    tci_request *requests[2];
-} tci_spec_keys;
-
-static tc_status tci_spec_compare(tci_spec_call *c, tci_spec_keys *k, const tc_tensor *const *outs)
+/* Records a second time; the graphs, their numbers and their constants must be equal. */
+static tc_status tci_spec_check_twice(tci_spec_call *c, const tc_tensor *in, const tc_tensor *out)
 {
-    tc_jit *fn = c->fn;
-    tci_ctx *ctx = tci_ctx_of(fn->ctx);
-    if (setjmp(k->s.escape)) {
-        return tci_spec_fail(c, k->s.why, "%s", k->s.message);
-    }
-    for (int i = 0; i < 2; i++) {
-        tci_node **nodes = TCI_NEW_ARRAY(&k->s, tci_node *, fn->n_outputs);
-        for (int o = 0; o < fn->n_outputs; o++) {
-            nodes[o] = tci_handle_node(outs[i][o]);
-            if (!nodes[o]) {
-                return TC_OK; /* the compile has the message */
-            }
-        }
-        k->requests[i] = tci_request_make(&k->s, NULL, 0, nodes, fn->n_outputs, &ctx->options, NULL,
-                                          NULL);
-    }
-    const tci_request *a = k->requests[0], *b = k->requests[1];
-    bool same = a->key_bytes == b->key_bytes && !memcmp(a->key, b->key, a->key_bytes);
-    return same ? TC_OK
-                : tci_spec_fail(c, TC_ERR_ARGUMENT,
-                                "build recorded two graphs, of %d and %d nodes, for one "
-                                "signature: expected the same graph from the same sizes "
-                                "and static integers",
-                                a->n_nodes, b->n_nodes);
-}
-
-/* Records a second time; the graphs must be equal. */
-static tc_status tci_spec_check_twice(tci_spec_call *c, const tc_tensor *in, tc_tensor *out)
-{
-    size_t n = (size_t)c->fn->n_outputs;
-    tc_tensor *again = tci_heap_get(n * sizeof(*again));
-    tci_spec_keys *k = tci_heap_get(sizeof(*k));
-    tc_status status = again && k ? tci_spec_build(c, in, again)
-                                  : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
+    int n = c->fn->n_outputs;
+    tc_tensor *again = tci_heap_get((size_t)n * sizeof(*again));
+    tc_status status = again ? tci_spec_build(c, in, again)
+                             : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
     if (!status) {
         const tc_tensor *outs[2] = {out, again};
-        tci_scratch_init(&k->s);
-        status = tci_spec_compare(c, k, outs);
-        tci_scratch_free(&k->s);
+        status = tci_recording_compare(tci_ctx_of(c->fn->ctx), outs, n, c->text, sizeof(c->text));
     }
-    tci_heap_free(k);
     tci_heap_free(again);
     return status;
 }
@@ -408,12 +408,57 @@ static tc_status tci_spec_try(tci_spec_call *c, bool symbolic)
     return status;
 }
 
-/* With symbols for the sizes that varied. False: none are, or build does not allow it. */
-static bool tci_spec_try_symbolic(tci_spec_call *c)
+/* A specialization that options.max_variants counts. */
+static bool tci_spec_counts(const tci_variant *x)
 {
-    tci_variant_kind *k = c->made->kind;
+    return !x->hot && !x->beyond;
+}
+
+/* Number of specializations that count, or (beyond) of those that the interpreter serves since
+ * there are max_variants of these; *oldest is the first of them. */
+static int tci_spec_count(const tci_variants *v, bool beyond, const tci_variant **oldest)
+{
+    int n = 0;
+    uint32_t slot = 0;
+    for (const tci_variant_list *l; (l = tci_variants_next(v->table, &slot));) {
+        for (int i = 0; i < l->n; i++) {
+            if (beyond ? l->items[i]->beyond : tci_spec_counts(l->items[i])) {
+                *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
+            }
+        }
+    }
+    return n;
+}
+
+/* The specializations whose sizes c->made serves too, into `covered` (or NULL): those that count,
+ * or those beyond max_variants. Returns how many there are. */
+static int tci_spec_covered(const tci_spec_call *c, const tci_variant_list *l, bool beyond,
+                            const tci_variant **covered)
+{
+    int n = 0;
+    for (int i = 0; i < l->n; i++) {
+        const tci_variant *x = l->items[i];
+        if ((beyond ? x->beyond : tci_spec_counts(x)) &&
+            tci_general_covers(l->kind, c->made->guards, x)) {
+            if (covered) {
+                covered[n] = x;
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+/* With symbols for the sizes that varied; limited: it must take the place of another one. False:
+ * none are, or build does not allow it. */
+static bool tci_spec_try_symbolic(tci_spec_call *c, const tci_variant_list *l, bool limited)
+{
+    tci_variant_kind *k = l->kind;
     const tci_general *g = &c->fn->general;
     for (int i = k->attempt; tci_general_guards(g, k, &c->sig, i, c->made->guards); i++) {
+        if (limited && !tci_spec_covered(c, l, false, NULL)) {
+            continue;
+        }
         tc_status status = tci_spec_try(c, true);
         if (!status) {
             k->attempt = i;
@@ -426,47 +471,50 @@ static bool tci_spec_try_symbolic(tci_spec_call *c)
     return false;
 }
 
-/* Number of specializations of this kind with fixed sizes: native ones, or those that the
- * interpreter serves beyond max_variants; *oldest is the first of them. */
-static int tci_spec_count(const tci_variant_list *l, bool beyond, const tci_variant **oldest)
+/* c->made, which is symbolic, serves in place of interpreted specializations, and, if there are
+ * max_variants already (limited), of all whose sizes it covers. */
+static tc_status tci_spec_replace(tci_spec_call *c, const tci_variant_list *l, bool limited)
 {
-    int n = 0;
-    for (int i = 0; i < l->n; i++) {
-        if (!l->items[i]->symbolic && !l->items[i]->hot && l->items[i]->beyond == beyond) {
-            *oldest = n++ && (*oldest)->id < l->items[i]->id ? *oldest : l->items[i];
-        }
+    const tci_variant **drops = tci_heap_get(sizeof(*drops) * ((size_t)l->n + 1));
+    bool ok = drops != NULL;
+    if (ok) {
+        int n = tci_spec_covered(c, l, true, drops);
+        n += limited ? tci_spec_covered(c, l, false, drops + n) : 0;
+        ok = !n || tci_variants_remove(&c->fn->variants, drops, n);
     }
-    return n;
+    tci_heap_free(drops);
+    return ok ? TC_OK : tci_spec_fail(c, TC_ERR_MEMORY, "out of memory");
 }
 
-static void tci_spec_say_limit(tci_spec_call *c, tci_variant_kind *k)
+static void tci_spec_say_limit(tci_spec_call *c, const tci_variant_list *l)
 {
     static const char *const serves[] = {"the interpreter serves, as no symbolic program does",
                                          "the interpreter serves", "TC_ERR_LIMIT is returned"};
-    char advice[400];
-    if (!k->limited) {
-        k->limited = true;
-        tci_general_advice(k, advice, sizeof(advice));
-        tci_log(&tci_ctx_of(c->fn->ctx)->options, "recompiles",
+    char advice[800];
+    tc_jit *fn = c->fn;
+    if (!fn->limited) {
+        fn->limited = true;
+        tci_general_advice(&fn->general, &fn->variants, l, advice, sizeof(advice));
+        tci_log(&tci_ctx_of(fn->ctx)->options, "recompiles",
                 "%s (%.200s:%d) has %d specializations, options.max_variants: %s from now on; %s",
-                c->fn->name, c->fn->site.file ? c->fn->site.file : "", c->fn->site.line,
-                c->fn->max_variants, serves[c->fn->beyond], advice);
+                fn->name, fn->site.file ? fn->site.file : "", fn->site.line, fn->max_variants,
+                serves[fn->beyond], advice);
     }
 }
 
-/* Known sizes, when there are enough specializations of these already. */
+/* Known sizes, when there are enough specializations already. */
 static tc_status tci_spec_try_beyond(tci_spec_call *c, const tci_variant_list *l)
 {
     tc_jit *fn = c->fn;
     const tci_variant *oldest = NULL;
-    tci_spec_say_limit(c, l->kind);
+    tci_spec_say_limit(c, l);
     if (fn->beyond == TC_BEYOND_FAIL) {
         return tci_spec_fail(c, TC_ERR_LIMIT,
                              "there are %d specializations: expected at most "
                              "options.max_variants",
                              fn->max_variants);
     }
-    if (tci_spec_count(l, true, &oldest) >= fn->max_variants) {
+    if (tci_spec_count(&fn->variants, true, &oldest) >= fn->max_variants) {
         tci_variants_remove(&fn->variants, &oldest, 1);
     }
     tc_options *o = &tci_ctx_of(fn->ctx)->options;
@@ -482,9 +530,9 @@ static tc_status tci_spec_try_all(tci_spec_call *c, const tci_variant_list *l)
 {
     tc_jit *fn = c->fn;
     const tci_variant *oldest;
-    bool limited = tci_spec_count(l, false, &oldest) >= fn->max_variants;
-    if ((!limited || fn->beyond == TC_BEYOND_GENERAL) && tci_spec_try_symbolic(c)) {
-        return TC_OK;
+    bool limited = tci_spec_count(&fn->variants, false, &oldest) >= fn->max_variants;
+    if ((!limited || fn->beyond == TC_BEYOND_GENERAL) && tci_spec_try_symbolic(c, l, limited)) {
+        return tci_spec_replace(c, l, limited);
     }
     tci_general_fixed(&c->sig, c->made->guards);
     return limited ? tci_spec_try_beyond(c, l) : tci_spec_try(c, false);
@@ -1029,10 +1077,7 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
     }
     room = list ? TCI_MAX(room, 0) : 0;
     tci_variant **all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(room, 1));
-    bool within = tci_spec_is_within(fn);
-    if (!within) {
-        pthread_mutex_lock(&fn->lock);
-    }
+    uint32_t ticket = tci_variants_enter(&fn->variants);
     int n = tci_variants_all(&fn->variants, all, all ? room : 0);
     for (int i = 0; i < TCI_MIN(n, room) && all; i++) {
         const tci_variant *x = all[i];
@@ -1044,10 +1089,7 @@ TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room)
                                                   tci_later_current(x->program) == x->program};
         tci_spec_print_variant(x, list[i].signature, sizeof(list[i].signature));
     }
-    if (!within) {
-        tci_variants_collect(&fn->variants);
-        pthread_mutex_unlock(&fn->lock);
-    }
+    tci_spec_leave(fn, ticket);
     tci_heap_free(all);
     return all ? n : 0;
 }

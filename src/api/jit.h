@@ -33,8 +33,9 @@ typedef struct tc_jit_axis {
     int input, axis;
 } tc_jit_axis;
 
-/* Signatures beyond max_variants. GENERAL: a program of symbolic sizes serves (TC_DYNAMIC_SHAPES);
- * where build allows none, the interpreter. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
+/* Signatures beyond max_variants. GENERAL: a program of symbolic sizes (TC_DYNAMIC_SHAPES) takes
+ * the place of specializations whose sizes it covers; where build allows none or it would cover
+ * none, the interpreter serves. INTERPRET: the interpreter. FAIL: TC_ERR_LIMIT. */
 typedef enum tc_beyond { TC_BEYOND_GENERAL, TC_BEYOND_INTERPRET, TC_BEYOND_FAIL } tc_beyond;
 
 /* POW2: sizes that are not of options.fixed_axes are rounded up to a power of two. Inputs are
@@ -48,15 +49,17 @@ typedef enum tc_bucket { TC_BUCKET_NONE, TC_BUCKET_POW2 } tc_bucket;
 typedef struct tc_jit_options {
     const tc_options *options; /* of the private context; strings are copied. NULL: defaults */
     int n_outputs; /* that build sets, each tc_assign included, which takes no buffer. 0: 1 */
-    /* Specializations of known sizes of one combination of dtypes, ranks and static integers.
-     * 0: 8. Beyond it `beyond` says what serves, and the log says so under "recompiles" */
+    /* Compiled specializations that there are at once, of all dtypes, ranks, sizes and static
+     * integers; those of max_hot are not counted. 0: 8. Beyond it `beyond` says what serves, and
+     * the log says so once under "recompiles", with the way to fewer */
     int max_variants;
     tc_beyond beyond;
     /* Axes whose sizes never become symbols, as build computes with them as numbers. Copied */
     const tc_jit_axis *fixed_axes;
     int n_fixed_axes;
     tc_bucket bucket;
-    /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ. */
+    /* Records each specialization twice and fails with TC_ERR_ARGUMENT if the graphs differ, or
+     * numbers or contents of memory in them; tc_error names the line */
     bool check;
     /* Specializations of known sizes for sizes that keep coming while a symbolic program serves
      * them. 0: 4; -1: none. See tc_jit_run */
@@ -141,8 +144,8 @@ typedef struct tc_jit_variant {
     bool hot;            /* of sizes that kept coming (options.max_hot) */
     char signature[192]; /* "f32[8, 64], statics 3" */
 } tc_jit_variant;
-/* Writes the first `room` specializations, oldest first; returns how many there are. -1: fn is
- * NULL. */
+/* Writes the first `room` specializations, oldest first; returns how many there are. Waits for no
+ * other thread: one that is being compiled is not listed. -1: fn is NULL. */
 TC_API int tc_jit_list(tc_jit *fn, tc_jit_variant *list, int room);
 /* Drops specialization `id`, or all of them with id -1, while runs go on: those under way end
  * first, then its memory is freed by a later call on fn. TC_ERR_ARGUMENT: fn is NULL, or there is

@@ -317,7 +317,7 @@ static void tci_later_do(tci_later_job *j)
     tci_later_deliver(j, &result);
     tci_later_unlock();
     if (says) {
-        tci_log(&j->options, "compile", "in the background: %s: %.300s; the interpreter goes on",
+        tci_log(&j->options, "compile", "in the background: %s: %.2000s; the interpreter goes on",
                 tc_status_text(result.status), tci_str_text(&result.log));
     }
     tci_code_release(result.code);

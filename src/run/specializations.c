@@ -121,6 +121,39 @@ TCI_FN tci_variant *tci_variants_find(tci_variants *v, const tci_signature *sig)
     return NULL;
 }
 
+TCI_FN tci_variant_list *tci_variants_next(const tci_variant_table *t, uint32_t *at)
+{
+    while (t && *at <= t->mask) {
+        tci_variant_list *l = t->slots[(*at)++];
+        if (l) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room)
+{
+    const tci_variant_table *t = __atomic_load_n(&v->table, __ATOMIC_SEQ_CST);
+    int n = 0;
+    uint32_t slot = 0;
+    for (const tci_variant_list *l; (l = tci_variants_next(t, &slot));) {
+        for (int i = 0; i < l->n; i++, n++) {
+            int at = n < room ? n : room; /* insertion by id; the newest falls off the end */
+            while (at > 0 && list[at - 1]->id > l->items[i]->id) {
+                if (at < room) {
+                    list[at] = list[at - 1];
+                }
+                at--;
+            }
+            if (at < room) {
+                list[at] = l->items[i];
+            }
+        }
+    }
+    return n;
+}
+
 TCI_FN bool tci_variants_hit(tci_variant *x)
 {
     uint64_t n = __atomic_add_fetch(&x->lanes[tci_variants_lane()].hits, 1, __ATOMIC_RELAXED);
@@ -441,27 +474,6 @@ TCI_FN bool tci_variants_remove(tci_variants *v, const tci_variant *const *drops
     }
     tci_variants_collect(v);
     return true;
-}
-
-TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room)
-{
-    int n = 0;
-    for (uint32_t s = 0; v->table && s <= v->table->mask; s++) {
-        const tci_variant_list *l = v->table->slots[s];
-        for (int i = 0; l && i < l->n; i++, n++) {
-            int at = n < room ? n : room; /* insertion by id; the newest falls off the end */
-            while (at > 0 && list[at - 1]->id > l->items[i]->id) {
-                if (at < room) {
-                    list[at] = list[at - 1];
-                }
-                at--;
-            }
-            if (at < room) {
-                list[at] = l->items[i];
-            }
-        }
-    }
-    return n;
 }
 
 TCI_FN void tci_variants_free(tci_variants *v)

@@ -39,7 +39,6 @@ typedef struct tci_variant_kind {
     int64_t *least, *most;     /* of the sizes asked for so far */
     int32_t *like;             /* the first axis that had the same size each time */
     int attempt;               /* the first that may succeed (api/auto_dynamic_shapes.h) */
-    bool limited;              /* max_variants was reached, and the log said so */
     struct tci_hot_sizes *hot; /* which sizes keep coming (run/hot_sizes.h), or NULL */
 } tci_variant_kind;
 
@@ -109,6 +108,10 @@ TCI_FN void tci_variants_leave(tci_variants *v, uint32_t ticket);
 /* The specialization that serves the signature, or NULL. Every input has a list of sizes if its
  * rank says so. */
 TCI_FN tci_variant *tci_variants_find(tci_variants *v, const tci_signature *sig);
+/* The list of the next kind, from slot *at of the table on; NULL: there is none left. */
+TCI_FN tci_variant_list *tci_variants_next(const tci_variant_table *t, uint32_t *at);
+/* All of them, oldest first, into list, which has room for so many; returns how many there are. */
+TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room);
 /* Counts a run. True now and then, of a symbolic one: the owner looks at the sizes that came. */
 TCI_FN bool tci_variants_hit(tci_variant *x);
 
@@ -122,9 +125,6 @@ TCI_FN void tci_variants_free_one(tci_variant *x); /* one that was never added *
 TCI_FN bool tci_variants_add(tci_variants *v, tci_variant *x);
 /* Removes all that `drops` says. False: no memory; then none is removed. */
 TCI_FN bool tci_variants_remove(tci_variants *v, const tci_variant *const *drops, int n);
-/* All of them, oldest first, into list, which has room for this many; returns how many there are.
- */
-TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room);
 /* Frees removed memory that no reader can see any more. */
 TCI_FN void tci_variants_collect(tci_variants *v);
 static inline bool tci_variants_pending(tci_variants *v)

@@ -243,6 +243,156 @@ TEST(beyond_max_variants_it_is_as_the_options_say)
     }
 }
 
+static tc_jit *make_heard(tc_jit_build build, tc_jit_options options, heard *h)
+{
+    tc_options o = {.backend = "cpu",
+                    .threads = 1,
+                    .no_disk_cache = true,
+                    .log = hear,
+                    .log_user = h};
+    tc_jit *fn;
+    options.options = &o;
+    REQUIRE_OK(tc_jit_make(build, NULL, &options, &fn));
+    return fn;
+}
+
+static int compiler_runs(tc_jit *fn)
+{
+    tc_stats s;
+    tc_stats(tc_jit_ctx(fn), &s);
+    return (int)s.compiler_runs;
+}
+
+static int count_native(tc_jit *fn)
+{
+    tc_jit_variant list[32];
+    int n = tc_jit_list(fn, list, 32), native = 0;
+    for (int i = 0; i < n && i < 32; i++) {
+        native += !list[i].interpreted;
+    }
+    return native;
+}
+
+/* x [rows, width] -> x - its largest element per row; width is read as a number */
+static tc_status build_centred(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                               int n_out, void *user)
+{
+    (void)ctx, (void)n_in, (void)n_out, (void)user;
+    tc_tensor most = tc_slice(in[0], 1, 0, 1, 1);
+    for (int64_t i = 1; i < tc_size(in[0], 1); i++) {
+        most = tc_maximum(most, tc_slice(in[0], 1, i, i + 1, 1));
+    }
+    out[0] = tc_sub(in[0], most);
+    return TC_OK;
+}
+
+TEST(max_variants_bounds_programs_whose_other_axis_is_a_symbol)
+{
+    tc_jit_axis axis = {0, 1};
+    for (int beyond = TC_BEYOND_GENERAL; beyond <= TC_BEYOND_FAIL; beyond++) {
+        heard h = {0};
+        tc_jit *fn = make_heard(build_centred,
+                                (tc_jit_options){.max_variants = 2,
+                                                 .beyond = (tc_beyond)beyond,
+                                                 .fixed_axes = &axis,
+                                                 .n_fixed_axes = 1},
+                                &h);
+        int before = compiler_runs(fn), served = 0;
+        for (int width = 1; width <= 12; width++) {
+            for (int rows = 1; rows <= 2; rows++) {
+                for (int i = 0; i < rows * width; i++) {
+                    x[i] = (float)i;
+                }
+                tc_status status = tc_jit_run(fn, NULL,
+                                              TC_BUFS(TC_BUF_ND(x, rows, width + beyond * 20)),
+                                              TC_BUFS(TC_BUF_ND(y, rows, width + beyond * 20)));
+                served += !status;
+                CHECK(!status || status == TC_ERR_LIMIT);
+            }
+        }
+        CHECK_EQ_INT(served, beyond == TC_BEYOND_FAIL ? 2 : 24);
+        CHECK_EQ_INT(count_native(fn), 2);
+        CHECK_EQ_INT(compiler_runs(fn) - before, 2);
+        CHECK_EQ_INT(h.n, 1);
+        CHECK_HAS(h.text, "axis 1 of input 0, which options.fixed_axes names, had ");
+        CHECK(!strstr(h.text, "TC_DIM")); /* axis 0 is a symbol already */
+        tc_jit_free(fn);
+    }
+}
+
+/* x [n] -> x from element `static 0` on */
+static tc_status build_tail(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                            void *user)
+{
+    (void)n_in, (void)n_out, (void)user;
+    out[0] = tc_slice(tc_mul(in[0], 3), 0, tc_jit_static(ctx, 0), TC_END, 1);
+    return TC_OK;
+}
+
+TEST(max_variants_bounds_programs_of_all_static_integers)
+{
+    enum { N = 30 };
+    for (int beyond = TC_BEYOND_GENERAL; beyond <= TC_BEYOND_FAIL; beyond++) {
+        heard h = {0};
+        tc_jit *fn = make_heard(build_tail,
+                                (tc_jit_options){.max_variants = 3, .beyond = (tc_beyond)beyond},
+                                &h);
+        int before = compiler_runs(fn), served = 0;
+        for (int i = 0; i < N; i++) {
+            x[i] = (float)i;
+        }
+        for (int from = 0; from < 20; from++) {
+            tc_status status = tc_jit_run(fn, TC_STATICS(from, 7), TC_BUFS(TC_BUF_ND(x, N)),
+                                          TC_BUFS(TC_BUF(y, N - from)));
+            served += !status;
+            CHECK(status || (y[0] == 3.f * (float)from && y[N - from - 1] == 3 * (N - 1)));
+        }
+        CHECK_EQ_INT(served, beyond == TC_BEYOND_FAIL ? 3 : 20);
+        CHECK_EQ_INT(tc_jit_list(fn, NULL, 0), beyond == TC_BEYOND_FAIL ? 3 : 6);
+        CHECK(compiler_runs(fn) - before <= 3);
+        CHECK_EQ_INT(h.n, 1);
+        CHECK_HAS(h.text, "static integer 0 had 0 to 3: give it as an input");
+        CHECK_HAS(h.text, "or raise options.max_variants");
+        CHECK(!strstr(h.text, "static integer 1 had") && !strstr(h.text, "TC_DIM"));
+        tc_jit_free(fn);
+    }
+}
+
+TEST(beyond_max_variants_a_symbolic_program_takes_the_place_of_others)
+{
+    heard h = {0};
+    tc_jit_variant list[4];
+    tc_jit *fn = make_heard(build_sum, (tc_jit_options){.max_variants = 1}, &h);
+    int before = compiler_runs(fn);
+    CHECK_EQ_INT(run_sum(fn, 5, 5), TC_OK);
+    for (int n = 6; n < 40; n++) {
+        CHECK_EQ_INT(run_sum(fn, n, n), TC_OK);
+    }
+    CHECK_EQ_INT(run_sum(fn, 5, 5), TC_OK);
+    REQUIRE(tc_jit_list(fn, list, 4) == 1);
+    CHECK_STR(list[0].signature, "f32[0..1048576] f32[as 0.0]");
+    CHECK(!list[0].interpreted);
+    CHECK_EQ_INT(list[0].hits, 35);
+    CHECK_EQ_INT(run_sum(fn, 7, 1), TC_OK); /* other guards: it covers nothing */
+    CHECK_EQ_INT(count_native(fn), 1);
+    CHECK_EQ_INT(compiler_runs(fn) - before, 2);
+    CHECK_EQ_INT(h.n, 1);
+    tc_jit_free(fn);
+    fn = make_heard(build_sum, (tc_jit_options){.max_variants = 1, .beyond = TC_BEYOND_INTERPRET},
+                    &h);
+    CHECK_EQ_INT(run_sum(fn, 5, 5), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 9, 9), TC_OK);
+    REQUIRE(tc_jit_list(fn, list, 4) == 2);
+    CHECK(list[1].interpreted);
+    CHECK_STR(list[1].signature, "f32[9] f32[9]");
+    CHECK_EQ_INT(tc_jit_drop(fn, list[0].id), TC_OK); /* there is room for a program again */
+    CHECK_EQ_INT(run_sum(fn, 11, 11), TC_OK);
+    CHECK_EQ_INT(run_sum(fn, 9, 9), TC_OK); /* and the interpreter serves no more */
+    REQUIRE(tc_jit_list(fn, list, 4) == 1);
+    CHECK(!list[0].interpreted && list[0].hits == 2);
+    tc_jit_free(fn);
+}
+
 TEST(output_sizes_of_symbolic_programs_follow_the_inputs)
 {
     tc_jit *fn = make(build_pool, NULL, "interp");

@@ -267,6 +267,51 @@ TEST(a_compile_that_fails_leaves_the_interpreter)
     tc_ctx_free(ctx);
 }
 
+/* What the library writes to stderr between these two calls. */
+static int stderr_before;
+static FILE *stderr_now;
+static void catch_stderr(void)
+{
+    fflush(stderr);
+    stderr_now = tmpfile();
+    REQUIRE(stderr_now && (stderr_before = dup(2)) >= 0 && dup2(fileno(stderr_now), 2) == 2);
+}
+
+static const char *caught_stderr(void)
+{
+    static char text[1 << 14];
+    fflush(stderr);
+    dup2(stderr_before, 2);
+    close(stderr_before);
+    rewind(stderr_now);
+    text[fread(text, 1, sizeof(text) - 1, stderr_now)] = 0;
+    fclose(stderr_now);
+    return text;
+}
+
+TEST(a_compile_that_fails_is_said_once)
+{
+    tc_ctx *ctx = make_context(make_compiler("0", "echo no luck >&2; exit 1"));
+    tc_program *f = NULL;
+    tc_shutdown(); /* other compiles have been said */
+    setenv("TC_LOG", "compile", 1);
+    catch_stderr();
+    tc_status status = tc_compile(make_graph(ctx, 12), &f);
+    for (int i = 0; i < 3 && !status; i++) {
+        tc_program_wait(f, -1);
+        status = run(f, 12);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown(); /* waits for the thread that says it */
+    const char *text = caught_stderr();
+    unsetenv("TC_LOG");
+    CHECK_EQ_INT(status, TC_OK);
+    const char *said = strstr(text, "the interpreter goes on");
+    CHECK_MSG(said && !strstr(said + 1, "the interpreter goes on"), "it says: %s", text);
+    CHECK_HAS(text, "no luck");
+}
+
 TEST(a_compile_can_be_cancelled)
 {
     tc_ctx *ctx = make_context(make_compiler("60", real_compiler()));
@@ -526,6 +571,141 @@ TEST(a_compile_has_as_many_compilers_as_the_options_say)
         CHECK(compilers ? t.last.files == 1 : t.last.files > 1 || tci_os_cpu_count() == 1);
         tc_ctx_free(ctx);
     }
+}
+
+/* The most processes at once in a file where each begins with '+' and ends with '-'. */
+static int most_at_once(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    int now = 0, most = 0;
+    REQUIRE(f != NULL);
+    for (int c; (c = fgetc(f)) != EOF;) {
+        now += (c == '+') - (c == '-');
+        most = now > most ? now : most;
+    }
+    fclose(f);
+    CHECK_EQ_INT(now, 0);
+    return most;
+}
+
+TEST(no_more_compilers_work_at_once_than_the_options_say)
+{
+    enum { PROGRAMS = 40 };
+    char path[64], script[400];
+    snprintf(path, sizeof(path), "/tmp/tc-later-%d.count", (int)getpid());
+    snprintf(script, sizeof(script), "echo + >>%s; sleep 0.3; echo - >>%s; exit 1", path, path);
+    for (int compilers = 1; compilers <= 3; compilers++) {
+        tc_options o = {.cc = make_compiler("0", script),
+                        .backend = "cpu",
+                        .no_disk_cache = true,
+                        .fallback = TC_FALLBACK_REFUSE,
+                        .compilers = compilers};
+        tc_ctx *ctx;
+        tc_job jobs[PROGRAMS] = {{{NULL, 0}, {NULL, 0}, NULL, TC_OK}};
+        tc_program *f[PROGRAMS];
+        tc_tensor x[PROGRAMS], y[PROGRAMS];
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        for (int i = 0; i < PROGRAMS; i++) {
+            x[i] = tc_input(ctx, "x", TC_F32, 130 + i);
+            y[i] = tc_softmax(tc_add(tc_mul(tc_sin(x[i]), 0.37), tc_erf(x[i])), -1);
+            jobs[i] = (tc_job){{&x[i], 1}, {&y[i], 1}, &f[i], TC_OK};
+        }
+        CHECK_EQ_INT(tc_compile_many(jobs, PROGRAMS, NULL), TC_ERR_COMPILER);
+        int most = most_at_once(path);
+        CHECK_MSG(most >= 1 && most <= compilers, "%d compilers at once, expected at most %d", most,
+                  compilers);
+        unlink(path);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* ---- bits ---- */
+
+static void fill_random(float *p, int n)
+{
+    for (int i = 0; i < n; i++) {
+        p[i] = (float)(2 * tct_random_unit() - 1);
+    }
+}
+
+enum { CHANNELS = 64, ROWS = 28, COLUMNS = 27, PLACES = ROWS * COLUMNS, SIDE = 96 };
+
+/* Compiles y of a reproducible context and runs it before and after the swap: the same bits. */
+static void check_both_forms(tc_ctx *ctx, tc_tensor y, tc_buf a, tc_buf b, int64_t n)
+{
+    tc_program *f = NULL;
+    tc_program_info info;
+    float *results[2];
+    REQUIRE_OK(tc_compile(y, &f));
+    REQUIRE_OK(tc_program_get_info(f, &info));
+    CHECK(info.is_compiling && !info.may_differ);
+    for (int i = 0; i < 2; i++) {
+        results[i] = malloc((size_t)n * sizeof(float));
+        CHECK_STR(backend_of(f), i ? "cpu" : "interp");
+        REQUIRE_OK(tc_run(f, TC_BUFS(a, b), TC_BUFS(TC_BUF(results[i], n))));
+        CHECK_EQ_INT(tc_program_wait(f, -1), TC_OK);
+    }
+    int differ = 0;
+    for (int64_t i = 0; i < n; i++) {
+        differ += memcmp(&results[0][i], &results[1][i], sizeof(float)) != 0;
+    }
+    CHECK_MSG(!differ, "%d of %d elements differ", differ, (int)n);
+    free(results[0]);
+    free(results[1]);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+static tc_ctx *make_reproducible(void)
+{
+    tc_options o = {.cc = make_compiler("1", real_compiler()),
+                    .backend = "cpu",
+                    .no_disk_cache = true,
+                    .threads = 1,
+                    .math = TC_MATH_FAST,
+                    .reproducible = true,
+                    .stance = TC_STANCE_LATER};
+    tc_ctx *ctx;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    return ctx;
+}
+
+/* tests/cpu/test_winograd.c shows that such a convolution is Winograd's otherwise. */
+TEST(a_reproducible_convolution_has_the_same_bits_before_and_after_the_swap)
+{
+    static float image[CHANNELS * PLACES], filter[CHANNELS * CHANNELS * 9];
+    tc_ctx *ctx = make_reproducible();
+    fill_random(image, CHANNELS * PLACES);
+    fill_random(filter, CHANNELS * CHANNELS * 9);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, CHANNELS, ROWS, COLUMNS);
+    tc_tensor w = tc_borrow(ctx, filter, TC_F32, CHANNELS, CHANNELS, 3, 3);
+    tc_tensor scale = tc_input(ctx, "scale", TC_F32, 1);
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    float one[1] = {1};
+    check_both_forms(ctx, tc_mul(y, scale), TC_BUF(image, CHANNELS * PLACES), TC_BUF(one, 1),
+                     CHANNELS * PLACES);
+}
+
+/* Where there is a matrix unit for bf16, it adds in an order of its own otherwise. */
+TEST(a_reproducible_product_of_bf16_has_the_same_bits_before_and_after_the_swap)
+{
+    static uint16_t a[SIDE * SIDE], b[SIDE * SIDE];
+    static float values[2][SIDE * SIDE];
+    tc_ctx *ctx = make_reproducible();
+    fill_random(values[0], SIDE * SIDE);
+    fill_random(values[1], SIDE * SIDE);
+    for (int i = 0; i < SIDE * SIDE; i++) { /* the upper half of an f32 is a bf16 */
+        uint32_t bits[2];
+        memcpy(&bits[0], &values[0][i], 4);
+        memcpy(&bits[1], &values[1][i], 4);
+        a[i] = (uint16_t)(bits[0] >> 16);
+        b[i] = (uint16_t)(bits[1] >> 16);
+    }
+    tc_tensor x = tc_input(ctx, "a", TC_BF16, SIDE, SIDE);
+    tc_tensor y = tc_input(ctx, "b", TC_BF16, SIDE, SIDE);
+    void *memory[2] = {a, b};
+    check_both_forms(ctx, tc_cast(tc_matmul(x, y), TC_F32), TC_BUF(memory[0], sizeof(a)),
+                     TC_BUF(memory[1], sizeof(b)), SIDE * SIDE);
 }
 
 /* ---- memory ---- */

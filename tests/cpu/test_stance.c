@@ -97,14 +97,35 @@ TEST(an_interpreting_context_starts_no_compiler_and_gives_the_same_bits)
     tc_ctx_free(ctx);
 }
 
+/* With a compiler that is not there each stance shows: it is missed at once, not asked for, or
+ * missed in the background. */
 TEST(the_variable_sets_the_stance_of_new_contexts)
 {
-    setenv("TC_STANCE", "fail", 1);
-    tc_ctx *ctx = make_context(TC_STANCE_COMPILE);
-    unsetenv("TC_STANCE");
-    tc_program *f = NULL;
-    CHECK_EQ_INT(compile_rows(ctx, 71, &f), TC_ERR_FROZEN);
-    tc_ctx_free(ctx);
+    static const struct {
+        const char *word;
+        tc_status compiles, ends;
+    } words[] = {{"compile", TC_ERR_COMPILER, TC_OK},
+                 {"fail", TC_ERR_FROZEN, TC_OK},
+                 {"interpret", TC_OK, TC_OK},
+                 {"later", TC_OK, TC_ERR_COMPILER}};
+    tc_options o = {.no_disk_cache = true,
+                    .threads = 1,
+                    .backend = "cpu",
+                    .cc = "/no/such/compiler",
+                    .fallback = TC_FALLBACK_REFUSE};
+    for (int i = 0; i < (int)(sizeof(words) / sizeof(words[0])); i++) {
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        setenv("TC_STANCE", words[i].word, 1);
+        REQUIRE_OK(tc_ctx_make(&ctx, &o));
+        unsetenv("TC_STANCE");
+        tc_status status = compile_rows(ctx, 71, &f);
+        CHECK_MSG(status == words[i].compiles, "%s: %s", words[i].word, tc_error(ctx));
+        status = f ? tc_program_wait(f, -1) : TC_OK;
+        CHECK_MSG(status == words[i].ends, "%s: %s", words[i].word, tc_status_text(status));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
 }
 
 /* ---- functions that specialize themselves ---- */
@@ -144,7 +165,8 @@ TEST(a_frozen_function_serves_what_it_has)
     double wide[8] = {0}, wide_out[8];
     CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(wide, 2, 4)), TC_BUFS(TC_BUF(wide_out, 8))),
                  TC_ERR_FROZEN);
-    CHECK_HAS(tc_error(fn), "none of 1 specializations has these dtypes");
+    CHECK_HAS(tc_error(fn), "asked for f64[2, 4]: the nearest of 1 specializations serves "
+                            "f32[2, 4] and differs in the dtype of input 0,");
     CHECK_EQ_INT(compiler_runs(tc_jit_ctx(fn)), before);
     REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_INTERPRET));
     float again[64];
@@ -158,6 +180,56 @@ TEST(a_frozen_function_serves_what_it_has)
     CHECK_EQ_INT(run_layer(fn, 3, again), TC_OK);
     CHECK(!memcmp(out, again, 12 * sizeof(float)));
     CHECK_EQ_INT(tc_jit_stance(fn, (tc_stance)9), TC_ERR_ARGUMENT);
+    tc_jit_free(fn);
+}
+
+/* The sine of x, as often as the sum of the static integers says: another graph for each sum. */
+static tc_status build_sines(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
+                             void *user)
+{
+    (void)n_in, (void)n_out, (void)user;
+    int64_t times = tc_jit_static(ctx, 0) + tc_jit_static(ctx, 1);
+    out[0] = in[0];
+    for (int64_t i = 0; i < times; i++) {
+        out[0] = tc_sin(out[0]);
+    }
+    return TC_OK;
+}
+
+TEST(a_frozen_function_names_the_static_integer_or_rank_that_differs)
+{
+    tc_options o = {.no_disk_cache = true, .threads = 1, .backend = "interp"};
+    tc_jit *fn;
+    float in[24] = {0}, out[24];
+    REQUIRE_OK(tc_jit_make(build_sines, NULL, (&(tc_jit_options){.options = &o}), &fn));
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_FAIL));
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(2), TC_BUFS(TC_BUF(in, 24)), TC_BUFS(TC_BUF(out, 24))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "asked for f32[24], statics 2: there is no specialization");
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_COMPILE));
+    REQUIRE_OK(
+        tc_jit_run(fn, TC_STATICS(2, 5), TC_BUFS(TC_BUF_ND(in, 4, 6)), TC_BUFS(TC_BUF(out, 24))));
+    REQUIRE_OK(
+        tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7)), TC_BUFS(TC_BUF(out, 14))));
+    REQUIRE_OK(tc_jit_stance(fn, TC_STANCE_FAIL));
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(2, 6), TC_BUFS(TC_BUF_ND(in, 4, 6)),
+                            TC_BUFS(TC_BUF(out, 24))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "asked for f32[4, 6], statics 2, 6: the nearest of 2 specializations "
+                            "serves f32[4, 6], statics 2, 5 and differs in static integer 1,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3), TC_BUFS(TC_BUF_ND(in, 2, 7)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the number of static "
+                            "integers,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7, 1)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the rank of input 0,");
+    CHECK_EQ_INT(tc_jit_run(fn, TC_STATICS(3, 6), TC_BUFS(TC_BUF_ND(in, 2, 7), TC_BUF_ND(in, 1)),
+                            TC_BUFS(TC_BUF(out, 14))),
+                 TC_ERR_FROZEN);
+    CHECK_HAS(tc_error(fn), "serves f32[2, 7], statics 3, 6 and differs in the number of inputs,");
     tc_jit_free(fn);
 }
 
@@ -215,6 +287,32 @@ TEST(the_report_says_by_line_what_differed_and_what_to_write)
     CHECK_STR(text, "no program was compiled\n");
     free(text);
     CHECK_EQ_INT(tc_recompile_report(ctx, NULL), TC_ERR_ARGUMENT);
+    tc_ctx_free(ctx);
+}
+
+static void hear_recompiles(void *user, const char *topic, const char *text)
+{
+    if (!strcmp(topic, "recompiles")) {
+        snprintf(user, 1000, "%s", text);
+    }
+}
+
+TEST(the_log_names_the_line_of_a_compile)
+{
+    char heard[1000] = "", place[60];
+    tc_options o = {.backend = "interp",
+                    .no_disk_cache = true,
+                    .log = hear_recompiles,
+                    .log_user = heard};
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    tc_tensor y = tc_asinh(tc_sinh(tc_input(ctx, "rows", TC_F32, 77, 3)));
+    int line = __LINE__ + 1;
+    REQUIRE_OK(tc_compile(y, &f));
+    snprintf(place, sizeof(place), "test_stance.c:%d: tc_compile)", line);
+    CHECK_HAS(heard, place);
+    tc_program_free(f);
     tc_ctx_free(ctx);
 }
 

@@ -6,12 +6,13 @@
 #include "tc_test.h"
 
 static int64_t budget, held;
+static int64_t code_bytes, code; /* of a module, of all that are loaded */
 
 static void *count_alloc(void *user, int64_t bytes)
 {
     (void)user;
     size_t all = ((size_t)bytes + 127) / 64 * 64;
-    int64_t *block = held + bytes <= budget ? aligned_alloc(64, all) : NULL;
+    int64_t *block = held + code + bytes <= budget ? aligned_alloc(64, all) : NULL;
     if (block) {
         block[0] = bytes;
         held += bytes;
@@ -26,6 +27,19 @@ static void count_free(void *user, void *memory)
     int64_t *block = (int64_t *)memory - 8;
     held -= block[0];
     free(block);
+}
+
+static tc_status count_load(void *user, const void *bytes, size_t n, const char *path,
+                            void **module)
+{
+    code += code_bytes;
+    return null_backend.module_load(user, bytes, n, path, module);
+}
+
+static void count_unload(void *user, void *module)
+{
+    code -= code_bytes;
+    null_backend.module_free(user, module);
 }
 
 static tc_status count_left(void *user, int64_t *left, int64_t *all)
@@ -46,6 +60,8 @@ static tc_ctx *make_context(int64_t limit)
         device.name = "small";
         device.alloc = count_alloc;
         device.free = count_free;
+        device.module_load = count_load;
+        device.module_free = count_unload;
         device.memory_left = count_left;
         REQUIRE(tc_register_backend(&device) == TC_OK);
     }
@@ -94,6 +110,35 @@ TEST(idle_workspaces_are_given_back_before_a_run_fails)
     tc_program_free(b);
     CHECK_EQ_INT(held, 0);
     tc_ctx_free(ctx);
+}
+
+TEST(code_that_no_program_uses_is_unloaded_before_a_run_fails)
+{
+    budget = INT64_MAX / 2;
+    tc_shutdown(); /* no module is loaded */
+    tc_ctx *ctx = make_context(0);
+    tc_program *f = make_program(ctx, 5), *other = NULL;
+    REQUIRE(run(f) == TC_OK);
+    int64_t one = held;
+    tc_program_free(f);
+    tc_shutdown();
+    code_bytes = 4096;
+    REQUIRE(tc_compile(tc_sin(tc_input(ctx, "x", TC_F32, 64)), &other) == TC_OK);
+    int64_t others = code;
+    f = make_program(ctx, 5);
+    int64_t both = code;
+    CHECK(others > 0 && both > others);
+    budget = one + both - 1;
+    CHECK_EQ_INT(run(f), TC_ERR_MEMORY); /* both are in use */
+    tc_program_free(other);
+    CHECK_EQ_INT(code, both); /* a cache has it */
+    CHECK_MSG(run(f) == TC_OK, "%s", tc_error(f));
+    CHECK_EQ_INT(code, both - others);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    CHECK_EQ_INT(code, 0);
+    code_bytes = 0;
 }
 
 TEST(the_error_says_how_much_was_wanted_is_free_and_is_held)

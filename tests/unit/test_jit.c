@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "../null_backend.c"
 #include "tc_test.h"
 
 static const tc_options plain = {.backend = "interp", .threads = 1, .no_disk_cache = true};
@@ -175,6 +176,35 @@ TEST(dropped_specializations_are_built_anew)
     tc_jit_free(fn);
 }
 
+/* The null backend counts launches, and computes nothing. */
+TEST(specializations_are_those_of_the_device_of_their_function)
+{
+    tc_options o = plain;
+    tc_jit *on[2];
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {0};
+    builder b = {0};
+    REQUIRE(tc_register_backend(&null_backend) == TC_OK);
+    for (int i = 0; i < 2; i++) {
+        o.backend = i ? "null" : "interp";
+        REQUIRE(tc_jit_make(build_scaled, &b, (&(tc_jit_options){.options = &o}), &on[i]) == TC_OK);
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            int launched = null_seen.launched;
+            CHECK_EQ_INT(
+                tc_jit_run(on[i], NULL, TC_BUFS(TC_BUF_ND(x, 2, 3)), TC_BUFS(TC_BUF(y, 6))), TC_OK);
+            CHECK_EQ_INT(null_seen.launched - launched, i);
+            CHECK(i || (y[0] == 4 && y[5] == 9));
+        }
+    }
+    CHECK_EQ_INT(b.calls, 2);
+    tc_jit_variant list[2];
+    CHECK(tc_jit_list(on[0], list, 2) == 1 && list[0].interpreted && list[0].hits == 2);
+    CHECK(tc_jit_list(on[1], list, 2) == 1 && !list[0].interpreted && list[0].hits == 2);
+    tc_jit_free(on[0]);
+    tc_jit_free(on[1]);
+}
+
 /* ---- padding ---- */
 
 static tc_status build_padded(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out, int n_out,
@@ -289,6 +319,64 @@ TEST(a_build_that_is_not_deterministic_is_found)
     tc_jit_free(fn);
 }
 
+typedef struct wanderer {
+    int calls;
+    bool steady;
+    enum { NUMBER, COUNT, COPIED, BORROWED, TURNED } kind;
+    float memory[2][12];
+} wanderer;
+
+/* x [4, 3] with a number or memory that differ between two calls, unless it is steady */
+static tc_status build_wanderer(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                                int n_out, void *user)
+{
+    (void)n_in, (void)n_out;
+    wanderer *w = user;
+    int at = w->steady ? 0 : w->calls % 2;
+    float *m = w->memory[w->calls++ % 2];
+    const int64_t sizes[2] = {4, 3}, strides[2] = {1, 4};
+    for (int i = 0; i < 12; i++) {
+        m[i] = (float)i;
+    }
+    m[7] += (float)at; /* row-major element 7; of the transposed memory element [3, 1] */
+    switch (w->kind) {
+    case NUMBER: out[0] = tc_mul(in[0], 10.5 + at); break;
+    case COUNT: out[0] = tc_add(tc_cast(in[0], TC_I32), 20 + at); break;
+    case COPIED: out[0] = tc_add(in[0], tc_copy_in(ctx, m, TC_F32, 4, 3)); break;
+    case BORROWED: out[0] = tc_add(in[0], tc_borrow(ctx, m, TC_F32, 4, 3)); break;
+    case TURNED:
+        out[0] = tc_add(in[0], tc_borrow_strided(ctx, m, TC_F32, 2, sizes, strides));
+        break;
+    }
+    return TC_OK;
+}
+
+TEST(a_build_that_captures_other_numbers_or_memory_each_time_is_found)
+{
+    static const char *const texts[] = {"a number that was 10.5 once, 11.5 then (",
+                                        "a number that was 20 once, 21 then (",
+                                        "memory with an element 7 that was 7 once, 8 then (",
+                                        "memory with an element 7 that was 7 once, 8 then (",
+                                        "memory with an element 10 that was 7 once, 8 then ("};
+    for (int kind = NUMBER; kind <= TURNED; kind++) {
+        wanderer w = {.kind = kind};
+        tc_jit_options o = {.options = &plain, .check = true};
+        tc_jit *fn;
+        float x[12] = {0};
+        int32_t whole[12];
+        float y[12];
+        tc_bufs out = kind == COUNT ? TC_BUFS(TC_BUF(whole, 12)) : TC_BUFS(TC_BUF(y, 12));
+        REQUIRE(tc_jit_make(build_wanderer, &w, &o, &fn) == TC_OK);
+        CHECK_EQ_INT(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 4, 3)), out), TC_ERR_ARGUMENT);
+        CHECK_HAS(tc_error(fn), texts[kind]);
+        CHECK_HAS(tc_error(fn), "test_jit.c:");
+        w.steady = true; /* other memory with the same contents */
+        CHECK_MSG(tc_jit_run(fn, NULL, TC_BUFS(TC_BUF_ND(x, 4, 3)), out) == TC_OK, "%s",
+                  tc_error(fn));
+        tc_jit_free(fn);
+    }
+}
+
 TEST(buffers_that_make_no_signature_are_refused)
 {
     builder b = {0};
@@ -381,6 +469,70 @@ TEST(threads_run_while_specializations_are_dropped)
     }
     CHECK_MSG(!wrong, "%d wrong: %s", wrong, tc_error(fn));
     tc_jit_free(fn);
+}
+
+typedef struct sleeper {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool builds, may_end;
+    tc_jit *fn;
+} sleeper;
+
+/* x + 1; the second build waits until it may end */
+static tc_status build_sleeping(tc_ctx *ctx, const tc_tensor *in, int n_in, tc_tensor *out,
+                                int n_out, void *user)
+{
+    (void)n_in, (void)n_out;
+    sleeper *s = user;
+    out[0] = tc_add(in[0], 1);
+    pthread_mutex_lock(&s->lock);
+    s->builds = tc_jit_n_statics(ctx) > 0;
+    pthread_cond_broadcast(&s->changed);
+    while (s->builds && !s->may_end) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return TC_OK;
+}
+
+static void *run_sleeping(void *arg)
+{
+    sleeper *s = arg;
+    float x[2] = {0}, y[2];
+    tc_status status = tc_jit_run(s->fn, TC_STATICS(1), TC_BUFS(TC_BUF_ND(x, 2)),
+                                  TC_BUFS(TC_BUF(y, 2)));
+    return status ? s : NULL;
+}
+
+/* With a lock anywhere on the way this test would never end. */
+TEST(runs_and_lists_do_not_wait_for_a_build)
+{
+    sleeper s = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    tc_jit_options o = {.options = &plain};
+    pthread_t thread;
+    void *failed;
+    float x[2] = {1, 2}, y[2];
+    REQUIRE(tc_jit_make(build_sleeping, &s, &o, &s.fn) == TC_OK);
+    CHECK_EQ_INT(tc_jit_run(s.fn, NULL, TC_BUFS(TC_BUF_ND(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_OK);
+    REQUIRE(pthread_create(&thread, NULL, run_sleeping, &s) == 0);
+    pthread_mutex_lock(&s.lock);
+    while (!s.builds) {
+        pthread_cond_wait(&s.changed, &s.lock);
+    }
+    pthread_mutex_unlock(&s.lock);
+    tc_jit_variant list[4];
+    CHECK_EQ_INT(tc_jit_run(s.fn, NULL, TC_BUFS(TC_BUF_ND(x, 2)), TC_BUFS(TC_BUF(y, 2))), TC_OK);
+    CHECK(y[0] == 2 && y[1] == 3);
+    REQUIRE(tc_jit_list(s.fn, list, 4) == 1);
+    CHECK_EQ_INT(list[0].hits, 2);
+    pthread_mutex_lock(&s.lock);
+    s.may_end = true;
+    pthread_cond_broadcast(&s.changed);
+    pthread_mutex_unlock(&s.lock);
+    pthread_join(thread, &failed);
+    CHECK(!failed);
+    CHECK_EQ_INT(tc_jit_list(s.fn, NULL, 0), 2);
+    tc_jit_free(s.fn);
 }
 
 /* ---- memory ---- */
