@@ -110,7 +110,8 @@ TCI_FN void tci_variants_leave(tci_variants *v, uint32_t ticket);
 TCI_FN tci_variant *tci_variants_find(tci_variants *v, const tci_signature *sig);
 /* The list of the next kind, from slot *at of the table on; NULL: there is none left. */
 TCI_FN tci_variant_list *tci_variants_next(const tci_variant_table *t, uint32_t *at);
-/* All of them, oldest first, into list, which has room for so many; returns how many there are. */
+/* All of them, oldest first, into list, which has room for `room`; returns how many there
+ * are. */
 TCI_FN int tci_variants_all(const tci_variants *v, tci_variant **list, int room);
 /* Counts a run. True now and then, of a symbolic one: the owner looks at the sizes that came. */
 TCI_FN bool tci_variants_hit(tci_variant *x);
