@@ -858,28 +858,71 @@ static void plant(const char *path)
     REQUIRE(system(command) == 0);
 }
 
-TEST(an_engine_is_found_in_a_python_environment)
+/* The path below the environment at which a library is found with these files there; "": none. */
+static const char *found_among(const char *const *files, int n)
 {
+    static char path[480];
     tci_engine_library l = {.file = "libabacus.so", .package = "abacus/libs", .get = "?"};
-    char path[480], text[TC_GRAPH_TEXT], folder[400];
+    char text[TC_GRAPH_TEXT], folder[400];
     const char *before = getenv("VIRTUAL_ENV");
     char *kept = before ? strdup(before) : NULL;
     snprintf(folder, sizeof(folder), "%s", io_path("venv"));
-    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.2"));
-    plant(io_path("venv/lib/python3.11/site-packages/abacus/libs/libabacus.so.3"));
+    for (int i = 0; i < n; i++) {
+        char file[600];
+        snprintf(file, sizeof(file), "%s/lib/%s", folder, files[i]);
+        plant(file);
+    }
     setenv("VIRTUAL_ENV", folder, 1);
-    CHECK_MSG(tci_engine_find(&l, "", path, text), "%s", text);
-    CHECK_HAS(path, "site-packages/abacus/libs/libabacus.so.3");
+    bool found = tci_engine_find(&l, "", path, text);
     if (kept) {
         setenv("VIRTUAL_ENV", kept, 1);
     } else {
         unsetenv("VIRTUAL_ENV");
     }
     free(kept);
-    CHECK(!tci_engine_find(&l, "", path, text));
+    size_t below = strlen(folder) + strlen("/lib/");
     snprintf(folder, sizeof(folder), "rm -rf %s", io_path("venv"));
     CHECK(system(folder) == 0);
     io_clean();
+    return found ? path + below : "";
+}
+
+#define FOUND_AMONG(...)                                                                           \
+    found_among((const char *const[]){__VA_ARGS__},                                                \
+                (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
+
+#define SITE "/site-packages/abacus/libs/"
+
+TEST(an_engine_is_found_in_a_python_environment)
+{
+    CHECK_STR(FOUND_AMONG("python3.11" SITE "libabacus.so.2", "python3.11" SITE "libabacus.so.3"),
+              "python3.11" SITE "libabacus.so.3");
+    CHECK_STR(FOUND_AMONG("python3.11" SITE "libother.so"), "");
+}
+
+TEST(the_newest_version_of_an_engine_is_found)
+{
+    CHECK_STR(FOUND_AMONG("python3.11" SITE "libabacus.so.1.9",
+                          "python3.11" SITE "libabacus.so.1.32", "python3.11" SITE "libabacus.so"),
+              "python3.11" SITE "libabacus.so.1.32");
+    CHECK_STR(FOUND_AMONG("python3.11" SITE "libabacus.so.0099", /* no number is octal */
+                          "python3.11" SITE "libabacus.so.100",
+                          "python3.11" SITE "libabacus.so.99.1"),
+              "python3.11" SITE "libabacus.so.100");
+}
+
+TEST(the_newest_python_that_has_the_engine_is_used)
+{
+    CHECK_STR(FOUND_AMONG("python3.9" SITE "libabacus.so", "python3.11" SITE "libabacus.so"),
+              "python3.11" SITE "libabacus.so");
+    CHECK_STR(FOUND_AMONG("python3.9/site-packages/readme", "python3.11" SITE "libabacus.so"),
+              "python3.11" SITE "libabacus.so");
+    CHECK_STR(FOUND_AMONG("python3.13/site-packages/readme", "python3.9" SITE "libabacus.so.1",
+                          "python3.10/lib-dynload/readme"),
+              "python3.9" SITE "libabacus.so.1");
+    CHECK_STR(FOUND_AMONG("python3.13" SITE "other.so", /* as Debian has them */
+                          "python3/dist-packages/abacus/libs/libabacus.so"),
+              "python3/dist-packages/abacus/libs/libabacus.so");
 }
 
 TEST(an_engine_that_is_not_found_says_how_to_get_it)
