@@ -692,6 +692,68 @@ TEST(tvm_runs_on_one_thread_if_asked)
     one_thread_works("tvm");
 }
 
+/* ---- sizes 0 ---- */
+
+/* x [rows, 3] reduced over its rows: of none the sum is 0, the product 1, any false, all true. */
+static void reduce_no_rows(const char *backend)
+{
+    for (int symbolic = 0; symbolic < 2; symbolic++) {
+        NEED(backend);
+        tc_ctx_free(ctx);
+        REQUIRE(tc_ctx_make(&ctx, &(tc_options){.backend = backend, .threads = 1}) == TC_OK);
+        int64_t rows = symbolic ? TC_DIM("rows", 0, 8) : 0;
+        tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 3), set = tc_gt(x, 0);
+        tc_tensors outputs = TC_TENSORS(tc_sum(x, TC_AXES(0), false), tc_prod(x, TC_AXES(0), false),
+                                        tc_any(set, TC_AXES(0), false),
+                                        tc_all(set, TC_AXES(0), false),
+                                        tc_matmul(tc_transpose(x, 0, 1), x),
+                                        tc_sum(tc_pad(x, 0, 1, 1, 4), TC_AXES(0), false),
+                                        tc_exp(x));
+        tc_program *f = NULL;
+        CHECK_MSG(tc_compile_fn(TC_TENSORS(x), outputs, NULL, &f) == TC_OK, "%s", tc_error(ctx));
+        for (int n = symbolic ? 2 : 0; f && n >= 0; n--) {
+            float in[] = {1, 2, 3, 4, 5, 6}, sum[3], product[3], square[9], padded[3], e[6];
+            bool some[3], each[3];
+            const tc_bufs out = TC_BUFS(TC_BUF(sum, 3), TC_BUF(product, 3), TC_BUF(some, 3),
+                                        TC_BUF(each, 3), TC_BUF(square, 9), TC_BUF(padded, 3),
+                                        TC_BUF(e, 3 * n));
+            CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(in, 3 * n)), out) == TC_OK, "%s: %s", backend,
+                      tc_program_error(f));
+            for (int i = 0; i < 3; i++) {
+                double a = n > 0 ? in[i] : 0, b = n > 1 ? in[i + 3] : 0;
+                CHECK_CLOSE(sum[i], a + b, 1e-6);
+                CHECK_CLOSE(product[i], (n > 0 ? a : 1) * (n > 1 ? b : 1), 1e-6);
+                CHECK_CLOSE(square[4 * i], a * a + b * b, 1e-6);
+                CHECK_CLOSE(padded[i], 8 + a + b, 1e-6);
+                CHECK_EQ_INT(some[i], n > 0);
+                CHECK_EQ_INT(each[i], 1);
+            }
+        }
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+}
+
+TEST(onnxruntime_reduces_no_rows)
+{
+    reduce_no_rows("onnxrt");
+}
+
+TEST(openvino_reduces_no_rows)
+{
+    reduce_no_rows("openvino");
+}
+
+TEST(xla_reduces_no_rows)
+{
+    reduce_no_rows("openxla");
+}
+
+TEST(tvm_reduces_no_rows)
+{
+    reduce_no_rows("tvm");
+}
+
 /* ---- wrong buffers ---- */
 
 /* Buffers that do not fit are refused before the engine sees them, by all engines in one way, and
