@@ -196,22 +196,22 @@ TEST(engines_print_nothing)
 
 TEST(onnxruntime_gives_what_pytorch_gives)
 {
-    replay("onnxrt", 12, 60, false);
+    replay("onnxrt", 12, 120, false);
 }
 
 TEST(openvino_gives_what_pytorch_gives)
 {
-    replay("openvino", 12, 40, false);
+    replay("openvino", 12, 100, false);
 }
 
 TEST(xla_gives_what_pytorch_gives)
 {
-    replay("openxla", 12, 60, false);
+    replay("openxla", 12, 120, false);
 }
 
 TEST(tvm_gives_what_pytorch_gives)
 {
-    replay("tvm", 220, 4, true); /* its tool takes seconds for each */
+    replay("tvm", 28, 45, true); /* its tool takes seconds for each */
 }
 
 TEST(onnxruntime_on_a_gpu_gives_what_pytorch_gives)
@@ -267,6 +267,11 @@ TEST(networks_run_by_openvino)
 TEST(networks_run_by_xla)
 {
     run_networks("openxla");
+}
+
+TEST(networks_run_by_tvm)
+{
+    run_networks("tvm");
 }
 
 TEST(networks_run_by_onnxruntime_on_a_gpu)
