@@ -230,11 +230,12 @@ oracle: build/oracle ## build/oracle MANIFEST.json DATA.safetensors [--backend N
 
 model: build/model ## build/model NAME FILE.safetensors --meta models.json [--backend NAME] [--train]
 
-$(B)/oracle $(B)/model: $(B)/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS) $(NETWORKS)
+# Programs of tests/*.c: not in $(B) itself, where tests have a folder for each part.
+$(B)/programs/oracle $(B)/programs/model: $(B)/programs/%: tests/%.c tests/tc_impl.c $(USED) $(TEST_HEADERS) $(NETWORKS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTC_CUDA -DTC_DYNAMIC_SHAPES -I$(TC) -Itests $(filter %.c,$^) -o $@ $(LIBS)
 
-build/oracle build/model: build/%: $(B)/% FORCE
+build/oracle build/model build/onnx: build/%: $(B)/programs/% FORCE
 	@cmp -s $< $@ || cp $< $@
 
 tool: build/tc ## build/tc doctor | cache list|clear|show HASH|export DIR | report DUMPDIR
@@ -245,12 +246,9 @@ build/tc: tools/tc.c $(SHIPPED)
 
 onnx: build/onnx ## build/onnx MODEL.onnx INPUTS.safetensors OUTPUTS.safetensors [--symbolic]
 
-$(B)/onnx: tests/onnx.c $(USED)
+$(B)/programs/onnx: tests/onnx.c $(USED)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DTC_IMPLEMENTATION -I$(TC) $< -o $@ $(LIBS)
-
-build/onnx: $(B)/onnx FORCE
-	@cmp -s $< $@ || cp $< $@
 
 # ---- examples, benchmarks ----
 

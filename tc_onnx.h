@@ -3166,6 +3166,7 @@ TCI_OX_MAKE(gemm)
 /* onnx/import_shape.c - imports ONNX shape, constant and movement operators (Shape, Range, Reshape,
  * Transpose, Slice, Pad, Concat). */
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- sizes ---- */
@@ -3411,11 +3412,13 @@ TCI_OX_MAKE(transpose)
 
 TCI_OX_MAKE(concat)
 {
+    int rank;
     tc_tensor *xs = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in + 1);
     for (int i = 0; i < o->n_in; i++) {
         xs[i] = tci_ox_in(o, i);
     }
-    int axis = (int)tci_ox_int(o, "axis", 1);
+    tci_ox_sizes(o, tci_ox_in(o, 0), &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 1), rank);
     tci_ox_out(o, 0, tc_cat(TC_TENSORS_N(xs, o->n_in), axis));
 }
 
@@ -3554,8 +3557,8 @@ TCI_OX_MAKE(depth_to_space)
     int rank;
     tc_tensor x = tci_ox_in(o, 0);
     const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
-    if (rank != 4 || b < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    if (rank != 4 || b < 1 || b > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %" PRId64, rank, b);
     }
     int64_t c = tc_dim_div(z[1], b * b);
     bool crd = !strcmp(tci_ox_text(o, "mode", "DCR"), "CRD");
@@ -3569,8 +3572,8 @@ TCI_OX_MAKE(space_to_depth)
     int rank;
     tc_tensor x = tci_ox_in(o, 0);
     const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
-    if (rank != 4 || b < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    if (rank != 4 || b < 1 || b > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %" PRId64, rank, b);
     }
     int64_t h = tc_dim_div(z[2], b), w = tc_dim_div(z[3], b);
     tc_tensor y = tc_reshape(x, z[0], z[1], h, b, w, b);
@@ -3716,6 +3719,8 @@ TCI_OX_MAKE(top_k)
 /* onnx/import_normalization.c - imports ONNX normalization layers: batch, instance, layer, RMS,
  * group and local response normalization. */
 
+#include <inttypes.h>
+
 TCI_OX_MAKE(batch_norm)
 {
     tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), bias = tci_ox_in(o, 2);
@@ -3802,7 +3807,7 @@ TCI_OX_MAKE(group_norm)
     const int64_t *sizes = tci_ox_sizes(o, x, &rank);
     int64_t groups = tci_ox_int(o, "num_groups", 1);
     if (rank < 2 || groups < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in %d groups", rank, (int)groups);
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in %" PRId64 " groups", rank, groups);
     }
     if (o->opset < 21) { /* one scale for each group */
         int64_t each = tc_dim_div(sizes[1], groups);
@@ -3819,7 +3824,7 @@ TCI_OX_MAKE(lrn)
     int64_t size = tci_ox_int(o, "size", 1);
     double alpha = tci_ox_real(o, "alpha", 1e-4), k = tci_ox_real(o, "bias", 1);
     if (size < 1 || size > 4096) {
-        tci_ox_fail(o, TC_ERR_ARGUMENT, "size %d", (int)size);
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "size %" PRId64, size);
     }
     tc_tensor sum = tc_pad(tc_square(x), 1, (size - 1) / 2, size - 1 - (size - 1) / 2, 0);
     sum = tc_sum(tc_unfold(sum, 1, size, 1), TC_AXES(-1), false);
@@ -3904,6 +3909,7 @@ TCI_OX_MAKE(cross_entropy)
 /* onnx/import_indexing.c - imports ONNX gather and scatter operators, and those whose output size
  * depends on values. */
 
+#include <inttypes.h>
 #include <string.h>
 
 /* One axis of all elements. */
@@ -3969,15 +3975,27 @@ static tc_tensor tci_ox_flat_index(const tci_ox_op *o, tc_tensor at, const int64
     return sum;
 }
 
-TCI_OX_MAKE(gather_nd)
+/* How many axes an element of `at` indexes, at most `most`. */
+static int tci_ox_index_size(const tci_ox_op *o, int rank_at, const int64_t *at, int most)
 {
-    int rank, rank_at, n = 0, b = (int)tci_ox_int(o, "batch_dims", 0);
-    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
-    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
-    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
-    if (rank_at < 1 || b < 0 || b >= rank_at || k < 1 || k > rank - b) {
+    int64_t k = rank_at > 0 ? at[rank_at - 1] : 0;
+    if (!tci_dim_is_known(k) || k < 1 || k > most) {
         tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
     }
+    return (int)k;
+}
+
+TCI_OX_MAKE(gather_nd)
+{
+    int rank, rank_at, n = 0;
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
+    int64_t batches = tci_ox_int(o, "batch_dims", 0);
+    if (batches < 0 || batches >= rank_at) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "batch_dims %" PRId64 " of indices of %d axes", batches,
+                    rank_at);
+    }
+    int b = (int)batches, k = tci_ox_index_size(o, rank_at, places, rank - b);
     int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + rank_at);
     int64_t batch = tci_ox_product(sizes, 0, b), each = tci_ox_product(sizes, b, b + k);
     for (int i = 0; i < rank_at - 1; i++) {
@@ -4021,10 +4039,7 @@ TCI_OX_MAKE(scatter_nd)
     int rank, rank_at;
     tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1), src = tci_ox_in(o, 2);
     const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
-    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
-    if (rank_at < 1 || k < 1 || k > rank) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
-    }
+    int k = tci_ox_index_size(o, rank_at, places, rank);
     int64_t rows = tci_ox_product(places, 0, rank_at - 1), rest = tci_ox_product(sizes, k, rank);
     tc_tensor flat = tc_reshape(tci_ox_flat_index(o, at, sizes, 0, k), rows, 1);
     flat = tc_expand(flat, rows, rest);
@@ -4137,6 +4152,7 @@ TCI_OX_MAKE(unique)
  * Image axes are those after the first two. If a call of tc fits the node it is used; otherwise
  * padding is explicit, and pools reduce windows axis by axis. */
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -4589,7 +4605,7 @@ TCI_OX_MAKE(col2im)
         all *= padded[i];
     }
     if (kernel * windows > TCI_OX_LIST_MOST * 16 || sizes[2] != windows) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "there are %d windows", (int)windows);
+        tci_ox_fail(o, TC_ERR_SHAPE, "there are %" PRId64 " windows", windows);
     }
     int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel *windows);
     for (int64_t i = 0; i < kernel * windows; i++) {
@@ -4615,6 +4631,7 @@ TCI_OX_MAKE(col2im)
  * (taps), whose positions and weights are computed here. For symbolic sizes nearest and linear
  * sampling compute them in the program. */
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -4699,7 +4716,7 @@ static void tci_ox_resize_plan(const tci_ox_op *o, tci_ox_resize *r)
     int first = (int)floor(-fmin(reach, TCI_OX_TAPS)) + 1;
     r->n = nearest ? 1 : 2 - 2 * first;
     if (r->n > TCI_OX_TAPS || r->out > TCI_OX_LIST_MOST) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "an axis of %d elements, each of %d", (int)r->out, r->n);
+        tci_ox_fail(o, TC_ERR_LIMIT, "an axis of %" PRId64 " elements, each of %d", r->out, r->n);
     }
     r->place = TCI_NEW_ARRAY(o->s, int64_t, r->n * r->out);
     r->weight = TCI_NEW_ARRAY(o->s, double, r->n * r->out);
@@ -4841,7 +4858,7 @@ static tci_ox_resizing tci_ox_resizing_of(const tci_ox_op *o, tc_tensor x, int a
         count = n;
     }
     if (count != z.n) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d scales or sizes for %d axes", (int)count, z.n);
+        tci_ox_fail(o, TC_ERR_SHAPE, "%" PRId64 " scales or sizes for %d axes", count, z.n);
     }
     for (int i = 0; i < z.n; i++) {
         int axis = tci_ox_axis(o, z.axes ? z.axes[i] : i, z.rank);
@@ -5171,6 +5188,7 @@ TCI_OX_MAKE(qlinear_matmul)
 /* onnx/import_signal.c - imports ONNX signal operators: Fourier transforms, windows, mel filters.
  */
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -5227,7 +5245,7 @@ TCI_OX_MAKE(window)
     double b = *kind == 'H' ? 1 - a : 0.5, c = *kind == 'b' ? 0.08 : 0;
     tci_ox_known *k;
     if (n < 0 || n > TCI_OX_LIST_MOST) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "a window of %d elements", (int)n);
+        tci_ox_fail(o, TC_ERR_LIMIT, "a window of %" PRId64 " elements", n);
     }
     k = tci_ox_known_new(o->s, TC_F64, 1, &n);
     for (int64_t i = 0; i < n; i++) {
@@ -5244,8 +5262,8 @@ TCI_OX_MAKE(mel)
     int64_t bins = tci_ox_need_int(o, 0, "num_mel_bins"), n = tci_ox_need_int(o, 1, "dft_length");
     double rate = tci_ox_need_real(o, 2, "sample_rate"), edge[2];
     int64_t rows = n / 2 + 1;
-    if (bins < 1 || n < 1 || rows * bins > TCI_OX_LIST_MOST || !(rate > 0)) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "%d bins of %d points", (int)bins, (int)n);
+    if (bins < 1 || n < 1 || rows > TCI_OX_LIST_MOST / bins || !(rate > 0)) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "%" PRId64 " bins of %" PRId64 " points", bins, n);
     }
     for (int i = 0; i < 2; i++) {
         edge[i] = 2595 * log10(1 + tci_ox_need_real(o, 3 + i, "an edge") / 700);
@@ -5274,6 +5292,7 @@ TCI_OX_MAKE(mel)
 /* onnx/import_attention.c - imports ONNX operators of language models: Attention, RotaryEmbedding,
  * causal convolution with state, linear attention. */
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -5518,8 +5537,8 @@ TCI_OX_MAKE(linear_attention)
     tc_tensor q = tci_ox_in(o, 0), xs[5], last, ys, past = tci_ox_maybe(o, 3);
     int n = 3;
     if (heads < 1 || q_heads < heads || q_heads % heads) {
-        tci_ox_fail(o, TC_ERR_ARGUMENT, "%d heads of the query for %d of the key", (int)q_heads,
-                    (int)heads);
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "%" PRId64 " heads of the query for %" PRId64 " of the key",
+                    q_heads, heads);
     }
     l.shared = q_heads / heads;
     xs[0] = tci_ox_steps(o, q, q_heads);
@@ -5787,6 +5806,7 @@ TCI_OX_MAKE(rnn)
  * A known condition or count selects a branch or unrolls the loop; otherwise the bodies become
  * those of tc_cond, tc_scan and tc_while. Bodies see the values of the outer graph. */
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { TCI_OX_UNROLL = 64, TCI_OX_CAPTURED = 4096 };
@@ -6042,12 +6062,14 @@ TCI_OX_MAKE(scan)
 {
     tci_ox_loop l = {.o = o, .g = tci_ox_body(o, "body")};
     int first = o->opset < 9 ? 1 : 0;
-    l.n_x = (int)tci_ox_int(o, "num_scan_inputs", 0);
+    int64_t scanned = tci_ox_int(o, "num_scan_inputs", 0);
+    if (scanned < 1 || scanned > o->n_in - first ||
+        l.g->n_outputs < o->n_in - first - (int)scanned) {
+        tci_ox_fail(o, TC_ERR_IO, "%d operands, %" PRId64 " of them scanned", o->n_in, scanned);
+    }
+    l.n_x = (int)scanned;
     l.n_carry = o->n_in - first - l.n_x;
     l.n_y = l.g->n_outputs - l.n_carry;
-    if (l.n_x < 1 || l.n_carry < 0 || l.n_y < 0) {
-        tci_ox_fail(o, TC_ERR_IO, "%d operands, %d of them scanned", o->n_in, l.n_x);
-    }
     tci_ox_check_body(o, l.g, l.n_carry + l.n_x, l.n_carry + l.n_y);
     if (first) {
         tci_ox_scan_batches(o, &l);
@@ -9450,7 +9472,8 @@ static const char *tci_ox_any_out(tci_ox_out_graph *g, const char *op, const tci
 {
     x = tci_ox_to_dtype(g, x, TC_BOOL); /* what is not 0 is 1 */
     x = tci_ox_reduce_as(g, op, n, tci_ox_to_dtype(g, x, TC_I32));
-    return tci_ox_to_dtype(g, x, TC_BOOL);
+    /* of no elements ReduceMax is the smallest i32: false, as ReduceMin, the largest, is true */
+    return TCI_OW(&g->w, "Greater", x, tci_ox_number(g, TC_I32, (tci_value){.u = 0}));
 }
 
 static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, const char *x)
@@ -10210,11 +10233,11 @@ TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
         d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
     if (!tci_dim_is_known(d)) {
-        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT,
-                         "the size %s is symbolic: StableHLO is "
-                         "exported for known sizes (tc_stablehlo_export.sizes says what each "
-                         "TC_DIM is)",
-                         tci_dim_text_of(d).text);
+        const bool engine = h->walk->known != NULL; /* which is given no sizes */
+        tci_scratch_fail(h->walk->s, engine ? TC_ERR_UNSUPPORTED : TC_ERR_ARGUMENT,
+                         "the size %s is symbolic: StableHLO is exported for known sizes%s",
+                         tci_dim_text_of(d).text,
+                         engine ? "" : " (tc_stablehlo_export.sizes says what each TC_DIM is)");
     }
 #endif
     (void)h;
@@ -12307,13 +12330,13 @@ static void tci_ox_write_as_stablehlo(tci_scratch *s, const tci_model_graph *m, 
 
 TC_API const tc_graph_format *tc_onnx_format(void)
 {
-    static const tc_graph_format format = {"ONNX", tci_ox_write_as_onnx};
+    static const tc_graph_format format = {"ONNX", false, tci_ox_write_as_onnx};
     return &format;
 }
 
 TC_API const tc_graph_format *tc_stablehlo_format(void)
 {
-    static const tc_graph_format format = {"StableHLO", tci_ox_write_as_stablehlo};
+    static const tc_graph_format format = {"StableHLO", true, tci_ox_write_as_stablehlo};
     return &format;
 }
 

@@ -72,6 +72,10 @@ typedef struct tc_graph_backend {
     /* Optional. Bytes from which compile makes the same program faster, borrowed from compiled;
      * stored in the disk cache. NULL: there are none. */
     const void *(*blob)(void *user, void *compiled, size_t *n);
+    /* Optional. True: the engine has wrong results for symbolic axes that a run gives the size 0
+     * (sums over no elements that are not 0). tc computes each node that may read an array without
+     * elements and has some itself. Of known sizes 0 tc computes these nodes for every engine. */
+    bool needs_elements;
 } tc_graph_backend;
 
 /* ---- backends of whole graphs: docs/backends.md ---- */

@@ -38,20 +38,66 @@ TCI_FN void tci_graph_program_find(tci_graph_making *m)
     tci_graph_program_check(calls->version(calls->user, m->e->option, m->version), m, m->version);
 }
 
-TCI_FN bool tci_graph_program_takes(const tci_graph_making *m, const tci_node *n)
+/* A symbolic size of n or its operands; 0: all are known. */
+static tci_dim tci_graph_program_symbol(const tci_node *n)
 {
-    const tc_graph_backend *calls = m->e->calls;
-    bool leaf = tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF);
-    return leaf || !calls->supports ||
-           calls->supports(calls->user, tci_op_name(n->op), (tc_dtype)n->dtype);
+    for (int k = -1; k < n->n_in; k++) {
+        const tci_node *x = k < 0 ? n : n->in[k];
+        for (int i = 0; i < x->rank; i++) {
+            if (!tci_dim_is_known(x->shape[i])) {
+                return x->shape[i];
+            }
+        }
+    }
+    return 0;
+}
+
+static bool tci_graph_program_has_axis(const tci_node *n, tci_dim size)
+{
+    int i = 0;
+    while (i < n->rank && n->shape[i] != size) {
+        i++;
+    }
+    return i < n->rank;
+}
+
+/* True if an operand of n has no elements where n has some; maybe: for some value of the symbolic
+ * sizes. */
+static bool tci_graph_program_fills(const tci_node *n, bool maybe)
+{
+    bool fills = false;
+    for (int k = 0; k < n->n_in && n->op != TCI_OP_RESHAPE; k++) {
+        const tci_node *x = n->in[k];
+        for (int i = 0; i < x->rank; i++) {
+            tci_dim d = x->shape[i];
+            bool empty = (maybe || tci_dim_is_known(d)) && tci_dim_least(d) < 1;
+            fills = fills || (empty && !tci_graph_program_has_axis(n, d));
+        }
+    }
+    return fills;
 }
 
 TCI_FN const char *tci_graph_program_refusal(tci_graph_making *m, const tci_node *n)
 {
-    return tci_scratch_printf(m->s, "%s does not take %s of %s, made at %.120s:%d",
-                              m->e->backend.name, n->call ? n->call : tci_op_name(n->op),
-                              tc_dtype_name((tc_dtype)n->dtype), n->site.file ? n->site.file : "?",
-                              n->site.line);
+    const tc_graph_backend *calls = m->e->calls;
+    const char *of = NULL;
+    if (tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF)) {
+        return NULL;
+    }
+    tci_dim symbol = calls->format()->known_sizes ? tci_graph_program_symbol(n) : 0;
+    if (symbol) {
+        of = tci_scratch_printf(m->s, " with the symbolic size %s", tci_dim_text_of(symbol).text);
+    } else if (tci_graph_program_fills(n, calls->needs_elements)) {
+        of = " of an operand that may have no elements";
+    } else if (calls->supports &&
+               !calls->supports(calls->user, tci_op_name(n->op), (tc_dtype)n->dtype)) {
+        of = "";
+    }
+    return of ? tci_scratch_printf(m->s, "%s does not take %s of %s%s, made at %.120s:%d",
+                                   m->e->backend.name, n->call ? n->call : tci_op_name(n->op),
+                                   tc_dtype_name((tc_dtype)n->dtype), of,
+                                   n->site.file ? n->site.file : "?", n->site.line)
+              : NULL;
 }
 
 /* ---- the model ---- */
@@ -179,9 +225,9 @@ static void tci_graph_program_whole(tci_graph_making *m)
     m->roots = r->roots;
     m->n_roots = r->n_roots;
     for (int i = 0; i < r->n_nodes; i++) {
-        if (!tci_graph_program_takes(m, r->nodes[i])) {
-            tci_scratch_fail(m->s, TC_ERR_UNSUPPORTED, "%s",
-                             tci_graph_program_refusal(m, r->nodes[i]));
+        const char *why = tci_graph_program_refusal(m, r->nodes[i]);
+        if (why) {
+            tci_scratch_fail(m->s, TC_ERR_UNSUPPORTED, "%s", why);
         }
     }
 }

@@ -26,8 +26,7 @@ typedef struct tci_graph_making {
 
 /* Loads the engine: its version. Longjmps: it is not there. */
 TCI_FN void tci_graph_program_find(tci_graph_making *m);
-/* True if the engine takes the op of n with n's dtype, as it says; the text where it does not. */
-TCI_FN bool tci_graph_program_takes(const tci_graph_making *m, const tci_node *n);
+/* NULL if the engine and its format take the op of n with n's dtype and sizes, else why not. */
 TCI_FN const char *tci_graph_program_refusal(tci_graph_making *m, const tci_node *n);
 /* The model of inputs and roots. Longjmps: a node has no form in the format; *at (or NULL) is that
  * node, or the one of the request that needs it. */

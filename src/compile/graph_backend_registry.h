@@ -19,6 +19,7 @@ typedef struct tci_model_graph {
 
 struct tc_graph_format {
     const char *name; /* "ONNX" */
+    bool known_sizes; /* it has no symbolic sizes */
     /* Appends the model; a graph that has no form in it longjmps through s. */
     void (*write)(tci_scratch *s, const tci_model_graph *graph, tci_str *out);
 };

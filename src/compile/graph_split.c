@@ -10,11 +10,11 @@
  * as large as their level allows (as in TVM's MergeCompilerRegions). Nodes that do not depend on a
  * user input have no side: each part has its own copies, which its engine folds.
  *
- * A node can be refused in three ways: the engine does not support its op (supports); the node
- * cannot be expressed in the engine's format; or the engine refuses the model of a part, and then
- * the model of a single node of that part, or else the whole part. After each refusal the levels
- * are computed again. A loop (REPEAT node) and its results are on one side; effects, the user's
- * functions and collectives belong to tc. */
+ * A node can be refused in three ways: the engine does not support its op (supports) or sizes; the
+ * node cannot be expressed in the engine's format; or the engine refuses the model of a part, and
+ * then the model of a single node of that part, or else the whole part. After each refusal the
+ * levels are computed again. A loop (REPEAT node) and its results are on one side; effects, the
+ * user's functions and collectives belong to tc. */
 #include "graph_split.h"
 
 #include <string.h>
@@ -106,8 +106,11 @@ static void tci_split_ask(tci_splitting *p)
         if (n->op == TCI_OP_CUSTOM || n->op == TCI_OP_COLLECTIVE ||
             tci_op_is(n->op, TCI_IS_EFFECT)) {
             tci_split_refuse(p, i, NULL);
-        } else if (!tci_graph_program_takes(&p->base, n)) {
-            tci_split_refuse(p, i, tci_graph_program_refusal(&p->base, n));
+            continue;
+        }
+        const char *why = tci_graph_program_refusal(&p->base, n);
+        if (why) {
+            tci_split_refuse(p, i, why);
         }
     }
 }

@@ -8,6 +8,7 @@
 #include "load_library.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -24,50 +25,81 @@ TCI_FN bool tci_engine_is_word(const char *option)
     return !strchr(option, '/');
 }
 
-/* The greatest entry of a directory that begins so, appended to dir; false: there is none. */
-static bool tci_engine_entry(char dir[480], const char *begins)
+static bool tci_engine_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Order of file names by version: digits next to each other compare as one number. */
+static int tci_engine_compare(const char *a, const char *b)
+{
+    const char *x = a, *y = b;
+    while (*x && (*x == *y || (tci_engine_digit(*x) && tci_engine_digit(*y)))) {
+        if (!tci_engine_digit(*x)) {
+            x++, y++;
+            continue;
+        }
+        char *end_x, *end_y;
+        unsigned long long n = strtoull(x, &end_x, 10), m = strtoull(y, &end_y, 10);
+        if (n != m) {
+            return n < m ? -1 : 1;
+        }
+        x = end_x, y = end_y;
+    }
+    return *x != *y ? (unsigned char)*x - (unsigned char)*y : strcmp(a, b);
+}
+
+/* Replaces name by the newest entry of a directory that begins so and is older than name, if name
+ * is not empty; false: there is none. */
+static bool tci_engine_next(const char *dir, const char *begins, char name[256])
 {
     char best[256] = "";
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (!strncmp(e->d_name, begins, strlen(begins)) && strcmp(e->d_name, best) > 0) {
+        if (!strncmp(e->d_name, begins, strlen(begins)) &&
+            (!name[0] || tci_engine_compare(e->d_name, name) < 0) &&
+            tci_engine_compare(e->d_name, best) > 0) {
             snprintf(best, sizeof(best), "%s", e->d_name);
         }
     }
     if (d) {
         closedir(d);
     }
-    size_t n = strlen(dir);
-    if (!best[0] || n + strlen(best) + 2 > 480) {
-        return false;
-    }
-    snprintf(dir + n, 480 - n, "/%s", best);
-    return true;
+    memcpy(name, best, sizeof(best));
+    return best[0];
+}
+
+/* The newest library in a directory: its path. */
+static bool tci_engine_in_directory(const tci_engine_library *l, const char *dir, char path[480])
+{
+    char name[256] = "";
+    return tci_engine_next(dir, l->file, name) && snprintf(path, 480, "%s/%s", dir, name) < 480;
 }
 
 /* Of a directory: the library itself, or below a package of it. */
 static bool tci_engine_in(const tci_engine_library *l, const char *dir, size_t n, char path[480])
 {
-    snprintf(path, 480, "%.*s", (int)n, dir);
-    if (n && tci_engine_entry(path, l->file)) {
-        return true;
-    }
-    snprintf(path, 480, "%.*s/%s", (int)n, dir, l->package);
-    return n && tci_engine_entry(path, l->file);
+    char own[480], package[480];
+    return n && snprintf(own, 480, "%.*s", (int)n, dir) < 480 &&
+           (tci_engine_in_directory(l, own, path) ||
+            (snprintf(package, 480, "%s/%s", own, l->package) < 480 &&
+             tci_engine_in_directory(l, package, path)));
 }
 
-/* Of a prefix with Python packages: PREFIX/lib/python3.X/site-packages. */
+/* Of a prefix with Python packages: PREFIX/lib/python3.X/site-packages, of the newest Python that
+ * has the library. */
 static bool tci_engine_in_python(const tci_engine_library *l, const char *prefix, char path[480])
 {
     static const char *const folders[] = {"site-packages", "dist-packages"};
+    char lib[480], dir[480], python[256] = "";
     bool found = false;
-    for (int i = 0; i < 2 && !found && prefix && prefix[0]; i++) {
-        char dir[480];
-        snprintf(dir, sizeof(dir), "%s/lib", prefix);
-        if (tci_engine_entry(dir, "python3.") || tci_engine_entry(dir, "python3")) {
-            size_t n = strlen(dir);
-            snprintf(dir + n, sizeof(dir) - n, "/%s", folders[i]);
-            found = tci_engine_in(l, dir, strlen(dir), path);
+    if (!prefix || !prefix[0] || snprintf(lib, 480, "%s/lib", prefix) >= 480) {
+        return false;
+    }
+    while (!found && tci_engine_next(lib, "python3", python)) {
+        for (int i = 0; i < 2 && !found; i++) {
+            int n = snprintf(dir, 480, "%s/%s/%s", lib, python, folders[i]);
+            found = n < 480 && tci_engine_in(l, dir, (size_t)n, path);
         }
     }
     return found;
@@ -89,8 +121,7 @@ static bool tci_engine_look(const tci_engine_library *l, char path[480])
             tci_engine_in_python(l, local, path) || tci_engine_in_python(l, "/usr/local", path) ||
             tci_engine_in_python(l, "/usr", path);
     for (int i = 0; i < TCI_COUNT(dirs) && !found; i++) {
-        snprintf(path, 480, "%s", dirs[i]);
-        found = tci_engine_entry(path, l->file);
+        found = tci_engine_in_directory(l, dirs[i], path);
     }
     return found;
 }

@@ -6,7 +6,8 @@
  *
  * The runtime is reached through 5 functions of libtvm_ffi (tvm/ffi/c_api.h, 0.1), which call
  * others by name with tagged values. A virtual machine serves one run at a time; concurrent runs
- * wait. */
+ * wait. Compiled reductions over a symbolic axis of size 0 leave their results as they were in
+ * memory: these are tc's (needs_elements). */
 #include "tvm.h"
 
 #include <signal.h>
@@ -520,6 +521,7 @@ TCI_FN const tc_graph_backend *tci_tvm_backend(void)
                                              .compile = tci_tvm_compile,
                                              .run = tci_tvm_run,
                                              .free = tci_tvm_free,
-                                             .blob = tci_tvm_blob};
+                                             .blob = tci_tvm_blob,
+                                             .needs_elements = true};
     return &backend;
 }

@@ -241,7 +241,8 @@ static const char *tci_ox_any_out(tci_ox_out_graph *g, const char *op, const tci
 {
     x = tci_ox_to_dtype(g, x, TC_BOOL); /* what is not 0 is 1 */
     x = tci_ox_reduce_as(g, op, n, tci_ox_to_dtype(g, x, TC_I32));
-    return tci_ox_to_dtype(g, x, TC_BOOL);
+    /* of no elements ReduceMax is the smallest i32: false, as ReduceMin, the largest, is true */
+    return TCI_OW(&g->w, "Greater", x, tci_ox_number(g, TC_I32, (tci_value){.u = 0}));
 }
 
 static const char *tci_ox_devsq_out(tci_ox_out_graph *g, const tci_node *n, const char *x)

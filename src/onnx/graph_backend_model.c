@@ -64,12 +64,12 @@ static void tci_ox_write_as_stablehlo(tci_scratch *s, const tci_model_graph *m, 
 
 TC_API const tc_graph_format *tc_onnx_format(void)
 {
-    static const tc_graph_format format = {"ONNX", tci_ox_write_as_onnx};
+    static const tc_graph_format format = {"ONNX", false, tci_ox_write_as_onnx};
     return &format;
 }
 
 TC_API const tc_graph_format *tc_stablehlo_format(void)
 {
-    static const tc_graph_format format = {"StableHLO", tci_ox_write_as_stablehlo};
+    static const tc_graph_format format = {"StableHLO", true, tci_ox_write_as_stablehlo};
     return &format;
 }

@@ -3,6 +3,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -247,8 +248,8 @@ TCI_OX_MAKE(linear_attention)
     tc_tensor q = tci_ox_in(o, 0), xs[5], last, ys, past = tci_ox_maybe(o, 3);
     int n = 3;
     if (heads < 1 || q_heads < heads || q_heads % heads) {
-        tci_ox_fail(o, TC_ERR_ARGUMENT, "%d heads of the query for %d of the key", (int)q_heads,
-                    (int)heads);
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "%" PRId64 " heads of the query for %" PRId64 " of the key",
+                    q_heads, heads);
     }
     l.shared = q_heads / heads;
     xs[0] = tci_ox_steps(o, q, q_heads);

@@ -5,6 +5,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { TCI_OX_UNROLL = 64, TCI_OX_CAPTURED = 4096 };
@@ -260,12 +261,14 @@ TCI_OX_MAKE(scan)
 {
     tci_ox_loop l = {.o = o, .g = tci_ox_body(o, "body")};
     int first = o->opset < 9 ? 1 : 0;
-    l.n_x = (int)tci_ox_int(o, "num_scan_inputs", 0);
+    int64_t scanned = tci_ox_int(o, "num_scan_inputs", 0);
+    if (scanned < 1 || scanned > o->n_in - first ||
+        l.g->n_outputs < o->n_in - first - (int)scanned) {
+        tci_ox_fail(o, TC_ERR_IO, "%d operands, %" PRId64 " of them scanned", o->n_in, scanned);
+    }
+    l.n_x = (int)scanned;
     l.n_carry = o->n_in - first - l.n_x;
     l.n_y = l.g->n_outputs - l.n_carry;
-    if (l.n_x < 1 || l.n_carry < 0 || l.n_y < 0) {
-        tci_ox_fail(o, TC_ERR_IO, "%d operands, %d of them scanned", o->n_in, l.n_x);
-    }
     tci_ox_check_body(o, l.g, l.n_carry + l.n_x, l.n_carry + l.n_y);
     if (first) {
         tci_ox_scan_batches(o, &l);

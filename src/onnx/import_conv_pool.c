@@ -6,6 +6,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -458,7 +459,7 @@ TCI_OX_MAKE(col2im)
         all *= padded[i];
     }
     if (kernel * windows > TCI_OX_LIST_MOST * 16 || sizes[2] != windows) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "there are %d windows", (int)windows);
+        tci_ox_fail(o, TC_ERR_SHAPE, "there are %" PRId64 " windows", windows);
     }
     int64_t *places = TCI_NEW_ARRAY(o->s, int64_t, kernel *windows);
     for (int64_t i = 0; i < kernel * windows; i++) {

@@ -3,6 +3,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* One axis of all elements. */
@@ -68,15 +69,27 @@ static tc_tensor tci_ox_flat_index(const tci_ox_op *o, tc_tensor at, const int64
     return sum;
 }
 
-TCI_OX_MAKE(gather_nd)
+/* How many axes an element of `at` indexes, at most `most`. */
+static int tci_ox_index_size(const tci_ox_op *o, int rank_at, const int64_t *at, int most)
 {
-    int rank, rank_at, n = 0, b = (int)tci_ox_int(o, "batch_dims", 0);
-    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
-    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
-    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
-    if (rank_at < 1 || b < 0 || b >= rank_at || k < 1 || k > rank - b) {
+    int64_t k = rank_at > 0 ? at[rank_at - 1] : 0;
+    if (!tci_dim_is_known(k) || k < 1 || k > most) {
         tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
     }
+    return (int)k;
+}
+
+TCI_OX_MAKE(gather_nd)
+{
+    int rank, rank_at, n = 0;
+    tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1);
+    const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
+    int64_t batches = tci_ox_int(o, "batch_dims", 0);
+    if (batches < 0 || batches >= rank_at) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "batch_dims %" PRId64 " of indices of %d axes", batches,
+                    rank_at);
+    }
+    int b = (int)batches, k = tci_ox_index_size(o, rank_at, places, rank - b);
     int64_t *to = TCI_NEW_ARRAY(o->s, int64_t, rank + rank_at);
     int64_t batch = tci_ox_product(sizes, 0, b), each = tci_ox_product(sizes, b, b + k);
     for (int i = 0; i < rank_at - 1; i++) {
@@ -120,10 +133,7 @@ TCI_OX_MAKE(scatter_nd)
     int rank, rank_at;
     tc_tensor x = tci_ox_in(o, 0), at = tci_ox_in(o, 1), src = tci_ox_in(o, 2);
     const int64_t *sizes = tci_ox_sizes(o, x, &rank), *places = tci_ox_sizes(o, at, &rank_at);
-    int k = rank_at > 0 ? (int)places[rank_at - 1] : 0;
-    if (rank_at < 1 || k < 1 || k > rank) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "indices do not fit the axes of operand 0");
-    }
+    int k = tci_ox_index_size(o, rank_at, places, rank);
     int64_t rows = tci_ox_product(places, 0, rank_at - 1), rest = tci_ox_product(sizes, k, rank);
     tc_tensor flat = tc_reshape(tci_ox_flat_index(o, at, sizes, 0, k), rows, 1);
     flat = tc_expand(flat, rows, rest);

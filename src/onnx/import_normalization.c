@@ -3,6 +3,8 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
+
 TCI_OX_MAKE(batch_norm)
 {
     tc_tensor x = tci_ox_in(o, 0), scale = tci_ox_in(o, 1), bias = tci_ox_in(o, 2);
@@ -89,7 +91,7 @@ TCI_OX_MAKE(group_norm)
     const int64_t *sizes = tci_ox_sizes(o, x, &rank);
     int64_t groups = tci_ox_int(o, "num_groups", 1);
     if (rank < 2 || groups < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in %d groups", rank, (int)groups);
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in %" PRId64 " groups", rank, groups);
     }
     if (o->opset < 21) { /* one scale for each group */
         int64_t each = tc_dim_div(sizes[1], groups);
@@ -106,7 +108,7 @@ TCI_OX_MAKE(lrn)
     int64_t size = tci_ox_int(o, "size", 1);
     double alpha = tci_ox_real(o, "alpha", 1e-4), k = tci_ox_real(o, "bias", 1);
     if (size < 1 || size > 4096) {
-        tci_ox_fail(o, TC_ERR_ARGUMENT, "size %d", (int)size);
+        tci_ox_fail(o, TC_ERR_ARGUMENT, "size %" PRId64, size);
     }
     tc_tensor sum = tc_pad(tc_square(x), 1, (size - 1) / 2, size - 1 - (size - 1) / 2, 0);
     sum = tc_sum(tc_unfold(sum, 1, size, 1), TC_AXES(-1), false);

@@ -7,6 +7,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static void tci_ox_resize_plan(const tci_ox_op *o, tci_ox_resize *r)
     int first = (int)floor(-fmin(reach, TCI_OX_TAPS)) + 1;
     r->n = nearest ? 1 : 2 - 2 * first;
     if (r->n > TCI_OX_TAPS || r->out > TCI_OX_LIST_MOST) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "an axis of %d elements, each of %d", (int)r->out, r->n);
+        tci_ox_fail(o, TC_ERR_LIMIT, "an axis of %" PRId64 " elements, each of %d", r->out, r->n);
     }
     r->place = TCI_NEW_ARRAY(o->s, int64_t, r->n * r->out);
     r->weight = TCI_NEW_ARRAY(o->s, double, r->n * r->out);
@@ -233,7 +234,7 @@ static tci_ox_resizing tci_ox_resizing_of(const tci_ox_op *o, tc_tensor x, int a
         count = n;
     }
     if (count != z.n) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d scales or sizes for %d axes", (int)count, z.n);
+        tci_ox_fail(o, TC_ERR_SHAPE, "%" PRId64 " scales or sizes for %d axes", count, z.n);
     }
     for (int i = 0; i < z.n; i++) {
         int axis = tci_ox_axis(o, z.axes ? z.axes[i] : i, z.rank);

@@ -3,6 +3,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- sizes ---- */
@@ -248,11 +249,13 @@ TCI_OX_MAKE(transpose)
 
 TCI_OX_MAKE(concat)
 {
+    int rank;
     tc_tensor *xs = TCI_NEW_ARRAY(o->s, tc_tensor, o->n_in + 1);
     for (int i = 0; i < o->n_in; i++) {
         xs[i] = tci_ox_in(o, i);
     }
-    int axis = (int)tci_ox_int(o, "axis", 1);
+    tci_ox_sizes(o, tci_ox_in(o, 0), &rank);
+    int axis = tci_ox_axis(o, tci_ox_int(o, "axis", 1), rank);
     tci_ox_out(o, 0, tc_cat(TC_TENSORS_N(xs, o->n_in), axis));
 }
 
@@ -391,8 +394,8 @@ TCI_OX_MAKE(depth_to_space)
     int rank;
     tc_tensor x = tci_ox_in(o, 0);
     const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
-    if (rank != 4 || b < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    if (rank != 4 || b < 1 || b > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %" PRId64, rank, b);
     }
     int64_t c = tc_dim_div(z[1], b * b);
     bool crd = !strcmp(tci_ox_text(o, "mode", "DCR"), "CRD");
@@ -406,8 +409,8 @@ TCI_OX_MAKE(space_to_depth)
     int rank;
     tc_tensor x = tci_ox_in(o, 0);
     const int64_t *z = tci_ox_sizes(o, x, &rank), b = tci_ox_int(o, "blocksize", 0);
-    if (rank != 4 || b < 1) {
-        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %d", rank, (int)b);
+    if (rank != 4 || b < 1 || b > TCI_OX_LIST_MOST) {
+        tci_ox_fail(o, TC_ERR_SHAPE, "%d axes in blocks of %" PRId64, rank, b);
     }
     int64_t h = tc_dim_div(z[2], b), w = tc_dim_div(z[3], b);
     tc_tensor y = tc_reshape(x, z[0], z[1], h, b, w, b);

@@ -3,6 +3,7 @@
 #include "operator_table.h"
 #include "user_call_site.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ TCI_OX_MAKE(window)
     double b = *kind == 'H' ? 1 - a : 0.5, c = *kind == 'b' ? 0.08 : 0;
     tci_ox_known *k;
     if (n < 0 || n > TCI_OX_LIST_MOST) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "a window of %d elements", (int)n);
+        tci_ox_fail(o, TC_ERR_LIMIT, "a window of %" PRId64 " elements", n);
     }
     k = tci_ox_known_new(o->s, TC_F64, 1, &n);
     for (int64_t i = 0; i < n; i++) {
@@ -76,8 +77,8 @@ TCI_OX_MAKE(mel)
     int64_t bins = tci_ox_need_int(o, 0, "num_mel_bins"), n = tci_ox_need_int(o, 1, "dft_length");
     double rate = tci_ox_need_real(o, 2, "sample_rate"), edge[2];
     int64_t rows = n / 2 + 1;
-    if (bins < 1 || n < 1 || rows * bins > TCI_OX_LIST_MOST || !(rate > 0)) {
-        tci_ox_fail(o, TC_ERR_LIMIT, "%d bins of %d points", (int)bins, (int)n);
+    if (bins < 1 || n < 1 || rows > TCI_OX_LIST_MOST / bins || !(rate > 0)) {
+        tci_ox_fail(o, TC_ERR_LIMIT, "%" PRId64 " bins of %" PRId64 " points", bins, n);
     }
     for (int i = 0; i < 2; i++) {
         edge[i] = 2595 * log10(1 + tci_ox_need_real(o, 3 + i, "an edge") / 700);

@@ -26,11 +26,11 @@ TCI_FN int64_t tci_hlo_size(const tci_hlo *h, tci_dim d)
         d = tci_dim_replace(d, h->n_symbols, h->symbols, h->values);
     }
     if (!tci_dim_is_known(d)) {
-        tci_scratch_fail(h->walk->s, TC_ERR_ARGUMENT,
-                         "the size %s is symbolic: StableHLO is "
-                         "exported for known sizes (tc_stablehlo_export.sizes says what each "
-                         "TC_DIM is)",
-                         tci_dim_text_of(d).text);
+        const bool engine = h->walk->known != NULL; /* which is given no sizes */
+        tci_scratch_fail(h->walk->s, engine ? TC_ERR_UNSUPPORTED : TC_ERR_ARGUMENT,
+                         "the size %s is symbolic: StableHLO is exported for known sizes%s",
+                         tci_dim_text_of(d).text,
+                         engine ? "" : " (tc_stablehlo_export.sizes says what each TC_DIM is)");
     }
 #endif
     (void)h;

@@ -81,6 +81,44 @@ TEST(an_engine_that_crashes_while_it_is_loaded_is_refused)
     io_clean();
 }
 
+/* Before 2025.0 its number 4 was f16, of 2 bytes, where it is now f32. */
+TEST(an_openvino_that_numbers_dtypes_otherwise_is_refused)
+{
+    static const char source[] =
+        "#include <stddef.h>\n"
+        "typedef struct { long rank; long *sizes; } shape;\n"
+        "typedef struct { const char *build, *description; } words;\n"
+        "static int type;\n"
+        "int ov_tensor_create_from_host_ptr(int t, shape s, void *data, void **tensor)\n"
+        "{ (void)s, (void)data; type = t; *tensor = &type; return 0; }\n"
+        "int ov_tensor_get_byte_size(void *tensor, size_t *n)\n"
+        "{ (void)tensor; *n = type == 5 ? 4 : 2; return 0; }\n"
+        "int ov_get_openvino_version(words *w)\n"
+        "{ w->build = \"2024.6.0-17404-4c0f47d2335\"; return 0; }\n"
+        "#define F(name) int name(void) { return 0; }\n"
+        "F(ov_core_create) F(ov_core_set_property) F(ov_core_read_model_from_memory_buffer) "
+        "F(ov_core_compile_model)\n"
+        "F(ov_core_import_model) F(ov_compiled_model_export_model)\n"
+        "F(ov_compiled_model_create_infer_request) F(ov_infer_request_set_tensor)\n"
+        "F(ov_infer_request_infer) F(ov_compiled_model_input_by_name) F(ov_get_error_info)\n"
+        "F(ov_get_last_err_msg) F(ov_model_free) F(ov_compiled_model_free)\n"
+        "F(ov_infer_request_free) F(ov_tensor_free) F(ov_output_const_port_free)\n";
+    if (!plant("libopenvino_c.so.2460", source)) {
+        SKIP("no C compiler");
+    }
+    is_refused("openvino", "OpenVINO 2024.6.0 is too old: expected 2025.0 or later");
+    io_clean();
+}
+
+TEST(an_engine_that_lacks_functions_is_refused)
+{
+    if (!plant("libpjrt_cpu.so", "int nothing;\n")) {
+        SKIP("no C compiler");
+    }
+    is_refused("openxla", "lacks GetPjrtApi: it is too old");
+    io_clean();
+}
+
 TEST(a_library_is_loaded_only_when_its_name_is_asked_for)
 {
     char source[600], text[600], mark[200];

@@ -132,12 +132,47 @@ static const tc_graph_backend mock_backend = {.name = "mock",
                                               .free = mock_free,
                                               .blob = mock_blob};
 
+/* The same, for which symbolic sizes must not be 0. */
+static const tc_graph_backend filled_backend = {.name = "filled",
+                                                .format = tc_onnx_format,
+                                                .find = mock_find,
+                                                .version = mock_version,
+                                                .compile = mock_compile,
+                                                .run = mock_run,
+                                                .free = mock_free,
+                                                .needs_elements = true};
+
+/* One of a format without symbolic sizes: its programs are compiled, and not run. */
+static tc_status text_compile(void *user, const tc_graph_model *m, void **compiled,
+                              char text[TC_GRAPH_TEXT])
+{
+    (void)user, (void)m, (void)text;
+    mock.compiles++;
+    *compiled = &mock;
+    return TC_OK;
+}
+
+static void text_free(void *user, void *compiled)
+{
+    (void)user, (void)compiled;
+}
+
+static const tc_graph_backend text_backend = {.name = "text",
+                                              .format = tc_stablehlo_format,
+                                              .find = mock_find,
+                                              .version = mock_version,
+                                              .compile = text_compile,
+                                              .run = mock_run,
+                                              .free = text_free};
+
 static tc_ctx *ctx;
 
 static void begin(const char *backend, tc_fallback fallback)
 {
     static bool registered;
     if (!registered) {
+        REQUIRE(tc_register_graph_backend(&filled_backend) == TC_OK);
+        REQUIRE(tc_register_graph_backend(&text_backend) == TC_OK);
         REQUIRE(tc_register_graph_backend(&mock_backend) == TC_OK);
         registered = true;
     }
@@ -635,6 +670,73 @@ TEST(a_split_program_serves_symbolic_sizes)
         CHECK_CLOSE(z[n - 1], tanh(sum) + (sum < 3), 1e-6);
     }
     CHECK(mock.runs >= 3);
+    tc_program_free(f);
+    end();
+}
+
+/* ---- sizes ---- */
+
+/* exp and sum of x [rows, 2]; the text of tc_explain. */
+static const char *sums_explained(const char *backend, tc_fallback fallback, int64_t rows)
+{
+    begin(backend, fallback);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, rows, 2), e = tc_exp(x);
+    tc_program *f = NULL;
+    const char *text;
+    tc_status status = tc_compile_fn(TC_TENSORS(x), TC_TENSORS(e, tc_sum(e, TC_AXES(0), false)),
+                                     NULL, &f);
+    if (status) {
+        CHECK_EQ_INT(status, TC_ERR_UNSUPPORTED);
+        CHECK_HAS(tc_error(ctx),
+                  "filled does not take tc_sum of f32 of an operand that may have no "
+                  "elements, made at ");
+        end();
+        return "refused";
+    }
+    int n = rows == 0 ? 0 : 3;
+    float in[] = {1, 2, 3, 4, 5, 6}, out[6], sum[2] = {7, 7};
+    CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(in, 2 * n)), TC_BUFS(TC_BUF(out, 2 * n), TC_BUF(sum, 2))) ==
+                  TC_OK,
+              "%s", tc_program_error(f));
+    CHECK_CLOSE(sum[0], n ? exp(1) + exp(3) + exp(5) : 0, 1e-6);
+    CHECK_CLOSE(sum[1], n ? exp(2) + exp(4) + exp(6) : 0, 1e-6);
+    text = explained(f);
+    tc_program_free(f);
+    end();
+    return text;
+}
+
+TEST(nodes_that_read_no_elements_are_tcs)
+{
+    int64_t some = TC_DIM("some", 1, 8), any = TC_DIM("any", 0, 8);
+    CHECK_HAS(sums_explained("filled", TC_FALLBACK_ALLOW, 3), "the whole graph");
+    CHECK_HAS(sums_explained("filled", TC_FALLBACK_ALLOW, some), "the whole graph");
+    CHECK_HAS(sums_explained("filled", TC_FALLBACK_ALLOW, any), "the rest, 1 node, by tc");
+    CHECK_HAS(sums_explained("mock", TC_FALLBACK_REFUSE, any), "the whole graph");
+    CHECK_HAS(sums_explained("mock", TC_FALLBACK_ALLOW, 0), "the rest, 1 node, by tc");
+    CHECK_STR(sums_explained("filled", TC_FALLBACK_REFUSE, any), "refused");
+}
+
+TEST(a_format_without_symbolic_sizes_refuses_them)
+{
+    float w[8] = {0, 1, 2, 3, 4, 5, 6, 7}, x[3] = {1, 2, 3}, y[3], z = 0;
+    tc_program *f = NULL;
+    begin("text", TC_FALLBACK_REFUSE);
+    tc_tensor t = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 8));
+    CHECK_EQ_INT(tc_compile(tc_exp(t), &f), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "text does not take tc_exp of f32 with the symbolic size n, made at ");
+    CHECK_EQ_INT(tc_compile(t, &f), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(ctx), "the size n is symbolic: StableHLO is exported for known sizes");
+    end();
+    begin("text", TC_FALLBACK_ALLOW);
+    t = tc_input(ctx, "x", TC_F32, TC_DIM("n", 1, 7));
+    tc_tensor last = tc_select(tc_borrow(ctx, w, TC_F32, 8), 0, tc_size(t, 0)); /* w[n] */
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(tc_mul(t, 2), last), NULL, &f) == TC_OK, "%s",
+              tc_error(ctx));
+    REQUIRE(f != NULL);
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(x, 3)), TC_BUFS(TC_BUF(y, 3), TC_BUF(&z, 1))) == TC_OK);
+    CHECK(y[0] == 2 && y[1] == 4 && y[2] == 6 && z == 3);
+    CHECK_EQ_INT(mock.compiles, 0);
     tc_program_free(f);
     end();
 }

@@ -456,6 +456,27 @@ TEST(names_in_the_documents_are_in_the_code)
     CHECK_MSG(!output[0], "not in the code:\n%s", output);
 }
 
+/* Names of C files: all in src/README.md and the glossary, in other documents those in backticks.
+ * Not files of the repository: what tc writes (source.c), what a reader makes (net.c, net.h), and
+ * what tests/patches add (exchange.c). */
+TEST(files_in_the_documents_are_there)
+{
+    static char output[TCT_MAX_OUTPUT];
+    tct_build();
+    int code = tct_shell(
+        output,
+        "{ ls *.h; find src tests tools examples bench -name '*.[ch]'; } >%s/files;"
+        " { grep -ohE '`[A-Za-z0-9_./-]+\\.[ch]`' docs/*.md | tr -d '`';"
+        " grep -ohE '[A-Za-z0-9_/]+\\.[ch]\\b' src/README.md docs/glossary.md; } |"
+        " sort -u >%s/names;"
+        " [ $(wc -l <%s/names) -gt 100 ] || exit 1;"
+        " while read n; do case $n in source.c|net.[ch]|exchange.c) continue;;"
+        " esac; grep -qE \"(^|/)$n\\$\" %s/files || echo \"$n\"; done <%s/names",
+        tct_dir, tct_dir, tct_dir, tct_dir, tct_dir);
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "not in the repository:\n%s", output);
+}
+
 /* Every relative link of README.md, docs/ and examples/README.md leads to a file; one that names a
  * heading, to a heading of that file. */
 TEST(links_lead_somewhere)

@@ -73,9 +73,8 @@ TCT_UNUSED static void add_int(message *node, const char *name, int64_t v)
     add_message(node, 5, &attr);
 }
 
-/* "Op a b > c" as a node, "Op a to=7 > c" with an attribute; and an attribute axis if that is not
- * below 0. */
-TCT_UNUSED static void add_node(message *graph, const char *line, int64_t axis)
+/* "Op a b > c" as a node, "Op a to=7 > c" with an attribute; and name = v if name is not NULL. */
+TCT_UNUSED static void add_wide_node(message *graph, const char *line, const char *name, int64_t v)
 {
     char text[200], *word;
     message node = {.n = 0};
@@ -96,10 +95,16 @@ TCT_UNUSED static void add_node(message *graph, const char *line, int64_t axis)
         field = field == 4 ? 1 : field;
     }
     add_text(&node, 3, "here");
-    if (axis >= 0) {
-        add_int(&node, "axis", axis);
+    if (name) {
+        add_int(&node, name, v);
     }
     add_message(graph, 1, &node);
+}
+
+/* The same, with an attribute axis if that is not below 0. */
+TCT_UNUSED static void add_node(message *graph, const char *line, int64_t axis)
+{
+    add_wide_node(graph, line, axis >= 0 ? "axis" : NULL, axis);
 }
 
 TCT_UNUSED static void add_tensor(message *graph, const char *name, int type, int n,

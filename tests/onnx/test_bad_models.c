@@ -197,6 +197,69 @@ TEST(nodes_without_a_first_output_are_refused_or_make_nothing)
     end();
 }
 
+/* Attributes of 64 bits are not cut to 32: 2^32 is neither 0 nor, in a text, another number. */
+TEST(attributes_beyond_32_bits_are_refused)
+{
+    static const struct {
+        const char *nodes[2];
+        const char *attribute;
+        int64_t more; /* than 2^32 */
+        tc_status status;
+        const char *text;
+    } rows[] = {
+        {{"Concat x x > y"}, "axis", 0, TC_ERR_AXIS, "axis 4294967296 of 1 axes"},
+        {{"Split x > y z"}, "axis", 0, TC_ERR_AXIS, "axis 4294967296 of 1 axes"},
+        {{"Softmax x > y"}, "axis", 0, TC_ERR_AXIS, "4294967296"},
+        {{"Cast x to=7 > at", "GatherND x at > y"}, "batch_dims", 0, TC_ERR_SHAPE, "4294967296"},
+        {{"HannWindow n > y"}, "periodic", 0, TC_ERR_LIMIT, "a window of 4294967301 elements"},
+        {{"DepthToSpace i > y"}, "blocksize", 2, TC_ERR_SHAPE, "4 axes in blocks of 4294967298"},
+        {{"SpaceToDepth i > y"}, "blocksize", 2, TC_ERR_SHAPE, "4 axes in blocks of 4294967298"},
+        {{"LRN i > y"}, "size", 1, TC_ERR_ARGUMENT, "size 4294967297"},
+    };
+    static const char *const image[] = {"1", "4", "4", "4", NULL};
+    const int64_t window = ((int64_t)1 << 32) + 5;
+    begin();
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        message g = {.n = 0};
+        add_info(&g, 11, "x", 1, one_size);
+        add_info(&g, 11, "i", 1, image);
+        add_tensor(&g, "n", 7, -1, &window, sizeof(window));
+        for (int k = 0; k < 2 && rows[i].nodes[k]; k++) {
+            bool last = k == 1 || !rows[i].nodes[k + 1];
+            add_wide_node(&g, rows[i].nodes[k], last ? rows[i].attribute : NULL,
+                          ((int64_t)1 << 32) + rows[i].more);
+        }
+        add_info(&g, 12, "y", 1, NULL);
+        message m = model_of(&g);
+        refused(m.at, m.n, rows[i].status, rows[i].text);
+    }
+    end();
+}
+
+/* A Scan of 2^32 + 1 operands would be one of 1. */
+TEST(a_scan_of_more_operands_than_it_has_is_refused)
+{
+    message g = {.n = 0}, body = {.n = 0}, node = {.n = 0}, attr = {.n = 0};
+    begin();
+    add_info(&g, 11, "x", 1, one_size);
+    add_info(&body, 11, "e", 1, NULL);
+    add_node(&body, "Relu e > r", -1);
+    add_info(&body, 12, "r", 1, NULL);
+    add_text(&node, 1, "x");
+    add_text(&node, 2, "y");
+    add_text(&node, 4, "Scan");
+    add_int(&node, "num_scan_inputs", ((int64_t)1 << 32) + 1);
+    add_text(&attr, 1, "body");
+    add_message(&attr, 6, &body);
+    add_number(&attr, 20, 5);
+    add_message(&node, 5, &attr);
+    add_message(&g, 1, &node);
+    add_info(&g, 12, "y", 1, one_size);
+    message m = model_of(&g);
+    refused(m.at, m.n, TC_ERR_IO, "1 operands, 4294967297 of them scanned");
+    end();
+}
+
 TEST(runs_with_other_shapes_are_refused)
 {
     tc_onnx_model *m = NULL;
