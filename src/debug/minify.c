@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../base/env.h"
+#include "../base/private_dir.h"
 #include "string_intern.h"
 #include "repro.h"
 
@@ -224,6 +224,17 @@ static void tci_minify_shrink(tci_minify *m, tci_case *k)
     }
 }
 
+/* Makes the folder, if it is not there; else publishing a file in it says why not. */
+static void tci_minify_make_dir(const char *path)
+{
+    tci_dir dir;
+    tci_str why = {0};
+    if (*path && tci_dir_open(&dir, path, TCI_DIR_NOTES, &why)) {
+        tci_dir_close(&dir);
+    }
+    tci_str_free(&why);
+}
+
 /* Writes the case and says where. */
 static void tci_minify_write(tci_minify *m, const tci_case *k, const char *why, tci_str *text)
 {
@@ -233,6 +244,7 @@ static void tci_minify_write(tci_minify *m, const tci_case *k, const char *why, 
     tci_hash_hex(tci_hash_bytes(tci_str_text(&whole), whole.n), hex);
     hex[8] = 0;
     tci_str_printf(&path, "%s/tc_repro_%s.c", *m->dir ? m->dir : ".", hex);
+    tci_minify_make_dir(m->dir);
     const char *file = strrchr(tci_str_text(&path), '/');
     bool can = tci_repro_text(&program, k, &m->o, m->kind, file ? file + 1 : "", why);
     if (!can) {
