@@ -105,8 +105,9 @@ static void tci_expr_fail_call(tci_expr_machine *m, int at, int length, tc_tenso
     tc_site nowhere = {NULL, 0};
     tci_expr_show(&m->code, at, length, shown);
     if (!bad.ctx && bad.id == TCI_NULL_NUMBERS) {
-        tci_expr_fail(m, at, length,
-                      "all arguments are numbers: expected a tensor among them, as full(2, f32)");
+        tci_expr_fail(
+            m, at, length,
+            "all arguments are numbers: expected a tensor among them, as full(2, f32, ())");
     } else if (!bad.ctx) {
         tci_frame_fail(&m->f, tc_status_of(bad), "%s%s", tc_tensor_error(bad), shown);
     } else if (!m->f.failed) {

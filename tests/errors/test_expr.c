@@ -149,7 +149,7 @@ static const mistake mistakes[] = {
     {"2 + 3", "tc_expr: the expression is a number: expected a tensor\n  2 + 3\n  ^~~~~",
      TC_ERR_ARGUMENT},
     {"exp(2)",
-     "tc_expr: all arguments are numbers: expected a tensor among them, as full(2, f32)\n"
+     "tc_expr: all arguments are numbers: expected a tensor among them, as full(2, f32, ())\n"
      "  exp(2)\n  ^~~",
      TC_ERR_ARGUMENT},
     {"conv2d(x, x, paddin=1)",
