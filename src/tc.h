@@ -1,6 +1,9 @@
 /* src/tc.h - amalgamation root of the single-header library: includes all sources in pipeline order
  * (API, graph, rewrite, plan, kernel, loop, emit, run); tools/amalgamate.c inlines them into the
  * shipped tc.h. */
+#if !defined(__cplusplus) && (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
+#error "tc.h needs C99, and C11 with TC_IMPLEMENTATION: compile with -std=gnu11"
+#else
 #ifndef TC_H
 #define TC_H
 
@@ -422,4 +425,5 @@
 
 #include "api/compact_call_wrappers_end.h"
 #include "base/impl_end.h"
+#endif
 #endif

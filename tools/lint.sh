@@ -18,6 +18,9 @@ awk '/\t/ { print FILENAME ":" FNR ": tab" }
 # ... and the first examples of a learner are short
 awk 'FNR == 60 { print FILENAME ": 60 lines and more" }' examples/0[1-5]_*.c >>"$found"
 
+# ... and so are the page that is read first and the manual
+awk 'FNR == 251 { print FILENAME ": more than 250 lines" }' README.md src/api/manual.h >>"$found"
+
 # 2. the library never ends the process and never starts a shell; nothing is left for later
 grep -nE '(^|[^a-z_])(abort|exit|_exit|system|popen) *\(' $(find src -name '*.[ch]') \
     | sed 's/$/  <- forbidden call/' >>"$found"

@@ -533,6 +533,13 @@ static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs,
         return status;
     }
     b.ctx = tci_ctx_of(b.about.ctx);
+    char wrong[160];
+    if (options && tci_options_are_wrong(options, wrong, sizeof(wrong))) {
+        for (int i = 0; i < n; i++) {
+            jobs[i].status = TC_ERR_ARGUMENT;
+        }
+        return tci_batch_fail(f, b.about, NULL, TC_ERR_ARGUMENT, "%s", wrong);
+    }
     tc_options merged = tci_batch_options(b.ctx, options);
     if (exports) {
         jobs[0].n_forms = merged.vector_bits ? 0 : jobs[0].n_forms;

@@ -184,6 +184,25 @@ static void tci_context_free_strings(tc_options *o)
 #undef TCI_ROW
 }
 
+TCI_FN bool tci_options_are_wrong(const tc_options *o, char *text, size_t room)
+{
+    static const int widths[] = {-1, 0, 128, 256, 512};
+    bool known = false;
+    for (int i = 0; i < TCI_COUNT(widths); i++) {
+        known = known || o->vector_bits == widths[i];
+    }
+    if (o->threads < 0) {
+        snprintf(text, room, "options.threads is %d: expected 0 (all CPUs) or a positive number",
+                 o->threads);
+    } else if (!known) {
+        snprintf(text, room,
+                 "options.vector_bits is %d: expected 0 (the machine's), 128, 256, 512 or -1 "
+                 "(scalar code)",
+                 o->vector_bits);
+    }
+    return o->threads < 0 || !known;
+}
+
 /* Replaces each string by a copy of it, or of its variable. False: out of memory, all freed. */
 static bool tci_context_own_strings(tc_options *o)
 {
@@ -254,6 +273,11 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     *ctx = NULL;
     tci_env_help_once();
     tc_options o = options ? *options : defaults;
+    char wrong[160];
+    if (tci_options_are_wrong(&o, wrong, sizeof(wrong))) {
+        tci_log(&o, "compile", "%s", wrong);
+        return TC_ERR_ARGUMENT;
+    }
     tci_context_apply_env(&o);
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;

@@ -93,8 +93,9 @@ TC_API int64_t tc_dim_max(int64_t a, int64_t b);
 
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
- * failure *ctx is NULL: TC_ERR_MEMORY; TC_ERR_ARGUMENT when ctx is NULL; TC_ERR_BACKEND: this build
- * has no backend of that name (the log lists its backends under "compile"). */
+ * failure *ctx is NULL: TC_ERR_MEMORY; TC_ERR_ARGUMENT: ctx is NULL, or options.threads or
+ * options.vector_bits has no meaning; TC_ERR_BACKEND: there is no backend of that name. The log
+ * says why (options.log; TC_LOG=compile). */
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
 /* Frees the context and all of its tensors; programs made from it stay usable. NULL, or a context
  * that was already freed, is ignored. A user function that is called by a call on the context (the

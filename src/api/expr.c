@@ -89,7 +89,7 @@ static void tci_expr_fail(tci_expr_machine *m, int at, int length, const char *f
     TCI_PRINTF(4, 5);
 static void tci_expr_fail(tci_expr_machine *m, int at, int length, const char *format, ...)
 {
-    char what[300], shown[TCI_EXPR_SHOW_ROOM];
+    char what[400], shown[TCI_EXPR_SHOW_ROOM];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
@@ -104,7 +104,11 @@ static void tci_expr_fail_call(tci_expr_machine *m, int at, int length, tc_tenso
     char shown[TCI_EXPR_SHOW_ROOM];
     tc_site nowhere = {NULL, 0};
     tci_expr_show(&m->code, at, length, shown);
-    if (!bad.ctx) {
+    if (!bad.ctx && bad.id == TCI_NULL_NUMBERS) {
+        tci_expr_fail(
+            m, at, length,
+            "all arguments are numbers: expected a tensor among them, as full(2, f32, ())");
+    } else if (!bad.ctx) {
         tci_frame_fail(&m->f, tc_status_of(bad), "%s%s", tc_tensor_error(bad), shown);
     } else if (!m->f.failed) {
         m->f.failed = true;
@@ -168,11 +172,11 @@ static void tci_expr_push_arg(tci_expr_machine *m, const tci_expr_step *step, tc
     tci_expr_push(m, step, TCI_EXPR_IS_ARG)->arg = arg;
 }
 
-/* Room for n more values at the end of the pool. */
+/* Room for n more values at the end of the pool, which is not NULL afterwards. */
 static bool tci_expr_pool(tci_expr_machine *m, int n)
 {
-    return tci_expr_memory(m, tci_expr_room(m->code.g, &m->pool, &m->cap_pool, m->n_pool + n,
-                                            sizeof(*m->pool)));
+    return tci_expr_memory(m, tci_expr_room(m->code.g, &m->pool, &m->cap_pool,
+                                            m->n_pool + TCI_MAX(n, 1), sizeof(*m->pool)));
 }
 
 /* The last n values become one. */
@@ -239,15 +243,16 @@ static void tci_expr_push_given(tci_expr_machine *m, const tci_expr_step *step, 
     if (a->text) {
         tci_expr_push(m, step, TCI_EXPR_IS_TEXT)->text = a->text;
     } else if (a->items) {
-        for (int i = 0; i < a->n && !m->f.failed; i++) {
-            if (tci_expr_pool(m, 1)) {
-                m->pool[m->n_pool] = (tci_expr_value){.arg = tci_arg_int(a->items[i])};
-                m->pool[m->n_pool++].at = step->at;
+        int n = TCI_MAX(a->n, 0);
+        if (tci_expr_pool(m, n)) {
+            tci_expr_value *v = tci_expr_push(m, step, TCI_EXPR_IS_LIST);
+            v->n = n;
+            v->first = m->n_pool;
+            for (int i = 0; i < n; i++) {
+                m->pool[m->n_pool++] = (tci_expr_value){.at = step->at,
+                                                        .arg = tci_arg_int(a->items[i])};
             }
         }
-        tci_expr_value *v = tci_expr_push(m, step, TCI_EXPR_IS_LIST);
-        v->n = TCI_MAX(a->n, 0);
-        v->first = m->n_pool - v->n;
     } else if (!a->value.kind && tci_is_none(a->value.tensor)) {
         tci_expr_push(m, step, TCI_EXPR_IS_NONE);
     } else {
@@ -394,7 +399,7 @@ static void tci_expr_refuse(tci_expr_machine *m, const tci_expr_args *a, const t
                             const char *what)
 {
     int at = v->key_length ? v->key : v->at, n = v->key_length ? v->key_length : v->length;
-    tci_expr_fail(m, at, n, "%s: expected %s(%.160s)", what, a->row.name, a->row.form + 2);
+    tci_expr_fail(m, at, n, "%s: expected %s(%s)", what, a->row.name, a->row.form + 2);
 }
 
 /* The parameter of that keyword, or -1. "axis" is also the name of "axes". */

@@ -5,8 +5,9 @@
  *
  * Design: an operand is parsed, then operators that bind at least as tightly as requested, each
  * with a right operand that binds more tightly. A step is added after its operands, so steps are in
- * postfix order and a long sum needs no deep stack. Invariants: after the first error the lexer
- * returns only the end token, so every loop ends; the depth of recursion is bounded. */
+ * postfix order and a long sum needs no deep stack; only brackets recur. Invariants: after the
+ * first error the lexer returns only the end token, so every loop ends; the depth of recursion is
+ * bounded. */
 #include "expr_bytecode.h"
 
 #include <stdarg.h>
@@ -26,7 +27,7 @@ enum {
 typedef struct tci_expr_parser {
     tci_expr_code *code;
     int token, at, length; /* the next token */
-    int depth;
+    int depth;             /* brackets that are open */
     tci_expr_step nowhere; /* a step that is not added, after a mistake */
 } tci_expr_parser;
 
@@ -270,9 +271,10 @@ static tci_expr_step *tci_expr_add_here(tci_expr_parser *p, tci_expr_do what)
     return step;
 }
 
-static bool tci_expr_deeper(tci_expr_parser *p)
+/* Fails if n brackets, prefix operators or powers, each within the one before, are too many. */
+static bool tci_expr_may_nest(tci_expr_parser *p, int n)
 {
-    if (++p->depth > TCI_EXPR_DEPTH_MOST) {
+    if (n > TCI_EXPR_DEPTH_MOST) {
         tci_expr_wrong(p, TC_ERR_LIMIT, "the expression is nested deeper than %d",
                        (int)TCI_EXPR_DEPTH_MOST);
     }
@@ -283,18 +285,17 @@ static void tci_expr_binary(tci_expr_parser *p, int least);
 
 static void tci_expr_any(tci_expr_parser *p)
 {
-    if (tci_expr_deeper(p)) {
-        tci_expr_binary(p, 0);
-    }
-    p->depth--;
+    tci_expr_binary(p, 0);
 }
 
-/* Items up to the closing mark, which is read. Returns how many; *comma: one was there. */
+/* Items of a bracket that was read, up to the closing mark, which is read. Returns how many;
+ * *comma: one was there. */
 static int tci_expr_items(tci_expr_parser *p, char closing, void (*item)(tci_expr_parser *),
                           bool *comma)
 {
     int n = 0;
     *comma = false;
+    tci_expr_may_nest(p, ++p->depth);
     while (!tci_expr_is(p, closing) && !p->code->status) {
         item(p);
         n++;
@@ -304,6 +305,7 @@ static int tci_expr_items(tci_expr_parser *p, char closing, void (*item)(tci_exp
         *comma = true;
         tci_expr_next(p);
     }
+    p->depth--;
     tci_expr_close(p, closing);
     return n;
 }
@@ -447,38 +449,57 @@ static void tci_expr_postfix(tci_expr_parser *p)
     }
 }
 
-/* The operator of one operand that the next token is, or TCI_EXPR_OPS. */
-static int tci_expr_sign(const tci_expr_parser *p)
+static bool tci_expr_is_sign(const tci_expr_parser *p)
 {
-    return p->token == TCI_EXPR_SUB      ? TCI_EXPR_NEG
-           : p->token == TCI_EXPR_ADD    ? TCI_EXPR_PLUS
-           : p->token == TCI_EXPR_INVERT ? TCI_EXPR_INVERT
-                                         : TCI_EXPR_OPS;
+    return p->token == TCI_EXPR_SUB || p->token == TCI_EXPR_ADD || p->token == TCI_EXPR_INVERT;
 }
 
-/* Signs, an operand, and ** with what stands after it, signs too. */
-static void tci_expr_unary(tci_expr_parser *p)
+/* Reads a run of signs, or of "not". */
+static void tci_expr_prefixes(tci_expr_parser *p, bool words)
 {
-    int at = p->at, length = p->length, sign = tci_expr_sign(p);
-    if (!tci_expr_deeper(p)) {
-        p->depth--;
-        return;
-    }
-    if (sign < TCI_EXPR_OPS) {
-        tci_expr_next(p);
-        tci_expr_unary(p);
-        tci_expr_add(p, TCI_EXPR_DO_UNARY, at, length)->op = (uint8_t)sign;
-    } else {
-        tci_expr_postfix(p);
-        if (p->token == TCI_EXPR_POW) {
-            at = p->at;
-            length = p->length;
+    for (int n = 1; words ? p->token == TCI_EXPR_NOT : tci_expr_is_sign(p); n++) {
+        if (tci_expr_may_nest(p, n)) {
             tci_expr_next(p);
-            tci_expr_unary(p);
-            tci_expr_add(p, TCI_EXPR_DO_BINARY, at, length)->op = TCI_EXPR_POW;
         }
     }
-    p->depth--;
+}
+
+/* The steps of the prefix operators between two positions, the last one first. */
+static void tci_expr_add_prefixes(tci_expr_parser *p, int begin, int end)
+{
+    for (int at = end - 1; at >= begin; at--) {
+        for (int op = TCI_EXPR_NOT; op < TCI_EXPR_OPS; op++) {
+            const char *spelling = tci_expr_op_get(op)->spelling;
+            if (spelling[0] == tci_expr_byte(p, at)) {
+                int length = (int)strlen(spelling);
+                tci_expr_add(p, TCI_EXPR_DO_UNARY, at, length)->op = (uint8_t)op;
+            }
+        }
+    }
+}
+
+/* Signs, an operand, and ** with what stands after it, signs too. Powers associate to the right and
+ * bind more tightly than the signs before them, so all steps follow the last operand. */
+static void tci_expr_unary(tci_expr_parser *p)
+{
+    /* Of the signs of each operand; those after the first begin at the end of "**". */
+    int begin[TCI_EXPR_DEPTH_MOST + 1], end[TCI_EXPR_DEPTH_MOST + 1], n = 0;
+    begin[0] = p->at;
+    for (bool more = true; more;) {
+        tci_expr_prefixes(p, false);
+        end[n] = p->at;
+        tci_expr_postfix(p);
+        more = p->token == TCI_EXPR_POW && tci_expr_may_nest(p, n + 1);
+        if (more) {
+            begin[++n] = p->at + p->length;
+            tci_expr_next(p);
+        }
+    }
+    for (; n > 0; n--) {
+        tci_expr_add_prefixes(p, begin[n], end[n]);
+        tci_expr_add(p, TCI_EXPR_DO_BINARY, begin[n] - 2, 2)->op = TCI_EXPR_POW;
+    }
+    tci_expr_add_prefixes(p, begin[0], end[0]);
 }
 
 static bool tci_expr_goes_on(const tci_expr_parser *p, int least)
@@ -510,12 +531,10 @@ static void tci_expr_binary(tci_expr_parser *p, int least)
 {
     int at = p->at, length = p->length;
     if (p->token == TCI_EXPR_NOT && least <= TCI_EXPR_AT_NOT) {
-        tci_expr_next(p);
-        if (tci_expr_deeper(p)) {
-            tci_expr_binary(p, TCI_EXPR_AT_NOT);
-        }
-        p->depth--;
-        tci_expr_add(p, TCI_EXPR_DO_UNARY, at, length)->op = TCI_EXPR_NOT;
+        tci_expr_prefixes(p, true);
+        int end = p->at;
+        tci_expr_binary(p, TCI_EXPR_AT_NOT);
+        tci_expr_add_prefixes(p, at, end);
     } else {
         tci_expr_unary(p);
     }

@@ -6,6 +6,8 @@
 #include "api_call.h"
 
 /* ---- api/context.c ---- */
+/* Whether a number of the options has no meaning; text: which, and what is expected. */
+TCI_FN bool tci_options_are_wrong(const tc_options *o, char *text, size_t room);
 /* A context or program went: with the last of them goes what is kept between compiles but code. */
 TCI_FN void tci_ctx_tidy(void);
 

@@ -126,8 +126,9 @@ TC_API tc_status tc_program_load_at(tc_ctx *ctx, const char *path, const tc_load
 
 /* ---- a program as C ----
  * tc_export_c(inputs, outputs, options, "net.c"), with the first three as tc_compile_fn takes them,
- * writes a file of C99 that needs nothing else: no tc, no library, not even libm; it is C++ too. It
- * defines the following function; its head comment lists all shapes:
+ * writes a file of C99 that needs nothing else: no tc, no library, not even libm; it is C++17 too
+ * (hexadecimal floats; g++ also takes -std=gnu++11). It defines the following function; its head
+ * comment lists all shapes:
  *     int net(const float *in0, ..., float *out0, ..., void *workspace);
  * It computes the outputs from the inputs, all dense, and returns 0, or 1 if an index was out of
  * range. Captured memory is stored in the file with its current value; use inputs for memory that
@@ -137,7 +138,10 @@ TC_API tc_status tc_program_load_at(tc_ctx *ctx, const char *path, const tc_load
  *
  * A training step: each tc_assign among the outputs adds an argument after the outputs, in their
  * order, which is read and set to the next value of the parameter ("float *param0"). The caller
- * owns and initializes these arrays. If net returns 1 they are unchanged.
+ * owns and initializes these arrays: with the values that the parameters have now (tc_read, or
+ * tc_save for all), for the step to go on as tc_run would. The head comment has the value where all
+ * elements are equal, as in the state of a new optimizer: moments 0, powers of beta 1. If net
+ * returns 1 the arrays are unchanged.
  *
  * Symbolic sizes (TC_DIM) are arguments before all others, "long long s0, ...", in the order in
  * which the inputs first have them; the head comment lists them and their ranges. net returns 2 if

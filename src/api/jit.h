@@ -188,7 +188,7 @@ template <size_t tci_n> struct tci_static_array {
 };
 template <class... tci_t> static inline tci_static_array<sizeof...(tci_t)> tci_statics(tci_t... v)
 {
-    tci_static_array<sizeof...(tci_t)> r = {tci_size_list(v...), {0, 0}};
+    tci_static_array<sizeof...(tci_t)> r = {tci_size_list(v...), tc_statics()};
     return r;
 }
 #define TC_STATICS(...) (tci_statics(__VA_ARGS__).get())

@@ -241,11 +241,9 @@
  *
  * WHERE TO READ ON: docs/ in the repository
  *
- *   guide.md               everything above in full, with examples
- *   ops.md                 all operations
+ *   guide.md, ops.md       everything above in full, with examples; all operations
  *   options.md, environment.md    struct tc_options; the TC_ variables (TC_HELP=1 prints them)
- *   errors.md              statuses; which object has the text
- *   numerics.md            bits, rounding, accuracy, dtypes of mixed operands
+ *   errors.md, numerics.md        statuses and texts; bits, rounding, dtypes of mixed operands
  *   symbolic-sizes.md, files.md   rules of TC_DIM; .safetensors, .npz, DLPack, tc_export_c
  *   debugging.md, performance.md  tc_explain, profiles, checks; what is fast, what is slow
  *   threads.md, production.md, cache-and-security.md   for servers

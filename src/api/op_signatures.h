@@ -240,6 +240,8 @@
     TCI_CALL(cast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                     \
     TCI_CALL(bitcast, TCI_MUST(x, tensor) TCI_MUST(dtype, dtype))                                  \
     TCI_CALL(full, TCI_ON TCI_MUST(value, operand) TCI_TYPED)                                      \
+    TCI_CALL(zeros, TCI_ON TCI_TYPED)                                                              \
+    TCI_CALL(ones, TCI_ON TCI_TYPED)                                                               \
     TCI_CALL(arange, TCI_ON TCI_MUST(start, operand) TCI_MUST(stop, operand)                       \
                      TCI_MAY(step, operand, 1) TCI_MUST(dtype, dtype))                             \
     TCI_CALL(fold_in, TCI_MUST(key, operand) TCI_MUST(number, operand))                            \

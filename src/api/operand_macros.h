@@ -30,6 +30,10 @@ static inline tc_tensor tci_none(void)
     {                                                                                              \
         return make(v);                                                                            \
     }
+static inline tc_arg tci_arg(float v)
+{
+    return tci_arg_float(static_cast<double>(v));
+}
 TCI_ARG_OF(tc_tensor, tci_arg_tensor)
 TCI_ARG_OF(bool, tci_arg_bool)
 TCI_ARG_OF(signed char, tci_arg_int)
@@ -43,7 +47,6 @@ TCI_ARG_OF(unsigned short, tci_arg_int)
 TCI_ARG_OF(unsigned, tci_arg_int)
 TCI_ARG_OF(unsigned long, tci_arg_uint)
 TCI_ARG_OF(unsigned long long, tci_arg_uint)
-TCI_ARG_OF(float, tci_arg_float)
 TCI_ARG_OF(double, tci_arg_float)
 TCI_ARG_OF(long double, tci_arg_long_double)
 #undef TCI_ARG_OF

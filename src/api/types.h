@@ -208,7 +208,7 @@ typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
  * (BITS: in any bit; where a matrix unit adds in an order of its own, by more than its error
  * bound), has a NaN (NAN) or an infinity (INF) that no operand has, or that crashes (CRASH: a child
  * process runs it first). A small program that reproduces the failure is written to tc_repro_HASH.c
- * in the current directory or in TC_DUMP_DIR (not with NO_FILE, and not of programs of symbolic
+ * in the current directory or in options.dump_dir (not with NO_FILE, and not of programs of symbolic
  * sizes, whose kernels are checked at the sizes of each run) */
 enum {
     TC_CHECK_BITS = 1,
@@ -327,8 +327,8 @@ typedef struct tc_options {
     /* name of the program in tc_explain, profiles, traces, logs and dump directories; not in the
      * cache key. NULL: the first digits of its key */
     const char *name;
-    const char *dump; /* as TC_DUMP */
-    const char *dump_dir;
+    const char *dump;       /* as TC_DUMP */
+    const char *dump_dir;   /* as TC_DUMP_DIR */
     const char *trace;      /* as TC_TRACE */
     int64_t memory_limit;   /* bytes of a program's arena and kept values; 0: no limit */
     tc_allocator allocator; /* context only: graph memory. Zero: libc or TC_MALLOC */

@@ -66,6 +66,33 @@ TCI_FN void tci_str_add(tci_str *b, const char *text)
     tci_str_add_n(b, text, strlen(text));
 }
 
+TCI_FN void tci_str_add_line(tci_str *b, const char *text)
+{
+    for (; *text; text++) {
+        bool control = (unsigned char)*text < ' ' || *text == 0x7f;
+        tci_str_add_n(b, control ? "?" : text, 1);
+    }
+}
+
+TCI_FN int tci_str_utf8(const char *text, size_t n)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    int more = *c < 0x80 ? 0 : *c < 0xc2 ? -1 : *c < 0xe0 ? 1 : *c < 0xf0 ? 2 : *c < 0xf5 ? 3 : -1;
+    if (more < 0 || (size_t)more >= n) {
+        return 0;
+    }
+    for (int k = 1; k <= more; k++) {
+        if ((c[k] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    /* longer than needed, a surrogate, above the last one */
+    unsigned second = more ? c[1] : 0;
+    bool wrong = (*c == 0xe0 && second < 0xa0) || (*c == 0xed && second > 0x9f) ||
+                 (*c == 0xf0 && second < 0x90) || (*c == 0xf4 && second > 0x8f);
+    return wrong ? 0 : more + 1;
+}
+
 TCI_FN void tci_str_printf(tci_str *b, const char *format, ...)
 {
     if (!tci_str_reserve(b, 64)) {

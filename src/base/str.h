@@ -17,5 +17,9 @@ TCI_FN void tci_str_add(tci_str *b, const char *text);
 TCI_FN void tci_str_add_n(tci_str *b, const void *bytes, size_t n);
 TCI_FN void tci_str_printf(tci_str *b, const char *format, ...) TCI_PRINTF(2, 3);
 TCI_FN const char *tci_str_text(const tci_str *b); /* never NULL */
+/* Bytes of the character of UTF-8 that begins the n > 0 bytes; 0: none does. */
+TCI_FN int tci_str_utf8(const char *text, size_t n);
+/* The text with '?' for each control character, so that it stays on its line. */
+TCI_FN void tci_str_add_line(tci_str *b, const char *text);
 
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
-#include "../base/env.h"
+#include "../base/private_dir.h"
 #include "string_intern.h"
 #include "repro.h"
 
@@ -24,7 +24,8 @@ static const int64_t tci_minify_ns = (int64_t)40 * 1000000000; /* for all tries 
 typedef struct tci_minify {
     tci_scratch *s;
     tc_options o;
-    int kind; /* TC_CHECK_...; 0: the compile fails */
+    const char *dir; /* options.dump_dir, or "": the current directory */
+    int kind;        /* TC_CHECK_...; 0: the compile fails */
     tc_status status;
     int tries;
     int64_t deadline;
@@ -223,16 +224,27 @@ static void tci_minify_shrink(tci_minify *m, tci_case *k)
     }
 }
 
+/* Makes the folder, if it is not there; else publishing a file in it says why not. */
+static void tci_minify_make_dir(const char *path)
+{
+    tci_dir dir;
+    tci_str why = {0};
+    if (*path && tci_dir_open(&dir, path, TCI_DIR_NOTES, &why)) {
+        tci_dir_close(&dir);
+    }
+    tci_str_free(&why);
+}
+
 /* Writes the case and says where. */
 static void tci_minify_write(tci_minify *m, const tci_case *k, const char *why, tci_str *text)
 {
     char hex[33];
     tci_str program = {0}, path = {0}, whole = {0};
-    const char *dir = tci_env_get(TCI_ENV_DUMP_DIR);
     (void)tci_repro_text(&whole, k, &m->o, m->kind, "", why);
     tci_hash_hex(tci_hash_bytes(tci_str_text(&whole), whole.n), hex);
     hex[8] = 0;
-    tci_str_printf(&path, "%s/tc_repro_%s.c", dir ? dir : ".", hex);
+    tci_str_printf(&path, "%s/tc_repro_%s.c", *m->dir ? m->dir : ".", hex);
+    tci_minify_make_dir(m->dir);
     const char *file = strrchr(tci_str_text(&path), '/');
     bool can = tci_repro_text(&program, k, &m->o, m->kind, file ? file + 1 : "", why);
     if (!can) {
@@ -359,6 +371,7 @@ TCI_FN void tci_minify_run(tc_call *c)
     }
     m.o = tci_minify_options(&f->options, f->code->backend, f->cc ? tci_label_text(f->cc) : NULL,
                              kind);
+    m.dir = tci_label_text(f->dump_dir);
     tci_str_add(&text, c->last.text);
     tci_scratch_init(&s);
     if (setjmp(s.escape) == 0) {
@@ -383,6 +396,7 @@ TCI_FN void tci_minify_compile(const tci_request *r, const tc_options *o, tc_sta
         return;
     }
     m.o = tci_minify_options(o, o->backend ? o->backend : "cpu", o->cc, 0);
+    m.dir = o->dump_dir ? o->dump_dir : "";
     tci_scratch_init(&s);
     if (setjmp(s.escape) == 0) {
         bool read = tci_case_read(&s, r->key, r->key_bytes, r->key_graph, &memory, &k);

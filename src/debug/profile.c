@@ -58,9 +58,12 @@ static void tci_profile_args(tci_str *out, const tc_program *f, int step, const 
     tci_str_add(out, ",\"operands\":[");
     for (int o = 0; o < k->n_operands; o++) {
         const tci_code_buffer *b = &f->code->buffers[s->operands[o]];
-        tci_str_printf(out, "%s\"%s ", o ? "," : "", k->writes[o] ? "write" : "read");
-        tci_summary_shape(out, b->dtype, b->rank, b->shape);
-        tci_str_add(out, "\"");
+        tci_str operand = {0};
+        tci_str_add(&operand, k->writes[o] ? "write " : "read ");
+        tci_summary_shape(&operand, b->dtype, b->rank, b->shape);
+        tci_str_add(out, o ? "," : "");
+        tci_summary_json_text(out, tci_str_text(&operand));
+        tci_str_free(&operand);
     }
     tci_str_add(out, "]");
     tci_str_free(&region);

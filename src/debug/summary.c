@@ -130,16 +130,21 @@ TCI_FN void tci_summary_time(tci_str *out, double ns)
 TCI_FN void tci_summary_json_text(tci_str *out, const char *text)
 {
     tci_str_add(out, "\"");
-    for (; text && *text; text++) {
+    size_t n = text ? strlen(text) : 0;
+    for (int length; n; text += length, n -= (size_t)length) {
         unsigned char c = (unsigned char)*text;
-        if (c == '<') { /* in a page of HTML too */
+        int valid = tci_str_utf8(text, n);
+        length = valid ? valid : 1;
+        if (!valid) {
+            tci_str_add(out, "\\ufffd");
+        } else if (c == '<') { /* in a page of HTML too */
             tci_str_add(out, "\\u003c");
         } else if (c == '"' || c == '\\') {
             tci_str_printf(out, "\\%c", c);
         } else if (c < ' ') {
             tci_str_printf(out, "\\u%04x", c);
         } else {
-            tci_str_add_n(out, text, 1);
+            tci_str_add_n(out, text, (size_t)length);
         }
     }
     tci_str_add(out, "\"");

@@ -24,7 +24,7 @@ TCI_FN double tci_summary_model_ns(const tci_code_kernel *k);
 TCI_FN void tci_summary_time(tci_str *out, double ns);
 /* "f32 [2, 3]" */
 TCI_FN void tci_summary_shape(tci_str *out, int dtype, int rank, const tci_dim *shape);
-/* A string of JSON with its quotes. */
+/* A string of JSON with its quotes; U+FFFD for each byte that is not UTF-8. */
 TCI_FN void tci_summary_json_text(tci_str *out, const char *text);
 /* The name of captured leaf i of the program; "" where it has none. */
 TCI_FN const char *tci_summary_captured(const tc_program *f, int i);

@@ -559,9 +559,12 @@ static void tci_timeline_table(tci_str *out, const tci_timeline_sum *t, int show
                        (long long)r->calls);
         tci_summary_time(out, r->ns / (double)TCI_MAX(r->calls, 1));
         double ns = TCI_MAX(r->ns, 1);
-        tci_str_printf(out, " %7.1f %8.1f %8.0f%%  %-44s  %s%s%s\n", r->bytes / ns, r->flops / ns,
-                       100 * r->best_ns / ns, f->steps[r->step].name, f->name,
-                       *f->steps[r->step].from ? ": " : "", f->steps[r->step].from);
+        tci_str_printf(out, " %7.1f %8.1f %8.0f%%  %-44s  ", r->bytes / ns, r->flops / ns,
+                       100 * r->best_ns / ns, f->steps[r->step].name);
+        tci_str_add_line(out, f->name);
+        tci_str_add(out, *f->steps[r->step].from ? ": " : "");
+        tci_str_add_line(out, f->steps[r->step].from);
+        tci_str_add(out, "\n");
     }
     if (t->n > shown) {
         tci_summary_time(out, rest);

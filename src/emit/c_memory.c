@@ -358,6 +358,13 @@ static void tci_c_dialect_define_masked_access(tci_c_dialect_env *e, tci_mem m)
             e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
                "  int i = 0;\n"
                "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
+    } else if (tci_dtype_get(e->t)->bytes * e->lanes > cd->d.vector_bytes) {
+        /* gcc has a note on parameters that are wider than a register. */
+        e->piece[3] = tci_c_dialect_halving(cd, e->lanes, true);
+        tci_c_dialect_define(
+            e, "TC_I void $n_from($E *p, const $T *a, long n) {\n    $E t[$L];\n    int i = 0;\n"
+               "    __builtin_memcpy(t, a, sizeof t);\n$4}\n"
+               "#define $n(p, v, n) \\\n    do { $T from = (v); $n_from(p, &from, n); } while (0)");
     } else {
         e->piece[3] = tci_c_dialect_halving(cd, e->lanes, true);
         tci_c_dialect_define(

@@ -67,6 +67,39 @@ static void tci_export_symbols(const tci_export *e, tci_str *out)
 #define tci_export_symbols(e, out) ((void)(e))
 #endif
 
+/* The bytes of captured leaf i, while they are held. */
+static const char *tci_export_data(const tci_export *e, int i)
+{
+    return tci_run_at(e->held[i].data, tci_program_lowest(e->request->captured[i]));
+}
+
+/* The use of an assigned parameter, and its value at the export where all elements are equal. */
+static const char *tci_export_param_use(const tci_export *e, tci_scratch *s, int param)
+{
+    int captured = e->params[param].captured;
+    tc_dtype t = (tc_dtype)e->code->inputs[e->code->n_user_inputs + captured].dtype;
+    const char *data = tci_export_data(e, captured);
+    int width = tci_dtype_get(t)->bytes;
+    int64_t n = tci_export_held(e, captured) / width;
+    bool equal = n > 0;
+    for (int64_t i = 1; i < n && equal; i++) {
+        equal = !memcmp(data + i * width, data, (size_t)width);
+    }
+    tci_str text = {.s = s};
+    tci_str_add(&text, ", read and given its next value");
+    if (equal) {
+        tci_value v = tci_value_load(t, data);
+        tci_str_add(&text, n > 1 ? "; all " : "; ");
+        if (tci_dtype_is_float(t)) {
+            tci_str_printf(&text, "%.17g", v.f);
+        } else {
+            tci_str_printf(&text, tci_dtype_is_signed(t) ? "%lld" : "%llu", (long long)v.i);
+        }
+        tci_str_add(&text, " at the export");
+    }
+    return tci_str_text(&text);
+}
+
 static void tci_export_ports(const tci_export *e, tci_str *out)
 {
     const tci_code *c = e->code;
@@ -80,7 +113,7 @@ static void tci_export_ports(const tci_export *e, tci_str *out)
     for (int i = 0; i < e->n_params; i++) {
         const tci_node *leaf = e->request->captured[e->params[i].captured];
         tci_export_port(e, out, "param", i, tci_param_name_of(leaf->storage),
-                        &c->outputs[c->n_user_outputs + i], ", read and given its next value");
+                        &c->outputs[c->n_user_outputs + i], tci_export_param_use(e, out->s, i));
     }
 }
 
@@ -143,30 +176,34 @@ static void tci_export_declarations(const tci_export *e, tci_str *out)
 
 static void tci_export_pragmas(tci_str *out)
 {
-    tci_str_add(out, "/* Values depend on the compiler taking floats as they are written. */\n"
-                     "#if defined(__clang__)\n#pragma clang diagnostic push\n"
-                     "#pragma clang diagnostic ignored \"-Weverything\"\n"
-                     "#pragma STDC FP_CONTRACT OFF\n"
-                     "#elif defined(__GNUC__)\n"
-                     "/* To the end of the file, which vectors never leave. */\n"
-                     "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
-                     "#pragma GCC diagnostic push\n"
-                     "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wunused-but-set-variable\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
-                     "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
-                     "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
-                     "#pragma GCC push_options\n"
-                     "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
-                     "#define TC_ERRNO 1\n\n");
+    tci_str_add(out,
+                "#if defined(__cplusplus) && __cplusplus < 201703L && \\\n"
+                "    defined(__STRICT_ANSI__) && !defined(__clang__)\n"
+                "#error \"hexadecimal floats: expected C99, C++17 or -std=gnu++11\"\n#endif\n\n"
+                "/* Values depend on the compiler taking floats as they are written. */\n"
+                "#if defined(__clang__)\n#pragma clang diagnostic push\n"
+                "#pragma clang diagnostic ignored \"-Weverything\"\n"
+                "#pragma STDC FP_CONTRACT OFF\n"
+                "#elif defined(__GNUC__)\n"
+                "/* To the end of the file, which vectors never leave. */\n"
+                "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
+                "#pragma GCC diagnostic push\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-function\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-variable\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-but-set-variable\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-parameter\"\n"
+                "#pragma GCC diagnostic ignored \"-Wcast-qual\"\n"
+                "#pragma GCC diagnostic ignored \"-Wpedantic\"\n"
+                "#pragma GCC diagnostic ignored \"-Wconversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wsign-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-conversion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wfloat-equal\"\n"
+                "#pragma GCC diagnostic ignored \"-Wdouble-promotion\"\n"
+                "#pragma GCC diagnostic ignored \"-Wunused-macros\"\n"
+                "#ifdef __cplusplus\n#pragma GCC diagnostic ignored \"-Wnarrowing\"\n#endif\n"
+                "#pragma GCC push_options\n"
+                "#pragma GCC optimize(\"fp-contract=off,wrapv,no-strict-aliasing\")\n#endif\n"
+                "#define TC_ERRNO 1\n\n");
 }
 
 /* ---- arrays ---- */
@@ -184,12 +221,6 @@ static void tci_export_text(tci_export *e, const char *format, ...)
     int n = vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     tci_os_fresh_write(&e->to, text, (size_t)n);
-}
-
-/* The bytes of captured leaf i, while they are held. */
-static const char *tci_export_data(const tci_export *e, int i)
-{
-    return tci_run_at(e->held[i].data, tci_program_lowest(e->request->captured[i]));
 }
 
 /* The bytes of a captured leaf as words of its dtype's size. Takes no scratch. */

@@ -90,31 +90,11 @@ TCI_FN uint64_t tci_io_number(tc_file *file, int64_t at, int bytes)
 
 TCI_FN bool tci_io_is_utf8(const char *text, size_t n)
 {
-    const unsigned char *c = (const unsigned char *)text;
-    for (size_t i = 0; i < n;) {
-        int more = c[i] < 0x80   ? 0
-                   : c[i] < 0xc2 ? -1
-                   : c[i] < 0xe0 ? 1
-                   : c[i] < 0xf0 ? 2
-                   : c[i] < 0xf5 ? 3
-                                 : -1;
-        if (!c[i] || more < 0 || (size_t)more > n - i - 1) {
-            return false;
-        }
-        for (int k = 1; k <= more; k++) {
-            if ((c[i + (size_t)k] & 0xc0) != 0x80) {
-                return false;
-            }
-        }
-        /* longer than needed, a surrogate, above the last one */
-        unsigned second = more ? c[i + 1] : 0;
-        if ((c[i] == 0xe0 && second < 0xa0) || (c[i] == 0xed && second > 0x9f) ||
-            (c[i] == 0xf0 && second < 0x90) || (c[i] == 0xf4 && second > 0x8f)) {
-            return false;
-        }
-        i += (size_t)more + 1;
+    size_t i = 0;
+    for (int length = 1; i < n && length && text[i]; i += (size_t)length) {
+        length = tci_str_utf8(text + i, n - i);
     }
-    return true;
+    return i == n;
 }
 
 TCI_FN int64_t tci_io_count(int rank, const int64_t *sizes)

@@ -584,6 +584,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_list_ports(p, r, &sizes.ports);
     p->name = tci_label_of(o->name);
     p->cc = tci_label_of(o->cc);
+    p->dump_dir = tci_label_of(o->dump_dir);
     p->machine = tci_label_of(o->machine);
     p->key_graph = r->key_graph;
     p->n_origins = sizes.n_origins;

@@ -202,12 +202,11 @@ struct tc_program {
     int n_reads;    /* none in an instance: its family has them */
     tc_port *ports; /* of the user: inputs, then outputs; none in an instance */
     tci_origin *origins;
-    int n_origins;    /* by canonical number; none in an instance */
-    uint32_t name;    /* options.name (debug/string_intern.h), or 0 */
-    uint32_t instead; /* why its code is not of the engine that was asked for, or 0 */
-    uint32_t cc;      /* options.cc and options.machine, the same way */
-    uint32_t machine;
-    size_t key_graph;                       /* as in the request */
+    int n_origins;                  /* by canonical number; none in an instance */
+    uint32_t name;                  /* options.name (debug/string_intern.h), or 0 */
+    uint32_t instead;               /* why its code is not of the engine that was asked for, or 0 */
+    uint32_t cc, machine, dump_dir; /* of the options, the same way */
+    size_t key_graph;               /* as in the request */
     uint32_t profile_epoch, profile_number; /* its number in the profile of that epoch */
     uint32_t profile_shares; /* epoch of the profile that knows the shares of its kernels */
     int n_slots;             /* operand pointers of all steps */

@@ -535,4 +535,29 @@ TEST(results_of_a_matrix_unit_may_differ_by_its_bound)
     end();
 }
 
+TEST(the_reproduction_goes_where_the_options_say)
+{
+    begin();
+    tc_ctx *ctx;
+    tc_program *f;
+    float in[3] = {-1, 1, 4}, out[3];
+    tc_options o = {.backend = "interp", .threads = 1, .no_disk_cache = true};
+    unsetenv("TC_DUMP_DIR");
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3);
+    char there[600];
+    snprintf(there, sizeof(there), "%s", in_dir("there"));
+    o = (tc_options){.check = TC_CHECK_NAN, .dump_dir = there};
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_sqrt(x)), &o, &f) == TC_OK);
+    memset(there, 'x', strlen(there)); /* the program has a copy */
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 3)), TC_BUFS(TC_BUF(out, 3))), TC_ERR_CHECK);
+    char want[700];
+    snprintf(want, sizeof(want), "wrote %s/tc_repro_", in_dir("there"));
+    CHECK_HAS(tc_error(f), want);
+    CHECK_EQ_INT(access(written("sqrt", tc_error(f)), R_OK), 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 TEST_MAIN

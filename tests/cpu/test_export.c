@@ -457,6 +457,49 @@ TEST(scalar_code_alone_and_code_for_each_processor)
     tc_ctx_free(ctx);
 }
 
+/* What gcc says of the file as that language, at most room - 1 bytes. */
+static void said_of(const char *name, const char *with, char *said, size_t room)
+{
+    char command[512];
+    snprintf(command, sizeof(command), "%s -Wall -c %s -o /dev/null 2>&1", with,
+             path_of(name, ".c"));
+    FILE *pipe = popen(command, "r");
+    REQUIRE(pipe);
+    said[fread(said, 1, room - 1, pipe)] = 0;
+    pclose(pipe);
+}
+
+/* A row of 42 zeros is written by vectors that are wider than a register; the start values of an
+ * optimizer are in the head. */
+TEST(gcc_has_nothing_to_say_and_old_cxx_is_refused)
+{
+    char said[4000];
+    tc_ctx *ctx = begin();
+    REQUIRE(ctx);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6), p = tc_named(tc_param(ctx, NULL, TC_F32, 6), "p");
+    tc_tensor loss = tc_sum(tc_square(tc_sub(p, x)), TC_ALL, false), g, e[TC_EFFECTS(1) + 2];
+    int n = 0;
+    CHECK_EQ_INT(tc_grad(loss, &p, 1, &g), TC_OK);
+    CHECK_EQ_INT(tc_adam(&p, &g, 1, 0.1, NULL, e, &n), TC_OK);
+    e[n++] = tc_full(ctx, 0, TC_F32, 42);
+    e[n++] = loss;
+    REQUIRE(tc_export_c(TC_TENSORS(x), TC_TENSORS_N(e, n), NULL, path_of("quiet", ".c")) == TC_OK);
+    const char *text = read_text(path_of("quiet", ".c"));
+    CHECK_HAS(text, "p.beta1, f64 [], read and given its next value; 1 at the export\n");
+    CHECK_HAS(text, "p.mean, f32 [6], read and given its next value; all 0 at the export\n");
+    if (is_found("gcc")) {
+        said_of("quiet", "gcc -std=c99", said, sizeof(said));
+        CHECK_STR(said, "");
+    }
+    if (is_found("g++")) {
+        said_of("quiet", "g++ -x c++ -std=gnu++11", said, sizeof(said));
+        CHECK_STR(said, "");
+        said_of("quiet", "g++ -x c++ -std=c++11", said, sizeof(said));
+        CHECK_HAS(said, "hexadecimal floats: expected C99, C++17 or -std=gnu++11");
+    }
+    tc_ctx_free(ctx);
+}
+
 /* A C++ program that knows the header alone calls C that knows none. */
 TEST(a_header)
 {
@@ -579,7 +622,8 @@ TEST(training_steps)
     const char *text = read_text(path_of("step", ".c"));
     CHECK_HAS(text, "int step(const float *in0, const int *in1, float *out0, float *param0, "
                     "float *param1, float *param2, int *param3, void *workspace);");
-    CHECK_HAS(text, "param1: w, f32 [20, 12], read and given its next value");
+    CHECK_HAS(text, "param1: w, f32 [20, 12], read and given its next value\n");
+    CHECK_HAS(text, "param3: i32 [1], read and given its next value; 5 at the export\n");
     tc_program *f;
     REQUIRE(tc_compile_fn(TC_TENSORS_N(ins, 2), TC_TENSORS_N(outs, 5), NULL, &f) == TC_OK);
     static const char *const with[] = {"", "-DTC_LEVELS=0", "-DTC_LEVELS=1", "clang"};

@@ -865,6 +865,39 @@ TEST(of_ten_million_records_the_oldest_are_dropped_and_counted)
     end();
 }
 
+/* A name may have any bytes: JSON gets U+FFFD for those that are not UTF-8, a row stays a line. */
+TEST(names_of_any_bytes_leave_json_and_rows_whole)
+{
+    begin();
+    tc_ctx *ctx = context(1);
+    tc_program *f = chain(ctx, "two\nlines \xc3\xa9 \xff \xed\xa0\x80");
+    tc_profile *p;
+    REQUIRE(tc_profile_begin(NULL, &p) == TC_OK);
+    tc_mark_begin("cut \xe2\x82");
+    run(f);
+    tc_mark_end();
+    CHECK_EQ_INT(tc_profile_end(p), TC_OK);
+    json *j = timeline(p);
+    const char *text = (const char *)written.data;
+    CHECK_HAS(text, "two\\u000alines \xc3\xa9 \\ufffd \\ufffd\\ufffd\\ufffd");
+    CHECK_HAS(text, "\"cut \\ufffd\\ufffd\"");
+    CHECK(!strpbrk(text, "\xff\xed\xe2"));
+    CHECK_HAS(table_of(p), "  two?lines ");
+    json_free(j);
+    free(written.data);
+    static char told[100000];
+    FILE *file = fmemopen(told, sizeof(told), "w");
+    REQUIRE(file != NULL);
+    CHECK_EQ_INT(tc_explain_as(f, file, &(tc_explain_options){.json = true}), TC_OK);
+    fclose(file);
+    CHECK_HAS(told, "\"program\":\"two\\u000alines \xc3\xa9 \\ufffd \\ufffd\\ufffd\\ufffd\"");
+    CHECK(!strpbrk(told, "\xff\xed"));
+    tc_profile_free(p);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
 TEST(mistakes_are_told_and_the_run_goes_on)
 {
     begin();

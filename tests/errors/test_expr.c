@@ -148,8 +148,17 @@ static const mistake mistakes[] = {
      TC_ERR_ARGUMENT},
     {"2 + 3", "tc_expr: the expression is a number: expected a tensor\n  2 + 3\n  ^~~~~",
      TC_ERR_ARGUMENT},
-    {"exp(2)", "tc_expr: all operands were numbers: expected at least one tensor\n  exp(2)\n  ^~~",
-     TC_ERR_HANDLE},
+    {"exp(2)",
+     "tc_expr: all arguments are numbers: expected a tensor among them, as full(2, f32, ())\n"
+     "  exp(2)\n  ^~~",
+     TC_ERR_ARGUMENT},
+    {"conv2d(x, x, paddin=1)",
+     "tc_expr: there is no such parameter: expected conv2d(x: tensor, weight: tensor, bias: "
+     "optional = TC_NONE, stride: pair = 1, padding: pair = 0, dilation: pair = 1, groups: integer "
+     "= 1, end_padding: pair = 0, same: flag = false)\n  conv2d(x, x, paddin=1)\n"
+     "               ^~~~~~",
+     TC_ERR_ARGUMENT},
+    {"()", "tc_expr: the expression is a list: expected a tensor\n  ()\n  ^~", TC_ERR_ARGUMENT},
     {"x * (1 // 0)", "tc_expr: division by zero\n  x * (1 // 0)\n         ^~", TC_ERR_ARGUMENT},
     {"x * 2 ** 64", "tc_expr: the result is outside of 64 bits\n  x * 2 ** 64\n        ^~",
      TC_ERR_ARGUMENT},
@@ -214,7 +223,7 @@ TEST(lengths_and_depths_are_bounded)
 {
     enum { MANY = 70000 };
     begin();
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 3);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3), one = tc_full(ctx, 1, TC_F32);
     char *text = malloc(2 * MANY + 10);
     REQUIRE(text != NULL);
     memset(text, '(', MANY);
@@ -230,6 +239,24 @@ TEST(lengths_and_depths_are_bounded)
         tc_tensor y = tc_expr(ctx, text, TC_ATTRS(TC_ATTR("x", x)));
         CHECK_HAS(tc_error(y), "the expression is nested deeper than 100");
         CHECK_EQ_INT(tc_status_of(y), TC_ERR_LIMIT);
+    }
+    /* 100 of each are parsed, 101 are not. */
+    for (size_t i = 0; i < sizeof(openings) / sizeof(*openings); i++) {
+        for (int n = 100; n <= 101; n++) {
+            const char *opening = openings[i];
+            char mark = opening[strlen(opening) - 1], closing = mark == '(' ? ')' : ']';
+            text[0] = 0;
+            for (int k = 0; k < n; k++) {
+                strcat(text, opening);
+            }
+            strcat(text, "i");
+            for (int k = 0; k < n && (mark == '(' || mark == '['); k++) {
+                strncat(text, &closing, 1);
+            }
+            tc_tensor y = tc_expr(ctx, text, TC_ATTRS(TC_ATTR("x", x), TC_ATTR("i", one)));
+            bool deep = tc_status_of(y) == TC_ERR_LIMIT;
+            CHECK_MSG(deep == (n > 100), "%d of %s: %s", n, opening, tc_error(y));
+        }
     }
     strcpy(text, "x"); /* a long sum is not deep */
     for (int k = 0; k < 8000; k++) {

@@ -12,7 +12,9 @@
 #include "cases/bits.h"
 
 #define STRICT "-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror "
-#define CXX_STRICT STRICT "-Wold-style-cast -Wcast-qual -Wuseless-cast -Wextra-semi "
+#define CXX_STRICT                                                                                 \
+    STRICT "-Wold-style-cast -Wcast-qual -Wuseless-cast -Wextra-semi -Wdouble-promotion "          \
+           "-Wzero-as-null-pointer-constant "
 #define FAST "-O0 -DTCI_KEEP_OPTIMIZE " /* seconds matter: few builds, and quick ones */
 #define CASES "tests/include/cases/"
 
@@ -102,6 +104,12 @@ TEST(the_implementation_is_not_for_cxx)
     tct_need("g++");
     CHECK_RUNS("! g++ -x c++ -DTC_IMPLEMENTATION $I -fsyntax-only " CASES "refused.c 2>$T/said &&"
                " [ $(grep -c error: $T/said) = 1 ] && grep -q 'in one .c file' $T/said");
+}
+
+TEST(c89_is_refused_in_one_line)
+{
+    CHECK_RUNS("echo '#include \"tc.h\"' >$T/old.c && ! $CC -std=c89 $I -fsyntax-only $T/old.c"
+               " 2>$T/said && [ $(grep -c error: $T/said) = 1 ] && grep -q 'std=gnu11' $T/said");
 }
 
 TEST(declarations_with_tcc)

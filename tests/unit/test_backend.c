@@ -125,6 +125,36 @@ TEST(a_backend_that_cannot_be_used_says_why_and_cpu_takes_its_place)
     tc_ctx_free(ctx);
 }
 
+TEST(numbers_of_the_options_that_mean_nothing_are_refused)
+{
+    static const struct {
+        int threads, vector_bits;
+        const char *says;
+    } bad[] = {
+        {-5, 0, "options.threads is -5: expected 0 (all CPUs) or a positive number"},
+        {0, 77, "options.vector_bits is 77: expected 0 (the machine's), 128, 256, 512 or -1"},
+        {0, -2, "options.vector_bits is -2: expected 0"},
+        {0, 1024, "options.vector_bits is 1024: expected 0"},
+    };
+    tc_ctx *good, *ctx;
+    tc_program *f;
+    REQUIRE(tc_ctx_make(&good, &(tc_options){.backend = "interp"}) == TC_OK);
+    tc_tensor x = tc_input(good, "x", TC_F32, 3), y = tc_exp(x);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        tc_options o = {.threads = bad[i].threads,
+                        .vector_bits = bad[i].vector_bits,
+                        .log = keep_log};
+        CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_ERR_ARGUMENT);
+        CHECK(ctx == NULL);
+        CHECK_HAS(last_log, bad[i].says);
+        CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(y), &o, &f), TC_ERR_ARGUMENT);
+        CHECK(f == NULL);
+        CHECK_HAS(tc_error(good), "test_backend.c:");
+        CHECK_HAS(tc_error(good), bad[i].says);
+    }
+    tc_ctx_free(good);
+}
+
 TEST(a_program_goes_through_every_function)
 {
     (void)tc_register_backend(&null_backend);

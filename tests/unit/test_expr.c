@@ -128,6 +128,12 @@ TEST(a_text_is_the_tensor_that_calls_make)
     SAME(tc_sum(x, TC_AXES(1), false), sum(x, axis), x, axis);
     SAME(tc_sum(x, TC_AXES(0, 1), true), x.sum(axis=(0, 1), keepdims=True), x);
     SAME(tc_sum(x, TC_ALL, false), sum(x), x);
+    SAME(tc_sum(x, TC_AXES_N(NULL, 0), false), sum(x, axis=()), x);
+    SAME(tc_reshape(tc_sum(x, TC_ALL, false), ), reshape(sum(x), ()), x);
+    SAME(tc_einsum("", TC_TENSORS(tc_sum(x, TC_ALL, false))), einsum("", sum(x)), x);
+    SAME(tc_add(tc_zeros(ctx, TC_F32, 3, 1), x), zeros(f32, 3, 1) + x, x);
+    SAME(tc_add(tc_ones(ctx, TC_F32), x), ones(f32, ()) + x, x);
+    SAME(tc_add(tc_linspace(ctx, 0, 1, 4, TC_F32), x), linspace(0, 1, 4, f32) + x, x);
     SAME(tc_slice(x, 1, 1, -1, 1), (x[:, 1:-1]), x);
     SAME(tc_unsqueeze(x, 2), (x[..., None]), x);
     SAME(tc_select(tc_select(x, 0, 2), 0, -1), (x[2, -1]), x);
@@ -169,6 +175,8 @@ static const char *const special_calls[] = {
     "bitwise_right_shift(i, 2)",
     "mul_high(i, i)",
     "full(0.5, f32, (3, 4))",
+    "zeros(f32, 3, 4)",
+    "ones(i8, (3, 4))",
     "arange(0, 10, 2, i32)",
     "fold_in(k[0], 3)",
     "random_bits(7, u32, (3, 4))",

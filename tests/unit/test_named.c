@@ -106,6 +106,9 @@ TEST(made_and_drawn)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), key = tc_input(ctx, "key", TC_U64);
     NONE(tc_full(ctx, 0.5, TC_F64, 3, 4), "full",
          TC_ATTRS(TC_ATTR("value", 0.5), TC_ATTR("dtype", TC_F64), TC_ATTR_LIST("sizes", 3, 4)));
+    NONE(tc_zeros(ctx, TC_I8, 3), "zeros", TC_ATTRS(TC_ATTR("dtype", TC_I8), TC_ATTR("sizes", 3)));
+    NONE(tc_ones(ctx, TC_F32, 3, 4), "ones",
+         TC_ATTRS(TC_ATTR("dtype", TC_F32), TC_ATTR_LIST("sizes", 3, 4)));
     NONE(tc_arange(ctx, 1, 9, 2, TC_I16), "arange",
          TC_ATTRS(TC_ATTR("start", 1), TC_ATTR("stop", 9), TC_ATTR("step", 2),
                   TC_ATTR("dtype", TC_I16)));
@@ -416,25 +419,12 @@ static bool has_row(const char *name, size_t n)
 /* Macros of api/ops*.h that make no tensors of tensors, or any number of them. */
 static bool is_no_op(const char *name, size_t n)
 {
-    static const char *const others[] = {"next_key",
-                                         "range",
-                                         "param",
-                                         "param_from",
-                                         "named",
-                                         "param_write",
-                                         "grad",
-                                         "op",
-                                         "op_results",
-                                         "vjp",
-                                         "jvp",
-                                         "vmap",
-                                         "meshgrid",
-                                         "zeros",
-                                         "ones",
-                                         "split",
-                                         "split_with_sizes",
-                                         "chunk",
-                                         "unbind"};
+    static const char *const others[] = {"next_key",   "range", "param",
+                                         "param_from", "named", "param_write",
+                                         "grad",       "op",    "op_results",
+                                         "vjp",        "jvp",   "vmap",
+                                         "meshgrid",   "split", "split_with_sizes",
+                                         "chunk",      "unbind"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (strlen(others[i]) == n && !strncmp(others[i], name, n)) {
             return true;

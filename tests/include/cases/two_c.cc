@@ -15,7 +15,7 @@ int two_c(tc_ctx *ctx)
     unsigned char rows = 2;
     tc_program *f = nullptr;
     tc_tensor x = tc_input(ctx, "x", TC_F32, rows, columns), s = tc_input(ctx, "s", TC_F32);
-    tc_tensor y = tc_sum(tc_mul(tc_add(x, 1), s), TC_AXES(0), false);
+    tc_tensor y = tc_sum(tc_mul(tc_add(x, 1.0f), s), TC_AXES(0), false);
     tc_tensor none[2] = {tc_sum(x, TC_AXES(), false), tc_sum(x, TC_ALL, false)};
     const float scale = 0.5f;
     if (tc_rank(s) != 0 || tc_rank(none[0]) != 2 || tc_rank(none[1]) != 0 ||
@@ -34,7 +34,7 @@ int two_c(tc_ctx *ctx)
         !*tc_error(tc_op(ctx, "exp", TC_TENSORS(x), TC_ATTRS(TC_ATTR("axis", 1.5))))) {
         return 4;
     }
-    if (operators()) {
+    if (operators() || TC_STATICS(1, columns)->n != 2) {
         return 5;
     }
     tc_tensor bad = tc_reshape(x, 7);
