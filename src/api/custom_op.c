@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/kernel_check.h"
 #include "../ops/custom_op.h"
 #include "api_call.h"
 
@@ -106,6 +107,7 @@ static const tci_custom *tci_custom_make(const tc_custom_op *op)
         return NULL;
     }
     *fresh = (tci_custom){.op = *op,
+                          .asserts = tci_checker_asserts(op),
                           .vjp = op->vjp ? tci_custom_vjp : NULL,
                           .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
