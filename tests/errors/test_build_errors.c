@@ -385,6 +385,17 @@ TEST(numbers_that_a_dtype_does_not_hold)
     POISON(tc_where(boolean, u8, 256), "tc_where", TC_ERR_DTYPE, "operand 3: given 256");
     POISON(tc_full(ctx, -1, TC_U16, 2), "tc_full", TC_ERR_DTYPE, "u16 holds, 0 to 65535");
     POISON(tc_pad(u8, 0, 1, 1, 300), "tc_pad", TC_ERR_DTYPE, "the pad value: given 300");
+    tc_tensor i32 = tc_input(ctx, "i32", TC_I32, 4);
+    POISON(tc_full(ctx, NAN, TC_I32, 2), "tc_full", TC_ERR_DTYPE, "the value: given nan, expected");
+    POISON(tc_full(ctx, INFINITY, TC_I64, 2), "tc_full", TC_ERR_DTYPE, "given inf, expected");
+    POISON(tc_full(ctx, -1.0, TC_U8, 2), "tc_full", TC_ERR_DTYPE, "given -1, expected");
+    POISON(tc_full(ctx, 0x1p63, TC_I64, 2), "tc_full", TC_ERR_DTYPE, "given 9.22337e+18, expected");
+    POISON(tc_pad(i32, 0, 1, 1, NAN), "tc_pad", TC_ERR_DTYPE, "the pad value: given nan, expected");
+    POISON(tc_pad(i32, 0, 1, 1, -INFINITY), "tc_pad", TC_ERR_DTYPE, "given -inf, expected");
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -0.5, TC_U8, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -128.9, TC_I8, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -0x1p63, TC_I64, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, NAN, TC_BOOL, 2)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(u8, 255)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(i8, -128)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(v, 1ull << 63)), TC_OK);
