@@ -131,7 +131,7 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
 #define tc_diagonal_scatter(x, src, offset, axis_a, axis_b)                                        \
     tc_diagonal_scatter_at((x), (src), (offset), (axis_a), (axis_b), TC_HERE)
 /* tc_cat(TC_TENSORS(a, b), 0): concatenation along an axis, in the promoted dtype; one tensor or
- * more, none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
+ * more (else TC_ERR_ARGUMENT), none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 

@@ -419,7 +419,7 @@ TEST(lists_with_a_count)
     CHECK_EQ_INT(tc_rank(tc_sum(x, TC_AXES_N(axes, 1), false)), 1);
     CHECK_EQ_INT(tc_run(earlier, TC_BUFS_N(ins, 1), TC_BUFS(TC_BUF(out, 4))), TC_OK);
     CHECK(out[3] == 8);
-    CHECK_EQ_INT(tc_status_of(tc_cat(TC_TENSORS_N(list, -1), 0)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_status_of(tc_cat(TC_TENSORS_N(list, -1), 0)), TC_ERR_ARGUMENT);
     end();
 }
 
@@ -628,7 +628,7 @@ TEST(lists_that_cannot_be)
     CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
     parts[0] = x;
     CHECK_EQ_INT(tc_vjp_at(none, none, &x, 1, parts, at), TC_ERR_ARGUMENT);
-    CHECK_HAS(tc_error(parts[0]), "the list of tensors is empty");
+    CHECK_HAS(tc_error(parts[0]), "tc_vjp: the results: given a list of 2 at NULL");
     parts[0] = x;
     CHECK_EQ_INT(tc_vmap_at(NULL, NULL, (tc_tensors){&x, 1}, NULL, parts, NULL, 1, at),
                  TC_ERR_ARGUMENT);
@@ -670,6 +670,50 @@ TEST(lists_that_cannot_be)
     tc_unbind_at(x, 0, NULL, 3, at);
     tc_chunk_at(x, 3, 0, NULL, at);
     CHECK_HAS(tc_error(ctx), "tc_chunk: the parts");
+    end();
+}
+
+static void nothing(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+{
+    (void)user, (void)in, (void)n, (void)out;
+}
+
+/* Lists without an item, and calls whose text no result holds. */
+TEST(lists_without_a_tensor)
+{
+    begin();
+    const tc_tensors none = {NULL, 0};
+    tc_custom_op op = {.name = "errors_nothing", .version = 1, .run = nothing};
+    tc_tensor g, last, custom = tc_custom(&op, none), cat = tc_cat(none, 0);
+    tc_program *f = NULL;
+    tc_site at = {__FILE__, __LINE__};
+    CHECK_EQ_INT(tc_status_of(cat), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(custom), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(custom), "the list of tensors is empty: expected at least one");
+    CHECK_EQ_INT(tc_scan(none, none, 3, false, no_step, NULL, &last, NULL, 0), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(v), none, NULL, &f), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_compile_fn: given no outputs, expected at least one");
+    CHECK_EQ_INT(tc_grad_at(s, NULL, 1, &g, at), TC_ERR_ARGUMENT);
+    check_poison(at.line, g, "tc_grad", TC_ERR_ARGUMENT,
+                 "the parameters: given a list of 1 at NULL");
+    CHECK_EQ_INT(tc_grad_at(s, &s, 1, NULL, at), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_grad: the results: given a list of 1 at NULL");
+    CHECK_EQ_INT(tc_vjp_at((tc_tensors){&s, 1}, (tc_tensors){NULL, 1}, &s, 1, &g, at),
+                 TC_ERR_ARGUMENT);
+    check_poison(at.line, g, "tc_vjp", TC_ERR_ARGUMENT, "the cotangents: given a list of 1");
+    end();
+}
+
+TEST(writes_to_what_is_no_parameter)
+{
+    begin();
+    float four[4] = {0};
+    tc_tensor sum = tc_add(v, 1);
+    CHECK_EQ_INT(tc_param_write(sum, four, 4), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(sum),
+              "tc_param_write: expected a parameter (tc_param): given one of tc_add");
+    CHECK_STR(tc_error(sum), tc_error(ctx));
+    CHECK_STR(tc_error(v), "");
     end();
 }
 
