@@ -236,6 +236,23 @@ TEST(sizes_that_do_not_fit)
     end();
 }
 
+TEST(shapes_as_they_were_given)
+{
+    begin();
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 2, 6, 10, 8),
+              k = tc_input(ctx, "k", TC_F32, 2, 4, 12, 8);
+    POISON(tc_scaled_dot_product_attention(q, k, k, TC_NONE, false, 0),
+           "tc_scaled_dot_product_attention", TC_ERR_SHAPE,
+           "query has shape [2, 6, 10, 8], key [2, 4, 12, 8]");
+    POISON(tc_stack(TC_TENSORS(v, v, w5), 0), "tc_stack", TC_ERR_SHAPE,
+           "operand 3 has shape [5] and operand 1 [4]: expected one shape");
+    POISON(tc_conv2d(tc_input(ctx, "", TC_F32, 8, 3, 16), tc_input(ctx, "", TC_F32, 4, 3, 3, 3),
+                     TC_NONE, NULL),
+           "tc_conv2d", TC_ERR_SHAPE,
+           "x of shape [8, 3, 16], one image without an axis N, has 8 channels in 1 groups");
+    end();
+}
+
 TEST(contractions_that_do_not_fit)
 {
     begin();
@@ -295,7 +312,7 @@ TEST(images_that_do_not_fit)
     tc_tensor values, indices;
     POISON(tc_conv1d(image, w, TC_NONE, NULL), "tc_conv1d", TC_ERR_SHAPE, "[N, C, L] or [C, L]");
     POISON(tc_conv_transpose2d(image, w, TC_NONE, NULL), "tc_conv_transpose2d", TC_ERR_SHAPE,
-           "reads 6 channels: x has 4");
+           "reads 6 channels: x of shape [1, 4, 6, 6] has 4");
     POISON(tc_conv_transpose2d(tc_input(ctx, "", TC_F32, 6, 4, 4), w, TC_NONE,
                                &(tc_conv){.output_padding = {1, 0}}),
            "tc_conv_transpose2d", TC_ERR_ARGUMENT, "output padding is 1");
@@ -435,7 +452,8 @@ TEST(dtypes_that_were_forgotten)
     POISON(tc_copy_in(ctx, one, 2, 2), "tc_copy_in", TC_ERR_DTYPE, "given 2 after the data");
     POISON(tc_param(ctx, one, 4), "tc_param", TC_ERR_DTYPE, "given 4 after the data");
     POISON(tc_cast(x, (tc_dtype)7), "tc_cast", TC_ERR_DTYPE, "7 is not a dtype");
-    POISON(tc_full(ctx, 1, TC_F32, TC_F32), "tc_full", TC_ERR_SHAPE, "negative");
+    POISON(tc_full(ctx, 1, TC_F32, TC_F32), "tc_full", TC_ERR_SHAPE,
+           "the size of axis 0 is given as the dtype f32: expected a number");
     POISON(tc_arange(ctx, 0, 4, 1, (tc_dtype)7), "tc_arange", TC_ERR_DTYPE, "expected an integer");
     for (int t = -1; t < 256; t++) {
         CHECK_EQ_INT(tc_status_of(tc_full(ctx, 1, t, 2)), TC_ERR_DTYPE);
