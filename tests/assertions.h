@@ -23,8 +23,10 @@ static tc_tensor test_asserted_form(int form, tc_tensor w, tc_tensor x, tc_tenso
     switch (form) {
     case 0: return tc_add(w, tc_assert_finite(x));
     case 1: *y = tc_sum(tc_assert_all(x, tc_lt(x, 5), "x below 5"), TC_ALL, false); return now;
-    case 2: tc_scan(TC_TENSORS(w), TC_TENSORS(x), ASSERTED, false, test_asserted_cell, NULL, &now,
-                    NULL, 0); return tc_sub(now, ASSERTED - 1);
+    case 2:
+        tc_scan(TC_TENSORS(w), TC_TENSORS(x), ASSERTED, false, test_asserted_cell, NULL, &now, NULL,
+                0);
+        return tc_sub(now, ASSERTED - 1);
     case 3: *y = tc_assert_finite(*y); return tc_add(tc_gather(w, 0, at), 1);
     default: return tc_add(w, tc_div(tc_sum(tc_assert_finite(x), TC_ALL, false), ASSERTED));
     }
@@ -74,8 +76,8 @@ TCT_UNUSED static void test_failed_assertions(tc_ctx *ctx)
         tc_tensor now = test_asserted_form(form, w, x, at, &y);
         tc_program *f = NULL;
         tc_status status = tc_compile_fn(
-            TC_TENSORS(x, at),
-            TC_TENSORS(y, tc_assign(w, now), tc_assign(other, tc_add(other, 1))), NULL, &f);
+            TC_TENSORS(x, at), TC_TENSORS(y, tc_assign(w, now), tc_assign(other, tc_add(other, 1))),
+            NULL, &f);
         CHECK_MSG(status == TC_OK, "form %d: %s", form, tc_error(ctx));
         REQUIRE(f);
         test_asserted_runs(f, q, w, other);

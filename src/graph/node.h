@@ -224,8 +224,8 @@ static inline void tci_graph_restamp(tci_graph *g, tci_stamp stamp)
 }
 
 /* n, a node of the user's graph that reads at indices, named after the latest call that makes it:
- * equal calls share a node, and the message of a failed run (run/index_error.c) shall name a call of
- * the program that was recorded last. */
+ * equal calls share a node, and the message of a failed run (run/index_error.c) names a call of the
+ * program that was recorded last. */
 static inline tci_node *tci_graph_claim(const tci_graph *g, tci_node *n)
 {
     if (n && !g->scratch && g->call) {

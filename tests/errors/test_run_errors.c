@@ -342,12 +342,9 @@ TEST(readings_that_nothing_tells_apart_are_all_named)
     tc_tensor s = tc_input(ctx, "s", TC_I64), y = data;
     tc_program *f = NULL;
     for (int n = 1; n <= 4; n++) {
-        int made = __LINE__ + (n < 3 ? n : 3); /* each has a line of its own */
-        tc_site sites[4] = {TC_HERE,
-                            TC_HERE,
-                            TC_HERE,
-                            TC_HERE};
-        y = tc_add(tc_gather_at(y, 0, tc_add(i, tc_mul(s, n)), sites[n - 1]), 1);
+        const tc_site here = {__FILE__, 1000 + n}; /* each has a line of its own */
+        int made = 1000 + (n < 3 ? n : 3);
+        y = tc_add(tc_gather_at(y, 0, tc_add(i, tc_mul(s, n)), here), 1);
         REQUIRE(!tc_compile_fn(TC_TENSORS(data, i, s), TC_TENSORS(y), NULL, &f));
         tc_bufs in = TC_BUFS(TC_BUF(x, 5), TC_BUF(at, 5), TC_BUF(&step, 1));
         CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 5))), TC_ERR_INDEX);
@@ -429,10 +426,11 @@ TEST(a_call_with_several_readings_is_named_once)
     char text[400];
     tc_program *f;
     REQUIRE(!tc_grad(loss, &x, 1, &g));
-    snprintf(text, sizeof(text),
-             "tc_run: a computed index is outside axis 1 of size 4 in tc_cross_entropy_loss made at "
-             "%s:%d: expected -4 to 3",
-             __FILE__, line);
+    snprintf(
+        text, sizeof(text),
+        "tc_run: a computed index is outside axis 1 of size 4 in tc_cross_entropy_loss made at "
+        "%s:%d: expected -4 to 3",
+        __FILE__, line);
     CHECK_HAS(index_text(i, tc_add(g, loss), &f), text);
     tc_program_free(f);
     tc_ctx_free(ctx);
