@@ -67,6 +67,12 @@ TCI_FN tci_node *tci_batch_node(const tci_frame *f, tc_tensor about, tc_tensor t
     return NULL;
 }
 
+static tc_status tci_batch_fail_outputs(const tci_frame *f, tc_tensor about)
+{
+    return tci_batch_fail(f, about, NULL, TC_ERR_ARGUMENT,
+                          "given no outputs, expected at least one");
+}
+
 /* ---- options ---- */
 
 /* Zero fields of `over` leave the context's choice. */
@@ -196,8 +202,7 @@ static tc_status tci_batch_check_job(tci_batch *b, const tci_batch_job *job)
                               "given NULL, expected a place for the program");
     }
     if (job->outputs.n < 1 || !job->outputs.items) {
-        return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
-                              "given no outputs, expected at least one");
+        return tci_batch_fail_outputs(b->f, job->about);
     }
     if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
         return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
@@ -492,12 +497,25 @@ static tc_status tci_batch_make_programs(tci_batch *b)
 
 /* ---- compile ---- */
 
+/* No job has an output: the text is that of the context of an input. */
+static tc_status tci_batch_no_outputs(const tci_frame *f, const tci_batch_job *jobs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const tc_tensors *in = &jobs[i].inputs;
+        for (int j = 0; in->items && j < in->n; j++) {
+            if (tci_handle_node(in->items[j])) {
+                return tci_batch_fail_outputs(f, in->items[j]);
+            }
+        }
+    }
+    return TC_ERR_ARGUMENT;
+}
+
 /* The first live output of all jobs. False: there is none, *status says why. */
 static bool tci_batch_find_live(const tci_frame *f, const tci_batch_job *jobs, int n,
                                 tc_tensor *live, tc_status *status)
 {
     static const tc_tensor nothing;
-    *status = TC_ERR_ARGUMENT;
     for (int pass = 0; pass < 2; pass++) { /* only when none is live are the others asked why */
         for (int i = 0; i < n; i++) {
             const tc_tensors *out = &jobs[i].outputs;
@@ -513,6 +531,7 @@ static bool tci_batch_find_live(const tci_frame *f, const tci_batch_job *jobs, i
             }
         }
     }
+    *status = tci_batch_no_outputs(f, jobs, n);
     return false;
 }
 

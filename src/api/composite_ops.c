@@ -608,6 +608,20 @@ static void tci_made_share_heads(tc_tensor *query, tc_tensor *key, tc_tensor *va
     }
 }
 
+/* False: the axes before the last two cannot broadcast, nor can heads be shared. */
+static bool tci_made_heads_fit(tc_tensor query, tc_tensor key)
+{
+    const int rank = tc_rank(query);
+    bool fits = true;
+    for (int i = 3; i <= TCI_MIN(rank, tc_rank(key)); i++) {
+        const int64_t a = tc_size(query, -i), b = tc_size(key, -i);
+        bool known = tci_dim_is_known(a) && tci_dim_is_known(b);
+        bool shares = i == 3 && rank == tc_rank(key) && known && b > 0 && a % b == 0;
+        fits = fits && (!known || a == b || a == 1 || b == 1 || shares);
+    }
+    return fits;
+}
+
 /* a b, and of f16 and bf16 their sums as they are. */
 static tc_tensor tci_made_scores(const tci_made *m, tc_tensor a, tc_tensor b)
 {
@@ -670,6 +684,12 @@ TC_API tc_tensor tc_scaled_dot_product_attention_at(tc_tensor query, tc_tensor k
                              "keys, %s]",
                              tci_made_shape(query).text, tci_made_shape(key).text,
                              TCI_DIM_TEXT(tc_size(query, -1)));
+    }
+    if (!tc_status_of(key) && !tci_made_heads_fit(query, key)) {
+        return tci_made_fail(&m, TC_ERR_SHAPE,
+                             "query has shape %s, key %s: expected axes before the last two that "
+                             "broadcast, or heads (axis -3) of key that divide those of query",
+                             tci_made_shape(query).text, tci_made_shape(key).text);
     }
     const double inf = (double)INFINITY;
     const tc_tensor given = query;

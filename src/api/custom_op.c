@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/alloc.h"
+#include "../debug/kernel_check.h"
 #include "../ops/custom_op.h"
 #include "api_call.h"
 
@@ -106,6 +107,7 @@ static const tci_custom *tci_custom_make(const tc_custom_op *op)
         return NULL;
     }
     *fresh = (tci_custom){.op = *op,
+                          .asserts = tci_checker_asserts(op),
                           .vjp = op->vjp ? tci_custom_vjp : NULL,
                           .vmap = op->vmap ? tci_custom_vmap : NULL};
     fresh->op.name = memcpy(fresh + 1, op->name, n);
@@ -221,8 +223,13 @@ TC_API tc_tensor tc_custom_at(const tc_custom_op *op, tc_tensors inputs, tc_site
     for (int i = 0; i < inputs.n && inputs.items; i++) {
         tci_frame_use(&f, inputs.items[i]);
     }
+    if (inputs.n < 1 || !inputs.items) {
+        f.failed = true; /* without a tensor there is no context to keep a text in */
+        f.bad.id = TCI_NULL_EMPTY;
+        return tci_frame_end(&f, NULL);
+    }
     const tci_custom *c = tci_custom_of(&f, op);
-    if (c && (inputs.n < 1 || inputs.n > TC_CUSTOM_MOST || !inputs.items)) {
+    if (c && inputs.n > TC_CUSTOM_MOST) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "given %d inputs, expected 1 to %d", inputs.n,
                        (int)TC_CUSTOM_MOST);
     }

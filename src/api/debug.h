@@ -97,7 +97,9 @@ TC_API tc_status tc_report(const tc_program *f, const char *path);
 /* ---- printing and checking values at run time ----
  * Each returns x, of the same shape and dtype, and takes effect when a run computes that result:
  * use it instead of x. Also in loops, once per iteration; gradients pass through. On a GPU the
- * value is copied to the host, and such a run is not recorded as a graph. */
+ * value is copied to the host, and such a run is not recorded as a graph. A run whose assertion
+ * fails leaves all parameters as they were; so a program with assertions keeps new values of
+ * parameters in memory of their own until the run ends. */
 /* Prints a line to stderr: shape, minimum, maximum, mean, number of non-finite elements, the first
  * few. */
 TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here);

@@ -130,12 +130,6 @@ static void tci_grad_make(tci_grad_call *c)
 static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
 {
     tci_frame *f = c->f;
-    for (int i = 0; i < c->given.n; i++) {
-        tci_frame_use(f, c->given.items[i]);
-    }
-    for (int i = 0; i < c->asked.n; i++) {
-        tci_frame_use(f, c->asked.items[i]);
-    }
     if (c->seeds.items && c->seeds.n != c->given.n) {
         tci_frame_fail(f, TC_ERR_ARGUMENT, "given %d %s for %d %ss: expected one for each",
                        c->seeds.n, c->forward ? "tangents" : "cotangents", c->given.n,
@@ -157,13 +151,41 @@ static tc_status tci_grad_call_run(tci_grad_call *c, tc_tensor *out)
     return f->failed ? tc_status_of(f->bad) : TC_OK;
 }
 
-/* No list is missing; else all of out are poisoned. */
-static bool tci_grad_lists(tc_tensors a, tc_tensors b, tc_tensor *out, int n_out)
+static bool tci_grad_has_list(tci_frame *f, const void *items, int n, const char *what)
 {
-    const bool listed = a.n >= 0 && b.n >= 0 && n_out >= 0 && (!a.n || a.items) &&
-                        (!b.n || b.items) && (!n_out || out);
+    if (n >= 0 && (!n || items)) {
+        return true;
+    }
+    if (f->ctx) {
+        (void)tci_frame_list(f, items, n, what);
+    }
+    return false;
+}
+
+/* No list is missing; else all of out are poisoned, and the frame is left. */
+static bool tci_grad_lists(tci_grad_call *c, tc_tensor *out, int n_out)
+{
+    tci_frame *f = c->f;
+    const tc_tensors *const lists[] = {&c->given, &c->asked, &c->seeds};
+    bool listed = true;
+    for (int i = 0; i < TCI_COUNT(lists); i++) {
+        for (int j = 0; j < lists[i]->n && lists[i]->items; j++) {
+            tci_frame_use(f, lists[i]->items[j]);
+        }
+    }
+    for (int i = 0; i < TCI_COUNT(lists) && listed; i++) {
+        const char *const names[] = {c->given_name, c->asked_name,
+                                     c->forward ? "tangent" : "cotangent"};
+        char what[32];
+        snprintf(what, sizeof(what), "the %ss", names[i]);
+        listed = tci_grad_has_list(f, lists[i]->items, lists[i]->n, what);
+    }
+    listed = listed && tci_grad_has_list(f, out, n_out, "the results");
     for (int i = 0; i < n_out && out && !listed; i++) {
-        out[i] = (tc_tensor){NULL, TCI_NULL_EMPTY, 0};
+        out[i] = f->failed ? f->bad : (tc_tensor){NULL, TCI_NULL_EMPTY, 0};
+    }
+    if (!listed) {
+        tci_frame_leave(f);
     }
     return listed;
 }
@@ -171,43 +193,31 @@ static bool tci_grad_lists(tc_tensors a, tc_tensors b, tc_tensor *out, int n_out
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here)
 {
-    const tc_tensors asked = {params, n};
-    if (!tci_grad_lists(asked, asked, grads, n)) {
-        return TC_ERR_ARGUMENT;
-    }
     tci_frame f = tci_frame_begin("tc_grad", here);
     tci_grad_call c = {.f = &f,
                        .given = {&loss, 1},
-                       .asked = asked,
+                       .asked = {params, n},
                        .given_name = "the loss",
                        .asked_name = "parameter"};
-    return tci_grad_call_run(&c, grads);
+    return tci_grad_lists(&c, grads, n) ? tci_grad_call_run(&c, grads) : TC_ERR_ARGUMENT;
 }
 
 TC_API tc_status tc_vjp_at(tc_tensors results, tc_tensors cotangents, const tc_tensor *params,
                            int n, tc_tensor *grads, tc_site here)
 {
-    const tc_tensors asked = {params, n};
-    if (!tci_grad_lists(results, asked, grads, n) || !tci_grad_lists(cotangents, asked, grads, n)) {
-        return TC_ERR_ARGUMENT;
-    }
     tci_frame f = tci_frame_begin("tc_vjp", here);
     tci_grad_call c = {.f = &f,
                        .given = results,
                        .seeds = cotangents,
-                       .asked = asked,
+                       .asked = {params, n},
                        .given_name = "result",
                        .asked_name = "parameter"};
-    return tci_grad_call_run(&c, grads);
+    return tci_grad_lists(&c, grads, n) ? tci_grad_call_run(&c, grads) : TC_ERR_ARGUMENT;
 }
 
 TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tangents,
                            tc_tensor *out, tc_site here)
 {
-    if (!tci_grad_lists(inputs, results, out, results.n) ||
-        !tci_grad_lists(tangents, results, out, results.n)) {
-        return TC_ERR_ARGUMENT;
-    }
     tci_frame f = tci_frame_begin("tc_jvp", here);
     tci_grad_call c = {.f = &f,
                        .forward = true,
@@ -216,5 +226,5 @@ TC_API tc_status tc_jvp_at(tc_tensors results, tc_tensors inputs, tc_tensors tan
                        .asked = results,
                        .given_name = "input",
                        .asked_name = "result"};
-    return tci_grad_call_run(&c, out);
+    return tci_grad_lists(&c, out, results.n) ? tci_grad_call_run(&c, out) : TC_ERR_ARGUMENT;
 }

@@ -79,7 +79,9 @@ static tc_status tci_handle_why(tc_tensor t, const tci_poison_entry *p)
     if (p) {
         return p->error.status;
     }
-    return !t.ctx && t.id == TCI_NULL_MEMORY ? TC_ERR_MEMORY : TC_ERR_HANDLE;
+    return !t.ctx && t.id == TCI_NULL_MEMORY  ? TC_ERR_MEMORY
+           : !t.ctx && t.id == TCI_NULL_EMPTY ? TC_ERR_ARGUMENT
+                                              : TC_ERR_HANDLE;
 }
 
 /* ---- poison ---- */

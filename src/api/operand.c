@@ -5,6 +5,7 @@
 #include "operand.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "../ops/math.h"
@@ -65,6 +66,14 @@ TCI_FN bool tci_ops_fits(const tc_arg *a, tc_dtype t)
     return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
 }
 
+/* The same of a floating number, after truncation. */
+static bool tci_ops_real_fits(double x, tc_dtype t)
+{
+    int bits = 8 * tci_dtype_get(t)->bytes - tci_dtype_is_signed(t);
+    double end = ldexp(1, bits), whole = trunc(x);
+    return whole < end && whole >= (tci_dtype_is_signed(t) ? -end : 0);
+}
+
 static void tci_ops_refuse_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
 {
     const tci_dtype_info *info = tci_dtype_get(to);
@@ -73,7 +82,11 @@ static void tci_ops_refuse_number(tci_frame *f, const tc_arg *a, tc_dtype to, co
     int64_t least = is_signed ? INT64_MIN / ((int64_t)1 << shift) : 0;
     uint64_t most = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> shift;
     char given[32];
-    snprintf(given, sizeof(given), tci_ops_is_huge(a) ? "%" PRIu64 : "%" PRId64, a->i);
+    if (a->kind == TCI_OPS_FLOAT) {
+        snprintf(given, sizeof(given), "%g", a->f);
+    } else {
+        snprintf(given, sizeof(given), tci_ops_is_huge(a) ? "%" PRIu64 : "%" PRId64, a->i);
+    }
     tci_frame_fail(f, TC_ERR_DTYPE,
                    "%s: given %s, expected a number that %s holds, %" PRId64 " to %" PRIu64
                    " (a tensor of a wider dtype, or tc_cast, takes others)",
@@ -88,7 +101,9 @@ TCI_FN tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to, cons
     if (tci_ops_is_symbol(a)) {
         return tci_build_size_value(&f->ctx->graph, a->i, to);
     }
-    if (a->kind == TCI_OPS_INT && tci_dtype_is_int(to) && !tci_ops_fits(a, to)) {
+    bool real = a->kind == TCI_OPS_FLOAT, whole = a->kind == TCI_OPS_INT;
+    if (tci_dtype_is_int(to) &&
+        ((whole && !tci_ops_fits(a, to)) || (real && !tci_ops_real_fits(a->f, to)))) {
         tci_ops_refuse_number(f, a, to, what);
         return NULL;
     }

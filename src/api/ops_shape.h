@@ -44,7 +44,8 @@ TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop,
 TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here);
 #define tc_flip(x, axis) tc_flip_at((x), (axis), TC_HERE)
 /* Pads an axis with `before` and `after` elements of value (a number or 0-d, cast to x's dtype);
- * negative counts crop. TC_ERR_SHAPE: more is cropped than there is. */
+ * negative counts crop. TC_ERR_SHAPE: more is cropped than there is; TC_ERR_DTYPE: a number that
+ * x's integer dtype cannot hold. */
 TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
                            tc_site here);
 #define tc_pad(x, axis, before, after, value)                                                      \
@@ -130,7 +131,7 @@ TC_API tc_tensor tc_diagonal_scatter_at(tc_tensor x, tc_tensor src, int64_t offs
 #define tc_diagonal_scatter(x, src, offset, axis_a, axis_b)                                        \
     tc_diagonal_scatter_at((x), (src), (offset), (axis_a), (axis_b), TC_HERE)
 /* tc_cat(TC_TENSORS(a, b), 0): concatenation along an axis, in the promoted dtype; one tensor or
- * more, none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
+ * more (else TC_ERR_ARGUMENT), none 0-d, the other sizes equal (else TC_ERR_SHAPE). */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 

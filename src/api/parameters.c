@@ -174,7 +174,7 @@ TC_API tc_status tc_param_write_as_at(tc_tensor param, tc_buf from, tc_site here
                                                  : "out of memory for a new value");
         }
     }
-    if (f.failed && x) {
+    if (f.failed && tci_handle_node(param)) {
         f.ctx->last_on = param; /* tc_error(param) has the message */
     }
     return tci_frame_status(&f);

@@ -158,6 +158,15 @@ TC_API tc_tensor tc_stack_at(tc_tensors xs, int axis, tc_site here)
     if (!tci_made_begin(&m, "tc_stack", xs.items[0], here)) {
         return m.bad;
     }
+    const tci_node *first = tci_handle_node(xs.items[0]);
+    for (int i = 1; i < xs.n && first; i++) {
+        const tci_node *x = tci_handle_node(xs.items[i]);
+        if (x && !tci_build_same_shape(x->rank, x->shape, first->rank, first->shape)) {
+            return tci_made_fail(&m, TC_ERR_SHAPE,
+                                 "operand %d has shape %s and operand 1 %s: expected one shape",
+                                 i + 1, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(first));
+        }
+    }
     tc_tensor *items = (tc_tensor *)tci_heap_get((size_t)xs.n * sizeof(*items));
     if (!items) {
         return tci_made_fail(&m, TC_ERR_MEMORY, "out of memory");

@@ -28,8 +28,11 @@ static bool tci_stft_size(tci_stft *s, const char *what, int64_t given, int64_t 
     if (tci_dim_is_known(*size) && *size >= 1 && *size <= most) {
         return true;
     }
-    s->m.bad = tci_made_fail(&s->m, TC_ERR_ARGUMENT, "%s is %s: expected 1 to %lld", what,
-                             TCI_DIM_TEXT(*size), (long long)most);
+    s->m.bad = *size ? tci_made_fail(&s->m, TC_ERR_ARGUMENT, "%s is %s: expected 1 to %lld", what,
+                                     TCI_DIM_TEXT(*size), (long long)most)
+                     : tci_made_fail(&s->m, TC_ERR_ARGUMENT,
+                                     "no %s is given: expected options that set it, 1 to %lld",
+                                     what, (long long)most);
     return false;
 }
 
@@ -42,9 +45,8 @@ static bool tci_stft_window(tci_stft *s, tc_tensor window, int64_t length)
         window = tc_full(s->m.ctx->handle, 1, t, length);
     } else if (!tc_status_of(window) && (tc_rank(window) != 1 || tc_size(window, 0) != length)) {
         s->m.bad = tci_made_fail(&s->m, TC_ERR_SHAPE,
-                                 "the window of rank %d: expected [%lld], the "
-                                 "win_length",
-                                 tc_rank(window), (long long)length);
+                                 "the window has shape %s: expected [%lld], the win_length",
+                                 tci_made_shape(window).text, (long long)length);
         return false;
     }
     const int64_t before = (s->n_fft - length) / 2;
@@ -153,12 +155,19 @@ TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_option
     if (!tci_stft_begin(&s, "tc_istft", x, window, o, here)) {
         return s.m.bad;
     }
-    const int rank = tc_rank(x);
-    if (rank < 3 || tc_size(x, -1) != 2 || tc_size(x, -3) != s.bins) {
+    if (tc_rank(x) < 3 || tc_size(x, -1) != 2 || tc_size(x, -3) != s.bins) {
         return tci_made_fail(&s.m, TC_ERR_SHAPE,
-                             "x has rank %d: expected spectra [..., %lld, "
-                             "frames, 2]",
-                             rank, (long long)s.bins);
+                             "x has shape %s: expected %sspectra [..., %lld, frames, 2] of n_fft "
+                             "%lld",
+                             tci_made_shape(x).text, s.two_sided ? "two-sided " : "",
+                             (long long)s.bins, (long long)s.n_fft);
+    }
+    const int64_t wanted = o ? o->length : 0;
+    if (tci_dim_is_known(wanted) && wanted < 0) {
+        return tci_made_fail(&s.m, TC_ERR_ARGUMENT,
+                             "length is %lld: expected the number of elements of the result, or 0 "
+                             "for what the frames span",
+                             (long long)wanted);
     }
     tc_tensor wide = tc_transpose(tci_made_wide(&s.m, x), -3, -2); /* [..., frames, bins, 2] */
     tc_tensor frames = s.two_sided ? tc_real(tc_ifft(wide, 0, -1, NULL))
@@ -172,7 +181,6 @@ TC_API tc_tensor tc_istft_at(tc_tensor x, tc_tensor window, const tc_stft_option
     tc_tensor squares = tc_unsqueeze(tc_unsqueeze(tc_square(s.window), -1), 0);
     squares = tc_expand(squares, 1, s.n_fft, n);
     /* cut first: no window may cover what is cut off, and 0 / 0 has no derivative */
-    const int64_t wanted = o ? o->length : 0;
     tc_tensor y = tc_div(tci_stft_cut(&s, tci_stft_overlap(&s, frames, length), wanted),
                          tci_stft_cut(&s, tci_stft_overlap(&s, squares, length), wanted));
     return tci_made_round(&s.m, tci_stft_batch(&s, y, x));

@@ -39,7 +39,7 @@ typedef struct tci_code_port { /* a program input or output */
 /* X(id, name, what begin and end count): the kinds of steps. */
 #define TCI_LIST_ROWS(X)                                                                           \
     X(LAUNCH, "launch", "steps")       /* of tci_code.steps, in order */                           \
-    X(CHECK, "check", NULL)            /* the host waits, and looks for an index outside */        \
+    X(CHECK, "check", NULL)            /* the host waits, and looks for faults */                  \
     X(UPLOAD, "upload", "inputs")      /* where the device cannot read the memory in place */      \
     X(DOWNLOAD, "download", "outputs") /* of the user, likewise */                                 \
     X(SET, "set", "effects")           /* parameters to the values that were computed for them */  \

@@ -2,8 +2,9 @@
  *
  * In: a tensor. Out: the same tensor, after a custom op (api/custom_op.h) that inspects it. The op
  * is an ordinary step of a run, in loops and on devices too. If its condition fails, it records an
- * error message for its thread, and the run that ends on that thread returns it
- * (debug/kernel_check.h). A program without debug ops has no overhead. */
+ * error message for its thread, which the step's launch moves to the call (run/launch_steps.c).
+ * Assertions are steps that may fault, like reads at indices: the run goes on to its CHECK step and
+ * fails there, before a parameter is set. A program without debug ops has no overhead. */
 #include "kernel_check.h"
 
 #include <math.h>
@@ -104,6 +105,11 @@ static void tci_probe_all(void *user, const tc_custom_array *in, int n, tc_custo
     }
 }
 
+TCI_FN bool tci_checker_asserts(const tc_custom_op *op)
+{
+    return op->run == tci_probe_finite || op->run == tci_probe_all;
+}
+
 static tc_tensor tci_probe_vjp(void *user, tc_tensors inputs, tc_tensor result, tc_tensor grad,
                                int which)
 {
@@ -166,6 +172,12 @@ TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text,
 }
 
 #else
+
+TCI_FN bool tci_checker_asserts(const tc_custom_op *op)
+{
+    (void)op;
+    return false;
+}
 
 TC_API tc_tensor tc_print_value_at(tc_tensor x, const char *name, tc_site here)
 {

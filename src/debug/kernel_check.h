@@ -35,6 +35,8 @@ typedef tc_status (*tci_checker_launch_step)(tc_call *c, int step);
 /* Launches [begin, end) one after the other. TC_ERR_CHECK: c->check_kind and _step say what failed,
  * and c->last in words. */
 TCI_FN tc_status tci_checker_steps(tc_call *c, int begin, int end, tci_checker_launch_step launch);
+/* True for an op that may call tci_checker_fail (debug/debug_ops.c). */
+TCI_FN bool tci_checker_asserts(const tc_custom_op *op);
 /* A user condition did not hold in a step of the run on this thread (debug/debug_ops.c);
  */
 TCI_FN void tci_checker_fail(const char *text);

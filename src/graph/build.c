@@ -170,6 +170,13 @@ static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim
     if (!tci_build_check_dim(g, what, shape[axis], TC_ERR_SHAPE)) {
         return false;
     }
+    if (tci_dtype_is_valid(shape[axis])) { /* a negative number */
+        tci_graph_fail(
+            g, TC_ERR_SHAPE,
+            "the size of axis %d is given as the dtype %s: expected a number of elements", axis,
+            tci_dtype_get((tc_dtype)shape[axis])->name);
+        return false;
+    }
     if (!tci_dim_le(0, shape[axis])) {
         tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s%s",
                        TCI_DIM_TEXT(shape[axis]), axis,

@@ -589,8 +589,9 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
     }
     tci_node *in[2] = {x, index};
     int64_t attr = at;
-    return tci_build_node(g, TCI_OP_GATHER, (tc_dtype)x->dtype, index->rank, index->shape, 2, in, 1,
-                          &attr);
+    tci_node *r = tci_build_node(g, TCI_OP_GATHER, (tc_dtype)x->dtype, index->rank, index->shape, 2,
+                                 in, 1, &attr);
+    return tci_graph_claim(g, r);
 }
 
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index)

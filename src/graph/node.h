@@ -223,6 +223,18 @@ static inline void tci_graph_restamp(tci_graph *g, tci_stamp stamp)
     g->region = stamp.region;
 }
 
+/* n, a node of the user's graph that reads at indices, named after the latest call that makes it:
+ * equal calls share a node, and the message of a failed run (run/index_error.c) names a call of the
+ * program that was recorded last. */
+static inline tci_node *tci_graph_claim(const tci_graph *g, tci_node *n)
+{
+    if (n && !g->scratch && g->call) {
+        n->site = g->site;
+        n->call = g->call;
+    }
+    return n;
+}
+
 /* Finds or makes a node. in, shape, attr are copied. NULL: out of memory (g->error set). */
 TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,

@@ -52,7 +52,7 @@ static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *i
     }
     tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 3,
                                  attr);
-    return tci_build_cast(g, r, t);
+    return tci_build_cast(g, tci_graph_claim(g, r), t);
 }
 
 TCI_FN tci_node *tci_build_scatter(tci_graph *g, tci_node *x, int axis, tci_node *index,

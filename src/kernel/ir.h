@@ -346,7 +346,7 @@ typedef struct tci_kernel {
     struct tci_kernel **members;
     int n_members;
     const tci_kloop *loop; /* of an in-kernel loop; NULL: it is none */
-    bool faults;           /* holds a FAULT instruction */
+    bool faults;           /* holds a FAULT instruction, or calls an assertion */
     bool is_repeat;        /* none: stands for a body, within plan/ */
     /* before orders are chosen, of a kernel of scores that sums no values: columns of those that
      * another kernel multiplies the weights with; 0: there is none */

@@ -327,7 +327,9 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
     if (!in[0]) {
         return NULL;
     }
-    return tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0, NULL);
+    tci_node *r = tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0,
+                                 NULL);
+    return tci_graph_claim(g, r);
 }
 
 /* ---- gradients end here, or go another way ---- */

@@ -355,6 +355,7 @@ TCI_FN tci_node *tci_build_diagonal_scatter(tci_graph *g, tci_node *x, tci_node 
     return tci_arrange_last(g, flat, axis_a, axis_b, true);
 }
 
+/* Of n elements, size + 1 apart in a matrix [size, size] that is one axis. */
 TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset, int axis_a,
                                       int axis_b)
 {
@@ -366,19 +367,30 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
         tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor is no diagonal: expected an axis");
         return NULL;
     }
-    tci_dim *shape = tci_words_dims(g, &w, x->rank + 1);
+    const int rank = x->rank + 1;
+    tci_dim *shape = tci_words_dims(g, &w, rank);
     if (!shape) {
         return NULL;
     }
-    tci_dim size = tci_dim_add(x->shape[x->rank - 1], offset < 0 ? -offset : offset);
-    for (int i = 0, k = 0; i <= x->rank; i++) {
-        shape[i] = i == axis_a || i == axis_b ? size : x->shape[k++];
+    const tci_dim n = x->shape[rank - 2], k = offset < 0 ? -offset : offset;
+    const tci_dim size = tci_dim_add(n, k);
+    for (int i = 0; i < rank; i++) {
+        shape[i] = i < rank - 2 ? x->shape[i] : size;
     }
-    tci_node *zeros = tci_composite_number(g, (tc_dtype)x->dtype, 0);
-    zeros = tci_build_check_shape(g, x->rank + 1, shape, (tc_dtype)x->dtype)
-                ? tci_build_broadcast(g, zeros, x->rank + 1, shape)
-                : NULL;
-    return tci_words_put(g, &w, tci_build_diagonal_scatter(g, zeros, x, offset, axis_a, axis_b));
+    if (!tci_build_check_shape(g, rank, shape, (tc_dtype)x->dtype)) {
+        return tci_words_put(g, &w, NULL);
+    }
+    shape[rank - 2] = n;
+    shape[rank - 1] = 1;
+    tci_node *zero = tci_composite_number(g, (tc_dtype)x->dtype, 0);
+    tci_node *y = tci_build_reshape(g, x, rank, shape);
+    y = tci_arrange_merge(g, tci_build_pad(g, y, -1, 0, size, zero), rank - 2);
+    const tci_dim before = offset > 0 ? k : tci_dim_mul(k, size);
+    const tci_dim after = offset > 0 ? tci_dim_mul(k - 1, size) : tci_dim_neg(n);
+    y = tci_build_pad(g, y, -1, before, after, zero);
+    shape[rank - 2] = shape[rank - 1] = size;
+    y = tci_words_put(g, &w, tci_build_reshape(g, y, rank, shape));
+    return tci_arrange_last(g, y, axis_a, axis_b, true);
 }
 
 TCI_FN tci_node *tci_build_diag(tci_graph *g, tci_node *x, int64_t offset)

@@ -146,11 +146,12 @@ TCI_FN bool tci_window_conv_check(tci_graph *g, const tci_node *x, const tci_ima
     const tci_dim reads = transposed ? w->shape[0] : w->shape[1];
     const tci_dim out = transposed ? tci_dim_mul(w->shape[1], groups) : w->shape[0];
     if (reads != (transposed ? channels : tci_dim_div(channels, groups))) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %s channels%s: x has %s channels in "
-                       "%" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(reads), transposed ? "" : " a group",
-                       TCI_DIM_TEXT(channels), groups);
+        tci_graph_fail(
+            g, TC_ERR_SHAPE,
+            "the weight of shape %s reads %s channels%s: x of shape %s%s has %s channels "
+            "in %" PRId64 " groups",
+            TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(reads), transposed ? "" : " a group", TCI_SHAPE_TEXT(x),
+            image->batched ? "" : ", one image without an axis N,", TCI_DIM_TEXT(channels), groups);
         return false;
     }
     if (bias && (bias->rank != 1 || bias->shape[0] != out)) {

@@ -15,6 +15,7 @@ typedef struct tci_custom tci_custom;
 struct tci_custom {
     tc_custom_op op; /* its name and text are ours */
     int64_t number;  /* from 1 on: the attribute of a CUSTOM node */
+    bool asserts;    /* a run fails if its condition does not hold (debug/debug_ops.c) */
     /* op.vjp over nodes (api/custom_op.c). NULL: it failed, and the graph says why; or *none. */
     struct tci_node *(*vjp)(const tci_custom *c, struct tci_graph *g, struct tci_node *n,
                             struct tci_node *grad, int which, bool *none);

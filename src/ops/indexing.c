@@ -325,12 +325,13 @@ static tci_node *tci_places_step(tci_places *p, tci_node *flat, tci_node *index,
                 : index;
 }
 
-static bool tci_places_check(tci_graph *g, const tci_node *x, tci_node *const *indices, int n)
+/* How many are given; 0: they are wrong. */
+static int tci_places_check(tci_graph *g, const tci_node *x, tci_node *const *indices, int n)
 {
     int given = 0;
     for (int i = 0; i < n; i++) {
         if (indices[i] && !tci_build_check_index(g, indices[i])) {
-            return false;
+            return 0;
         }
         given += indices[i] != NULL;
     }
@@ -338,7 +339,7 @@ static bool tci_places_check(tci_graph *g, const tci_node *x, tci_node *const *i
         tci_graph_fail(g, TC_ERR_SHAPE, "%d indices, %d of them left out, for shape %s", n,
                        n - given, TCI_SHAPE_TEXT(x));
     }
-    return n <= x->rank && given;
+    return n <= x->rank ? given : 0;
 }
 
 /* The axes of x and of the result; p->flat is in the shape of the indices. */
@@ -383,26 +384,29 @@ static bool tci_places_axes(tci_places *p, const tci_node *x, tci_node *const *i
     return true;
 }
 
+/* A single index is used as it is, so that an error can name it. */
 static bool tci_places_of(tci_graph *g, const tci_node *x, tci_node *const *indices, int n,
                           tci_places *p)
 {
     tci_node *outside = NULL;
     *p = (tci_places){.g = g};
-    if (!tci_places_check(g, x, indices, n)) {
-        return false;
-    }
-    for (int i = 0; i < n; i++) {
-        if (indices[i]) {
+    const int given = tci_places_check(g, x, indices, n);
+    for (int i = 0; i < n && given; i++) {
+        if (indices[i] && given == 1) {
+            p->flat = indices[i];
+        } else if (indices[i]) {
             p->flat = tci_places_step(p, p->flat, indices[i], x->shape[i], &outside);
             if (!p->flat || !outside) {
                 return false;
             }
         }
     }
-    if (!tci_places_axes(p, x, indices, n)) {
+    if (!given || !tci_places_axes(p, x, indices, n)) {
         return false;
     }
-    p->flat = tci_build_where(g, outside, tci_build_size_value(g, p->all, TC_I64), p->flat);
+    if (given > 1) {
+        p->flat = tci_build_where(g, outside, tci_build_size_value(g, p->all, TC_I64), p->flat);
+    }
     p->flat = tci_build_reshape(g, p->flat, 1, &p->count);
     return p->flat != NULL;
 }
@@ -455,6 +459,23 @@ static tci_node *tci_places_turn(const tci_places *p, tci_node *x, bool back)
     return tci_words_put(p->g, &w, tci_build_permute(p->g, x, rank, order));
 }
 
+/* x, reshaped or expanded to the result's shape. */
+static tci_node *tci_places_shaped(const tci_places *p, tci_node *x,
+                                   tci_node *(*to)(tci_graph *, tci_node *, int, const tci_dim *))
+{
+    tci_words w;
+    const int rank = p->n_index + p->rank - p->n;
+    tci_dim *shape = x ? tci_words_dims(p->g, &w, rank) : NULL;
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        bool before = i < p->first, indexed = !before && i < p->first + p->n_index;
+        shape[i] = p->sizes[before ? p->n_index + i : indexed ? i - p->first : i];
+    }
+    return tci_words_put(p->g, &w, to(p->g, x, rank, shape));
+}
+
 TCI_FN tci_node *tci_build_index(tci_graph *g, tci_node *x, tci_node *const *indices, int n)
 {
     tci_places p;
@@ -464,17 +485,34 @@ TCI_FN tci_node *tci_build_index(tci_graph *g, tci_node *x, tci_node *const *ind
     if (!tci_places_of(g, x, indices, n, &p)) {
         return tci_places_end(&p, NULL);
     }
+    if (p.n == 1) {
+        tci_node *own = tci_build_index_select(g, x, p.order[0], p.flat);
+        return tci_places_end(&p, tci_places_shaped(&p, own, tci_build_reshape));
+    }
     tci_node *r = tci_build_index_select(g, tci_places_front(&p, x), 0, p.flat);
     r = tci_build_reshape(g, r, p.n_index + p.rank - p.n, p.sizes);
     return tci_places_end(&p, tci_places_turn(&p, r, false));
 }
 
-/* src in the order of x[indices], as [count, others]. */
-static tci_node *tci_places_source(const tci_places *p, tci_node *like, tci_node *src)
+/* src, of the result's shape, like x but along the axis of its single index as long as that. */
+static tci_node *tci_places_along(const tci_places *p, const tci_node *x, tci_node *src)
 {
     tci_words w;
-    tci_node *r = tci_build_expand(p->g, src, like->rank, like->shape);
-    r = tci_places_turn(p, r, true);
+    tci_dim *shape = src ? tci_words_dims(p->g, &w, p->rank) : NULL;
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < p->rank; i++) {
+        shape[i] = i == p->order[0] ? p->count : x->shape[i];
+    }
+    return tci_words_put(p->g, &w, tci_build_reshape(p->g, src, p->rank, shape));
+}
+
+/* src, of the result's shape, in the order of x[indices], as [count, others]. */
+static tci_node *tci_places_source(const tci_places *p, tci_node *src)
+{
+    tci_words w;
+    tci_node *r = tci_places_turn(p, src, true);
     tci_dim *shape = r ? tci_words_dims(p->g, &w, p->rank + 1) : NULL;
     if (!shape) {
         return NULL;
@@ -526,13 +564,17 @@ TCI_FN tci_node *tci_build_index_put_many(tci_graph *g, tci_node *x, tci_node *c
     if (n == 1 && indices[0] && indices[0]->dtype == TC_BOOL) {
         return tci_places_masked(g, x, indices[0], src, accumulate);
     }
-    tci_node *like = tci_build_index(g, x, indices, n); /* for its shape */
-    if (!like || !tci_places_of(g, x, indices, n, &p)) {
-        return like ? tci_places_end(&p, NULL) : NULL;
+    if (!tci_places_of(g, x, indices, n, &p)) {
+        return tci_places_end(&p, NULL);
     }
-    tci_node *front = tci_places_front(&p, x), *rows = tci_places_source(&p, like, src);
-    tci_node *r = tci_build_index_put(g, front, 0, p.flat, rows,
-                                      accumulate ? TCI_MODE_ADD : TCI_MODE_SET);
+    const tci_mode mode = accumulate ? TCI_MODE_ADD : TCI_MODE_SET;
+    src = tci_places_shaped(&p, src, tci_build_expand);
+    if (p.n == 1) {
+        src = tci_places_along(&p, x, src);
+        return tci_places_end(&p, tci_build_index_put(g, x, p.order[0], p.flat, src, mode));
+    }
+    tci_node *front = tci_places_front(&p, x), *rows = tci_places_source(&p, src);
+    tci_node *r = tci_build_index_put(g, front, 0, p.flat, rows, mode);
     tci_words w;
     tci_dim *shape = r ? tci_words_dims(g, &w, p.rank) : NULL;
     if (!shape) {

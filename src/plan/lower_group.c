@@ -1002,6 +1002,7 @@ static tci_lowered tci_pk_call(tci_pk *p, tci_comm_phase phase)
     call->arrays = TCI_NEW_ARRAY(p->s, tc_custom_array, n->n_in + 1);
     p->k = tci_kernel_make(p->s);
     p->k->call = call;
+    p->k->faults = call->op && call->op->asserts;
     for (int i = 0; i < n->n_in; i++) {
         tci_pk_show_array(p->s, n->in[i], &call->arrays[i]);
         tci_pk_call_operand(p, tci_root_buffer_of(p->f, n->in[i]), false);

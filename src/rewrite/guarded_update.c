@@ -12,7 +12,8 @@
  * range, and its result then differs from the index. The bool is therefore false only in runs that
  * fail. For a SCATTER into the old value it selects whether elements are stored, so only changed
  * elements are written. Where indices are computed in other ways, or within a loop (REPEAT node),
- * the ASSIGN stays as it is, and new values are kept separately until the end of the run. */
+ * or an assertion may fail the run, the ASSIGN stays as it is, and new values are kept separately
+ * until the end of the run. */
 #include "../graph/build.h"
 #include "rewrite.h"
 
@@ -93,6 +94,13 @@ static bool tci_guarded_reads(const tci_node *n)
     return (n->op == TCI_OP_GATHER || n->op == TCI_OP_SCATTER) && tci_node_count(n->in[1]) != 0;
 }
 
+static bool tci_guarded_asserts(const tci_node *n)
+{
+    const tci_custom *op = n->op == TCI_OP_CUSTOM ? tci_custom_get(n->attr[0]) : NULL;
+    return op && op->asserts;
+}
+
+/* True if each index is computed from leaves alone, and nothing but an index fails a run. */
 static bool tci_guarded_is_given(tci_scratch *s, const tci_node_list *list)
 {
     tci_table given = tci_table_in(s, sizeof(bool));
@@ -100,7 +108,8 @@ static bool tci_guarded_is_given(tci_scratch *s, const tci_node_list *list)
     tci_guarded_find_given(&given, list);
     for (int i = 0; i < list->n && all; i++) {
         const tci_node *n = list->items[i];
-        all = !tci_guarded_reads(n) || *(bool *)tci_table_item(&given, n->in[1]);
+        all = tci_guarded_reads(n) ? *(bool *)tci_table_item(&given, n->in[1])
+                                   : !tci_guarded_asserts(n);
     }
     return all;
 }

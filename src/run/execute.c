@@ -248,7 +248,10 @@ static tc_status tci_walk_check(tc_call *c, tci_run *r)
     int64_t size = !status && c->program->faults ? tci_call_fault(c) : -1;
     r->waited = true;
     c->unclean = status || size >= 0;
-    return size < 0 ? status : tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
+    if (TCI_UNLIKELY(size >= 0)) {
+        return tci_index_tell(c, c->program, NULL, size, r->inputs, r->outputs);
+    }
+    return TCI_UNLIKELY(c->asserted) && !status ? TC_ERR_CHECK : status;
 }
 
 static tc_status tci_walk_upload(tc_call *c, tci_run *r, int begin, int end)
@@ -353,15 +356,6 @@ static tc_status tci_walk_set(tc_call *c, int begin, int end)
     }
     tci_param_unclaim(c);
     return status;
-}
-
-/* A user condition that did not hold ends the run (tc_assert_finite and the like). */
-static tc_status tci_walk_probe(tc_call *c, tc_status status)
-{
-    char text[400];
-    bool failed = c->program->code->calls && tci_checker_failed(text, sizeof(text));
-    c->broke = TC_OK;
-    return failed && !status ? tci_call_refuse(c, TC_ERR_CHECK, "%s", text) : status;
 }
 
 /* ---- the list ---- */
@@ -496,6 +490,7 @@ static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
         c->faults[i] = 0;
     }
     c->unclean = f->faults;
+    c->asserted = false;
     if (c->device) {
         return tci_walk_judge(c, tci_bind_ports(c, r, false));
     }
@@ -516,7 +511,7 @@ static tc_status tci_walk_list(tc_call *c, tci_run *r)
     if (!status) {
         status = tci_walk_rows(c, r, code->n_init_section, code->n_list);
     }
-    status = code->calls ? tci_walk_probe(c, status) : status;
+    c->broke = TC_OK;
     if (code->device && !r->waited) {
         /* Also when it failed: what was launched before writes to memory and faults. */
         tc_status synced = code->device->sync(code->device->user);
@@ -546,7 +541,8 @@ TCI_FN tc_status tci_walk_run(tc_call *c, tci_run *r)
     if (TCI_LIKELY(c->program->only_launches)) {
         tci_walk_bind_user(c, r);
         tci_walk_launch_here(c, 0, c->program->code->n_steps);
-        status = TCI_UNLIKELY(c->program->code->calls) ? tci_walk_probe(c, c->broke) : TC_OK;
+        status = c->broke;
+        c->broke = TC_OK;
     } else if (TCI_UNLIKELY(c->program->collectives != NULL)) {
         status = tci_collectives_begin(c);
         if (!status) {

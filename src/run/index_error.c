@@ -320,8 +320,21 @@ typedef struct tci_index_some {
     int n;
 } tci_index_some;
 
+/* True if both have the same text: a call and its gradient, or one line that is run twice. */
+static bool tci_index_is_same(const tci_index_read *a, const tci_index_read *b)
+{
+    const char *a_file = a->file ? a->file : "", *b_file = b->file ? b->file : "";
+    return a->line == b->line && a->axis == b->axis && !strcmp(a->call, b->call) &&
+           !strcmp(a_file, b_file);
+}
+
 static void tci_index_add_to(tci_index_some *some, const tci_index_read *read)
 {
+    for (int i = 0; i < TCI_MIN(some->n, TCI_INDEX_NAMED); i++) {
+        if (tci_index_is_same(some->items[i], read)) {
+            return;
+        }
+    }
     if (some->n < TCI_INDEX_NAMED) {
         some->items[some->n] = read;
     }

@@ -9,6 +9,7 @@
 #include "../base/alloc.h"
 #include "../compile/graph_backend_program.h"
 #include "../debug/device_spans.h"
+#include "../debug/kernel_check.h"
 #include "launch_steps.h"
 
 /* ---- launches on the host ---- */
@@ -33,6 +34,18 @@ static tc_status tci_call_engine(tc_call *c, const tci_run_step *step)
     return status ? tci_call_refuse(c, status, "%s: %s", p->entry->backend.name,
                                     text[0] ? text : "no reason given")
                   : TC_OK;
+}
+
+/* A user function. A run continues after an assertion that failed, until its CHECK step. */
+static void tci_call_custom(tc_call *c, const tci_custom_call *call, void *const *operands,
+                            int n_results)
+{
+    char text[400];
+    tci_custom_run(call, operands, n_results);
+    if (call->op->asserts && tci_checker_failed(text, sizeof(text)) && !c->asserted) {
+        tci_call_refuse(c, TC_ERR_CHECK, "%s", text);
+        c->asserted = true;
+    }
 }
 
 typedef struct tci_call_part {
@@ -62,7 +75,7 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     } else if (step->call && step->call->kind == TCI_CUSTOM_UNPACK) {
         tci_graph_program_unpack(step->call, slots, step->n_operands);
     } else if (step->call) {
-        tci_custom_run(step->call, slots, step->n_operands - step->call->n_inputs);
+        tci_call_custom(c, step->call, slots, step->n_operands - step->call->n_inputs);
     } else {
         char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;
         tci_interp_run(step->interp, workspace, slots, step->literals, fault, begin, end);
@@ -194,7 +207,7 @@ static tc_status tci_walk_call_copies(tc_call *c, const tci_run_step *step, char
     }
     int64_t bytes = tci_custom_bytes(&call->arrays[call->n_inputs]);
     if (!status) {
-        tci_custom_run(call, here, 1);
+        tci_call_custom(c, call, here, 1);
     }
     for (int i = call->n_inputs; i < step->n_operands && bytes && !status; i++) {
         status = device->upload(device->user, there[i], here[call->n_inputs], bytes);
@@ -213,7 +226,7 @@ static tc_status tci_walk_call(tc_call *c, const tci_run_step *step)
     }
     tc_status status = device->sync(device->user);
     if (!status && !device->alloc) {
-        tci_custom_run(call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
+        tci_call_custom(c, call, c->slots + step->first_slot, step->n_operands - call->n_inputs);
     }
     if (status || !device->alloc) {
         return status;

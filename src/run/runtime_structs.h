@@ -256,6 +256,7 @@ struct tc_call {
     void **check_inputs; /* of a checked run, then owned copies (debug/kernel_check.h); or NULL */
     int check_kind, check_step; /* what its check found; 0: nothing */
     bool unclean;               /* `faults` may hold something of an earlier run */
+    bool asserted;              /* an assertion of this run failed, and `last` says which */
     int32_t cancelled;          /* atomic: tc_call_cancel was called, and no run ended since */
     tc_status broke;            /* TC_OK, or why a collective or engine of this run failed */
     int32_t *cancel;            /* where runs look: there, or in the call of the program's family */

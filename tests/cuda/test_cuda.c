@@ -8,6 +8,7 @@
 #include "same.h"
 
 #include "../oracle_run.h"
+#include "../assertions.h"
 #include "../updates.h"
 #include "planned.h"
 
@@ -812,6 +813,18 @@ TEST(updates_overwrite_parameters)
     }
     test_update_at_indices(ctx);
     test_update_rings(ctx, 1);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_failed_assertion_changes_no_parameter)
+{
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    test_failed_assertions(ctx);
+    test_failed_assertions_of_captured(ctx);
     tc_ctx_free(ctx);
 }
 

@@ -183,6 +183,41 @@ TEST(a_queue_keeps_parameters_in_order)
     free_gatherer(&g);
 }
 
+/* The host calls the assertion when the run is submitted; its end may be another thread's. */
+TEST(an_assertion_that_fails_is_told_by_the_event)
+{
+    NEED_NVRTC();
+    static float in[N], out[N], three[N];
+    gatherer g = {.ctx = context("async-assert")};
+    tc_queue *q = NULL;
+    REQUIRE(g.ctx && tc_queue_make(&q) == TC_OK);
+    for (int i = 0; i < N; i++) {
+        three[i] = 3;
+    }
+    g.p = tc_param(g.ctx, three, TC_F32, N);
+    tc_tensor x = tc_input(g.ctx, "x", TC_F32, N);
+    tc_tensor set = tc_assign(g.p, tc_mul(tc_assert_finite(x), 2));
+    REQUIRE(tc_compile_fn(TC_TENSORS(x), TC_TENSORS(tc_neg(x), set), NULL, &g.f) == TC_OK);
+    for (int round = 0; round < 4; round++) {
+        tc_event *e = NULL;
+        in[5] = round % 2 ? 1 : INFINITY;
+        tc_status status = tc_run_async(g.f, q, TC_BUFS(TC_BUF(in, N)), TC_BUFS(TC_BUF(out, N)),
+                                        &e);
+        CHECK_EQ_INT(status, TC_OK);
+        CHECK_EQ_INT(tc_event_wait(e), round % 2 ? TC_OK : TC_ERR_CHECK);
+        if (round % 2 == 0) {
+            CHECK_HAS(tc_error(e), "element 5 is infinite");
+        }
+        tc_event_free(e);
+        CHECK(round > 0 || is_still(&g, 3));
+    }
+    in[5] = NAN;
+    tc_bufs to = TC_BUFS(TC_BUF(out, N));
+    CHECK_EQ_INT(tc_run(g.f, TC_BUFS(TC_BUF(in, N)), to), TC_ERR_CHECK);
+    tc_queue_free(q);
+    free_gatherer(&g);
+}
+
 /* Whatever call of the driver fails: it is told, at once or by the event, nothing is left behind,
  * the thread has its context, and the next run is good. */
 TEST(every_call_of_an_asynchronous_run_may_fail)

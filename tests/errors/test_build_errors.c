@@ -277,6 +277,23 @@ TEST(sizes_that_do_not_fit)
     end();
 }
 
+TEST(shapes_as_they_were_given)
+{
+    begin();
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 2, 6, 10, 8),
+              k = tc_input(ctx, "k", TC_F32, 2, 4, 12, 8);
+    POISON(tc_scaled_dot_product_attention(q, k, k, TC_NONE, false, 0),
+           "tc_scaled_dot_product_attention", TC_ERR_SHAPE,
+           "query has shape [2, 6, 10, 8], key [2, 4, 12, 8]");
+    POISON(tc_stack(TC_TENSORS(v, v, w5), 0), "tc_stack", TC_ERR_SHAPE,
+           "operand 3 has shape [5] and operand 1 [4]: expected one shape");
+    POISON(tc_conv2d(tc_input(ctx, "", TC_F32, 8, 3, 16), tc_input(ctx, "", TC_F32, 4, 3, 3, 3),
+                     TC_NONE, NULL),
+           "tc_conv2d", TC_ERR_SHAPE,
+           "x of shape [8, 3, 16], one image without an axis N, has 8 channels in 1 groups");
+    end();
+}
+
 TEST(contractions_that_do_not_fit)
 {
     begin();
@@ -336,7 +353,7 @@ TEST(images_that_do_not_fit)
     tc_tensor values, indices;
     POISON(tc_conv1d(image, w, TC_NONE, NULL), "tc_conv1d", TC_ERR_SHAPE, "[N, C, L] or [C, L]");
     POISON(tc_conv_transpose2d(image, w, TC_NONE, NULL), "tc_conv_transpose2d", TC_ERR_SHAPE,
-           "reads 6 channels: x has 4");
+           "reads 6 channels: x of shape [1, 4, 6, 6] has 4");
     POISON(tc_conv_transpose2d(tc_input(ctx, "", TC_F32, 6, 4, 4), w, TC_NONE,
                                &(tc_conv){.output_padding = {1, 0}}),
            "tc_conv_transpose2d", TC_ERR_ARGUMENT, "output padding is 1");
@@ -426,6 +443,17 @@ TEST(numbers_that_a_dtype_does_not_hold)
     POISON(tc_where(boolean, u8, 256), "tc_where", TC_ERR_DTYPE, "operand 3: given 256");
     POISON(tc_full(ctx, -1, TC_U16, 2), "tc_full", TC_ERR_DTYPE, "u16 holds, 0 to 65535");
     POISON(tc_pad(u8, 0, 1, 1, 300), "tc_pad", TC_ERR_DTYPE, "the pad value: given 300");
+    tc_tensor i32 = tc_input(ctx, "i32", TC_I32, 4);
+    POISON(tc_full(ctx, NAN, TC_I32, 2), "tc_full", TC_ERR_DTYPE, "the value: given nan, expected");
+    POISON(tc_full(ctx, INFINITY, TC_I64, 2), "tc_full", TC_ERR_DTYPE, "given inf, expected");
+    POISON(tc_full(ctx, -1.0, TC_U8, 2), "tc_full", TC_ERR_DTYPE, "given -1, expected");
+    POISON(tc_full(ctx, 0x1p63, TC_I64, 2), "tc_full", TC_ERR_DTYPE, "given 9.22337e+18, expected");
+    POISON(tc_pad(i32, 0, 1, 1, NAN), "tc_pad", TC_ERR_DTYPE, "the pad value: given nan, expected");
+    POISON(tc_pad(i32, 0, 1, 1, -INFINITY), "tc_pad", TC_ERR_DTYPE, "given -inf, expected");
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -0.5, TC_U8, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -128.9, TC_I8, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, -0x1p63, TC_I64, 2)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, NAN, TC_BOOL, 2)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(u8, 255)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(i8, -128)), TC_OK);
     CHECK_EQ_INT(tc_status_of(tc_add(v, 1ull << 63)), TC_OK);
@@ -449,7 +477,7 @@ TEST(lists_with_a_count)
     CHECK_EQ_INT(tc_rank(tc_sum(x, TC_AXES_N(axes, 1), false)), 1);
     CHECK_EQ_INT(tc_run(earlier, TC_BUFS_N(ins, 1), TC_BUFS(TC_BUF(out, 4))), TC_OK);
     CHECK(out[3] == 8);
-    CHECK_EQ_INT(tc_status_of(tc_cat(TC_TENSORS_N(list, -1), 0)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_status_of(tc_cat(TC_TENSORS_N(list, -1), 0)), TC_ERR_ARGUMENT);
     end();
 }
 
@@ -465,7 +493,8 @@ TEST(dtypes_that_were_forgotten)
     POISON(tc_copy_in(ctx, one, 2, 2), "tc_copy_in", TC_ERR_DTYPE, "given 2 after the data");
     POISON(tc_param(ctx, one, 4), "tc_param", TC_ERR_DTYPE, "given 4 after the data");
     POISON(tc_cast(x, (tc_dtype)7), "tc_cast", TC_ERR_DTYPE, "7 is not a dtype");
-    POISON(tc_full(ctx, 1, TC_F32, TC_F32), "tc_full", TC_ERR_SHAPE, "negative");
+    POISON(tc_full(ctx, 1, TC_F32, TC_F32), "tc_full", TC_ERR_SHAPE,
+           "the size of axis 0 is given as the dtype f32: expected a number");
     POISON(tc_arange(ctx, 0, 4, 1, (tc_dtype)7), "tc_arange", TC_ERR_DTYPE, "expected an integer");
     for (int t = -1; t < 256; t++) {
         CHECK_EQ_INT(tc_status_of(tc_full(ctx, 1, t, 2)), TC_ERR_DTYPE);
@@ -658,7 +687,7 @@ TEST(lists_that_cannot_be)
     CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
     parts[0] = x;
     CHECK_EQ_INT(tc_vjp_at(none, none, &x, 1, parts, at), TC_ERR_ARGUMENT);
-    CHECK_HAS(tc_error(parts[0]), "the list of tensors is empty");
+    CHECK_HAS(tc_error(parts[0]), "tc_vjp: the results: given a list of 2 at NULL");
     parts[0] = x;
     CHECK_EQ_INT(tc_vmap_at(NULL, NULL, (tc_tensors){&x, 1}, NULL, parts, NULL, 1, at),
                  TC_ERR_ARGUMENT);
@@ -700,6 +729,50 @@ TEST(lists_that_cannot_be)
     tc_unbind_at(x, 0, NULL, 3, at);
     tc_chunk_at(x, 3, 0, NULL, at);
     CHECK_HAS(tc_error(ctx), "tc_chunk: the parts");
+    end();
+}
+
+static void nothing(void *user, const tc_custom_array *in, int n, tc_custom_array *out)
+{
+    (void)user, (void)in, (void)n, (void)out;
+}
+
+/* Lists without an item, and calls whose text no result holds. */
+TEST(lists_without_a_tensor)
+{
+    begin();
+    const tc_tensors none = {NULL, 0};
+    tc_custom_op op = {.name = "errors_nothing", .version = 1, .run = nothing};
+    tc_tensor g, last, custom = tc_custom(&op, none), cat = tc_cat(none, 0);
+    tc_program *f = NULL;
+    tc_site at = {__FILE__, __LINE__};
+    CHECK_EQ_INT(tc_status_of(cat), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(custom), TC_ERR_ARGUMENT);
+    CHECK_STR(tc_error(custom), "the list of tensors is empty: expected at least one");
+    CHECK_EQ_INT(tc_scan(none, none, 3, false, no_step, NULL, &last, NULL, 0), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(v), none, NULL, &f), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_compile_fn: given no outputs, expected at least one");
+    CHECK_EQ_INT(tc_grad_at(s, NULL, 1, &g, at), TC_ERR_ARGUMENT);
+    check_poison(at.line, g, "tc_grad", TC_ERR_ARGUMENT,
+                 "the parameters: given a list of 1 at NULL");
+    CHECK_EQ_INT(tc_grad_at(s, &s, 1, NULL, at), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_grad: the results: given a list of 1 at NULL");
+    CHECK_EQ_INT(tc_vjp_at((tc_tensors){&s, 1}, (tc_tensors){NULL, 1}, &s, 1, &g, at),
+                 TC_ERR_ARGUMENT);
+    check_poison(at.line, g, "tc_vjp", TC_ERR_ARGUMENT, "the cotangents: given a list of 1");
+    end();
+}
+
+TEST(writes_to_what_is_no_parameter)
+{
+    begin();
+    float four[4] = {0};
+    tc_tensor sum = tc_add(v, 1);
+    CHECK_EQ_INT(tc_param_write(sum, four, 4), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(sum),
+              "tc_param_write: expected a parameter (tc_param): given one of tc_add");
+    CHECK_STR(tc_error(sum), tc_error(ctx));
+    CHECK_STR(tc_error(v), "");
     end();
 }
 

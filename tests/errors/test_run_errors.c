@@ -369,8 +369,9 @@ TEST(readings_that_nothing_tells_apart_are_all_named)
     tc_tensor s = tc_input(ctx, "s", TC_I64), y = data;
     tc_program *f = NULL;
     for (int n = 1; n <= 4; n++) {
-        y = tc_add(tc_gather(y, 0, tc_add(i, tc_mul(s, n))), 1);
-        int made = __LINE__ - 1;
+        const tc_site here = {__FILE__, 1000 + n}; /* each has a line of its own */
+        int made = 1000 + (n < 3 ? n : 3);
+        y = tc_add(tc_gather_at(y, 0, tc_add(i, tc_mul(s, n)), here), 1);
         REQUIRE(!tc_compile_fn(TC_TENSORS(data, i, s), TC_TENSORS(y), NULL, &f));
         tc_bufs in = TC_BUFS(TC_BUF(x, 5), TC_BUF(at, 5), TC_BUF(&step, 1));
         CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 5))), TC_ERR_INDEX);
@@ -384,6 +385,81 @@ TEST(readings_that_nothing_tells_apart_are_all_named)
         CHECK_HAS(tc_error(f), n == 1 ? "a computed index is" : "an index is outside an axis of");
         tc_program_free(f);
     }
+    tc_ctx_free(ctx);
+}
+
+/* The text of a run of f over which, whose indices are bad. */
+static const char *index_text(tc_tensor which, tc_tensor y, tc_program **f)
+{
+    static const int64_t bad[3] = {0, 9, 1};
+    static float out[12];
+    *f = NULL;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(which), TC_TENSORS(y), NULL, f), TC_OK);
+    int64_t n = tc_size(y, 0) * tc_size(y, 1);
+    CHECK_EQ_INT(tc_run(*f, TC_BUFS(TC_BUF(bad, 3)), TC_BUFS(TC_BUF(out, n))), TC_ERR_INDEX);
+    return tc_error(*f);
+}
+
+static void index_in_call(tc_tensor which, tc_tensor y, int axis, const char *call, int line)
+{
+    char text[400];
+    tc_program *f;
+    snprintf(text, sizeof(text),
+             "index 9 (element 1 of input 0 \"which\") is outside axis %d of size %d in %s made at "
+             "%s:%d: expected",
+             axis, 3 + axis, call, __FILE__, line);
+    CHECK_HAS(index_text(which, y, &f), text);
+    tc_program_free(f);
+}
+
+TEST(the_index_and_the_axis_are_those_of_the_call)
+{
+    static const float v[12] = {0};
+    tc_ctx *ctx = index_ctx(false);
+    tc_tensor i = tc_input(ctx, "which", TC_I64, 3), x = tc_copy_in(ctx, v, TC_F32, 3, 4);
+    tc_tensor s = tc_copy_in(ctx, v, TC_F32, 3, 3);
+    index_in_call(i, tc_index(x, TC_TENSORS(i)), 0, "tc_index", __LINE__);
+    index_in_call(i, tc_index(x, TC_TENSORS(TC_NONE, i)), 1, "tc_index", __LINE__);
+    tc_tensor put = tc_index_put(x, TC_TENSORS(TC_NONE, i), s, false);
+    index_in_call(i, put, 1, "tc_index_put", __LINE__ - 1);
+    put = tc_index_put(x, TC_TENSORS(i), x, true);
+    index_in_call(i, put, 0, "tc_index_put", __LINE__ - 1);
+    tc_ctx_free(ctx);
+}
+
+/* Equal calls before these are in no program that runs. */
+TEST(the_call_that_is_named_is_in_the_program)
+{
+    static const float v[12] = {0};
+    tc_ctx *ctx = index_ctx(false);
+    tc_tensor i = tc_input(ctx, "which", TC_I64, 3), x = tc_copy_in(ctx, v, TC_F32, 3, 4);
+    tc_tensor column = tc_reshape(i, 3, 1);
+    tc_index_put(x, TC_TENSORS(i), x, false);
+    tc_index(x, TC_TENSORS(i));
+    index_in_call(i, tc_embedding(i, x), 0, "tc_embedding", __LINE__);
+    tc_gather(x, 1, column);
+    index_in_call(i, tc_take_along_dim(x, column, 1), 1, "tc_take_along_dim", __LINE__);
+    tc_ctx_free(ctx);
+}
+
+/* Its gradient writes where it reads. */
+TEST(a_call_with_several_readings_is_named_once)
+{
+    static const float v[12] = {0};
+    tc_ctx *ctx = index_ctx(false);
+    tc_tensor i = tc_input(ctx, "which", TC_I64, 3), x = tc_copy_in(ctx, v, TC_F32, 3, 4), g;
+    tc_tensor loss = tc_cross_entropy_loss(x, i, TC_NONE, -100, TC_REDUCE_SUM, 0);
+    int line = __LINE__ - 1;
+    char text[400];
+    tc_program *f;
+    REQUIRE(!tc_grad(loss, &x, 1, &g));
+    snprintf(
+        text, sizeof(text),
+        "tc_run: a computed index is outside axis 1 of size 4 in tc_cross_entropy_loss made at "
+        "%s:%d: expected -4 to 3",
+        __FILE__, line);
+    CHECK_HAS(index_text(i, tc_add(g, loss), &f), text);
+    tc_program_free(f);
     tc_ctx_free(ctx);
 }
 

@@ -272,9 +272,13 @@ TEST(short_time_transforms)
     again = tc_istft(tc_stft(batch, TC_NONE, &o), TC_NONE, &o);
     CHECK_EQ_INT(tc_rank(again), 2);
     VALUES(tc_max(tc_abs(tc_sub(again, batch)), TC_ALL, false), 0);
-    SAYS(tc_stft(s, w, &(tc_stft_options){.n_fft = 4}), "expected [4], the win_length");
-    SAYS(tc_stft(s, w, NULL), "tc_stft: n_fft is 0: expected 1 to");
-    SAYS(tc_istft(s, w, &(tc_stft_options){.n_fft = 5}), "expected spectra [..., 3, frames, 2]");
+    SAYS(tc_stft(s, w, &(tc_stft_options){.n_fft = 4}),
+         "the window has shape [5]: expected [4], the win_length");
+    SAYS(tc_stft(s, w, NULL), "tc_stft: no n_fft is given: expected options that set it, 1 to");
+    SAYS(tc_stft(s, w, &(tc_stft_options){.n_fft = -1}), "tc_stft: n_fft is -1: expected 1 to");
+    SAYS(tc_istft(tc_zeros(ctx, TC_F64, 2, 5, 2), w, &(tc_stft_options){.n_fft = 5}),
+         "x has shape [2, 5, 2]: expected spectra [..., 3, frames, 2] of n_fft 5");
+    SAYS(tc_istft(y, w, &(tc_stft_options){.n_fft = 5, .length = -4}), "length is -4: expected");
     tc_ctx_free(ctx);
 }
 

@@ -260,6 +260,34 @@ TEST(averages_by_a_size)
     tc_ctx_free(ctx);
 }
 
+/* Element i is at [i, i + offset], or at [i - offset, i]. */
+TEST(diagonals_of_any_size)
+{
+    enum { MOST = 5, OFF = 3, WIDE = MOST + OFF };
+    float in[MOST] = {1, 2, 3, 4, 5}, got[WIDE * WIDE];
+    tc_ctx *ctx = NULL;
+    REQUIRE(tc_ctx_make(&ctx, &(tc_options){.backend = "interp", .verify = 1}) == TC_OK);
+    for (int offset = -OFF; offset <= OFF; offset++) {
+        tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("n", 0, 100));
+        tc_program *f = NULL;
+        CHECK_MSG(!tc_compile(tc_diag(x, offset), &f), "offset %d: %s", offset, tc_error(ctx));
+        for (int n = 0; n <= MOST && f; n++) {
+            int size = n + abs(offset), wrong = 0;
+            tc_bufs to = TC_BUFS(TC_BUF_ND(got, size, size));
+            CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, n)), to), TC_OK);
+            for (int i = 0; i < size * size; i++) {
+                int row = i / size, column = i % size;
+                float want = column - row == offset ? (float)(1 + (row < column ? row : column))
+                                                    : 0;
+                wrong += got[i] != want;
+            }
+            CHECK_EQ_INT(wrong, 0);
+        }
+        tc_program_free(f);
+    }
+    tc_ctx_free(ctx);
+}
+
 TEST(symbolic_cases_on_interp)
 {
     os_replay("interp");

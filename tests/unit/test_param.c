@@ -20,6 +20,7 @@ static int counted_lock(pthread_mutex_t *lock)
 #undef pthread_mutex_lock
 #include "tc_test.h"
 
+#include "assertions.h"
 #include "same.h"
 #include "updates.h"
 
@@ -176,6 +177,23 @@ TEST(a_failed_run_changes_no_parameter_interp)
 TEST(a_failed_run_changes_no_parameter_cpu)
 {
     check_failed_runs("cpu");
+}
+
+static void check_failed_assertions(const char *backend)
+{
+    tc_ctx *ctx = make(backend);
+    test_failed_assertions(ctx);
+    test_failed_assertions_of_captured(ctx);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_failed_assertion_changes_no_parameter_interp)
+{
+    check_failed_assertions("interp");
+}
+TEST(a_failed_assertion_changes_no_parameter_cpu)
+{
+    check_failed_assertions("cpu");
 }
 
 /* ---- what a run costs ---- */
