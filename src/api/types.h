@@ -208,8 +208,8 @@ typedef enum tc_promotion { TC_TORCH, TC_NUMPY } tc_promotion;
  * (BITS: in any bit; where a matrix unit adds in an order of its own, by more than its error
  * bound), has a NaN (NAN) or an infinity (INF) that no operand has, or that crashes (CRASH: a child
  * process runs it first). A small program that reproduces the failure is written to tc_repro_HASH.c
- * in the current directory or in options.dump_dir (not with NO_FILE, and not of programs of symbolic
- * sizes, whose kernels are checked at the sizes of each run) */
+ * in the current directory or in options.dump_dir (not with NO_FILE, and not of programs of
+ * symbolic sizes, whose kernels are checked at the sizes of each run) */
 enum {
     TC_CHECK_BITS = 1,
     TC_CHECK_NAN = 2,

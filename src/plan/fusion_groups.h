@@ -562,8 +562,8 @@ TCI_FN void tci_plan_drop_kernels(tci_scratch *s, tci_plan *p);
  * them. */
 TCI_FN void tci_plan_find_origins(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_step *step);
-/* True if a kernel evaluates n, a node that the probe of one of its roots visited; false if it reads
- * n from memory, or n is a root, which its group lists. */
+/* True if a kernel evaluates n, a node that the probe of one of its roots visited; false if it
+ * reads n from memory, or n is a root, which its group lists. */
 TCI_FN bool tci_plan_evaluates(const tci_fusion *f, const tci_node *n);
 /* Weight of an op in the estimate of what bounds a kernel. */
 TCI_FN double tci_plan_op_weight(int op);
