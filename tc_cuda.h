@@ -192,7 +192,7 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
 {
     tci_gemm_kernel_sides p;
     if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
-        machine->no_exchange || !tci_gemm_kernel_find(k, &p) ||
+        machine->no_shared_memory || !tci_gemm_kernel_find(k, &p) ||
         !(tci_mma_sync_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
         return false;
     }
@@ -234,14 +234,14 @@ enum {
 
 /* ---- the array of a factor ---- */
 
-static bool tci_boxes_is_small(int64_t x)
+static bool tci_tma_is_small(int64_t x)
 {
     return x >= INT32_MIN / 4 && x <= INT32_MAX / 4;
 }
 
 /* The axis of the array that a guard speaks of; *coef and *offset lose its part. */
-static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *coef,
-                            int64_t *offset, tci_matrix_dim *d)
+static bool tci_tma_guard(const tci_kernel *k, const tci_kguard *g, int64_t *coef, int64_t *offset,
+                          tci_matrix_dim *d)
 {
     int64_t *own = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), base = 0;
     bool fits = tci_kx_affine_known(k, g->x, own, &base) && tci_dim_is_known(g->lo) &&
@@ -251,7 +251,7 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
         bool first = d->stride == 0 && own[a] != 0;
         fits = !first || coef[a] % own[a] == 0;
         d->stride = fits && first ? coef[a] / own[a] : d->stride;
-        fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_boxes_is_small(own[a]);
+        fits = fits && (own[a] == 0 || coef[a] == d->stride * own[a]) && tci_tma_is_small(own[a]);
         d->coef[a] = (int32_t)own[a];
     }
     if (!fits || d->stride <= 0) {
@@ -263,12 +263,12 @@ static bool tci_boxes_guard(const tci_kernel *k, const tci_kguard *g, int64_t *c
     d->size = g->hi - g->lo + 1;
     d->base = base - tci_dim_known(g->lo);
     *offset -= d->base * d->stride;
-    return d->size > 0 && tci_boxes_is_small(d->base);
+    return d->size > 0 && tci_tma_is_small(d->base);
 }
 
 /* An axis of the kernel as one of the array, or as more of one with the same stride. */
-static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
-                           tci_matrix_side *side)
+static void tci_tma_axis(const tci_kernel *k, int axis, int64_t coef, int64_t *offset,
+                         tci_matrix_side *side)
 {
     int64_t size = tci_dim_known(k->axes[axis].size), stride = coef < 0 ? -coef : coef;
     int i = 0;
@@ -290,7 +290,7 @@ static void tci_boxes_axis(const tci_kernel *k, int axis, int64_t coef, int64_t 
     }
 }
 
-static void tci_boxes_sort(tci_matrix_side *side)
+static void tci_tma_sort(tci_matrix_side *side)
 {
     for (int i = 1; i < side->n_dims; i++) {
         for (int j = i; j > 0 && side->dims[j].stride < side->dims[j - 1].stride; j--) {
@@ -304,7 +304,7 @@ static void tci_boxes_sort(tci_matrix_side *side)
 /* Joins two axes of the array where one goes on at the other's end, the outermost such pair:
  * an image's lines and the images, say. Kernels whose windows do not overlap have an axis for each
  * position and each element of a window. False: there are none. */
-static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
+static bool tci_tma_join(const tci_kernel *k, tci_matrix_side *side)
 {
     for (int i = side->n_dims - 2; i > 0; i--) {
         tci_matrix_dim *low = &side->dims[i], *high = low + 1;
@@ -323,7 +323,7 @@ static bool tci_boxes_join(const tci_kernel *k, tci_matrix_side *side)
 }
 
 /* The array behind load `inst`; false where it is none that a box can be cut from. */
-static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
+static bool tci_tma_side(const tci_kernel *k, int inst, tci_matrix_side *side)
 {
     const tci_kinst *in = &k->insts[inst];
     int64_t *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes), offset = 0;
@@ -334,7 +334,7 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     }
     for (int i = 0; i < in->n_guards; i++) {
         tci_matrix_dim *d = &side->dims[side->n_dims++];
-        if (!tci_boxes_guard(k, &k->guards[in->guard + i], coef, &offset, d)) {
+        if (!tci_tma_guard(k, &k->guards[in->guard + i], coef, &offset, d)) {
             return false;
         }
         d->is_guarded = true;
@@ -344,11 +344,11 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
             return false;
         }
         if (coef[a] != 0) {
-            tci_boxes_axis(k, a, coef[a], &offset, side);
+            tci_tma_axis(k, a, coef[a], &offset, side);
         }
     }
-    tci_boxes_sort(side);
-    if (side->n_dims > TCI_MATRIX_DIMS && !tci_boxes_join(k, side)) {
+    tci_tma_sort(side);
+    if (side->n_dims > TCI_MATRIX_DIMS && !tci_tma_join(k, side)) {
         return false;
     }
     side->operand = tci_kinst_number(in);
@@ -359,13 +359,13 @@ static bool tci_boxes_side(const tci_kernel *k, int inst, tci_matrix_side *side)
     for (int i = 1; i < side->n_dims && fits; i++) {
         fits = side->dims[i].stride % align == 0 &&
                side->dims[i].stride > side->dims[i - 1].stride &&
-               tci_boxes_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
+               tci_tma_is_small(side->dims[i].size) && side->dims[i].stride <= INT32_MAX;
     }
     return fits;
 }
 
 /* The array's axis that an axis of the kernel moves along; *alone: no other one does. -1: none. */
-static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int axis, bool *alone)
+static int tci_tma_dim(const tci_kernel *k, const tci_matrix_side *side, int axis, bool *alone)
 {
     int found = -1;
     for (int i = 0; i < side->n_dims; i++) {
@@ -382,7 +382,7 @@ static int tci_boxes_dim(const tci_kernel *k, const tci_matrix_side *side, int a
 
 /* True if everything read and written after the sums continues along the last axis where `above`
  * takes its next step. */
-static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
+static bool tci_tma_is_one(const tci_kernel *k, int above, int last)
 {
     tci_dim *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes), base;
     bool one = true;
@@ -405,8 +405,8 @@ static bool tci_boxes_is_one(const tci_kernel *k, int above, int last)
 /* True if axis d of A is traversed by positions of this axis of the kernel, and otherwise only by
  * elements of a window, within the limits of the hardware. *pure: not even by those, nor in
  * steps. */
-static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
-                                int64_t corner, bool *pure)
+static bool tci_tma_is_walked(const tci_kernel *k, const tci_matrix_dim *d, int axis,
+                              int64_t corner, bool *pure)
 {
     int64_t step = d->coef[axis], low = d->base, others = 0;
     *pure = step == 1 && d->base == 0 && d->size == tci_dim_known(k->axes[axis].size);
@@ -427,7 +427,7 @@ static bool tci_boxes_is_walked(const tci_kernel *k, const tci_matrix_dim *d, in
 }
 
 /* True if the rows are all positions of images whose channels are contiguous. */
-static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
+static bool tci_tma_places(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0];
     int last = k->n_outer - 1, n = a->n_dims - 1;
@@ -439,21 +439,21 @@ static bool tci_boxes_places(const tci_kernel *k, tci_matrix *x)
         x->place_axis[i] = axis;
         x->place_sizes[i] = tci_dim_known(k->axes[axis].size);
         x->m *= x->place_sizes[i];
-        fits = tci_boxes_is_walked(k, &a->dims[1 + i], axis, corner, &pure) &&
-               tci_boxes_dim(k, &x->side[1], axis, &ignored) < 0 && x->m <= INT32_MAX &&
-               (i == 0 || tci_boxes_is_one(k, axis, axis + 1));
+        fits = tci_tma_is_walked(k, &a->dims[1 + i], axis, corner, &pure) &&
+               tci_tma_dim(k, &x->side[1], axis, &ignored) < 0 && x->m <= INT32_MAX &&
+               (i == 0 || tci_tma_is_one(k, axis, axis + 1));
     }
     x->one_image = !pure;
     int axes = pure ? n - 1 : n; /* of an image */
     fits = fits && axes > 0 && axes <= TCI_MATRIX_DIMS - 2 &&
            (axes <= TCI_BOXES_FLAT || corner == TCI_BOXES_DEEP_CORNER) &&
-           tci_boxes_dim(k, a, last, &ignored) < 0 &&
-           tci_boxes_dim(k, &x->side[1], last, &ignored) >= 0;
+           tci_tma_dim(k, a, last, &ignored) < 0 &&
+           tci_tma_dim(k, &x->side[1], last, &ignored) >= 0;
     x->n_places = fits ? n : 0;
     return fits;
 }
 
-static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
+static bool tci_tma_axes(const tci_kernel *k, tci_matrix *x)
 {
     const tci_matrix_side *a = &x->side[0], *b = &x->side[1];
     int last = k->n_outer - 1, above = last - 1;
@@ -461,25 +461,23 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
     x->y_axis = -1;
     x->n_axis = last;
     x->n = x->image_row = tci_dim_known(k->axes[last].size);
-    if (x->dtype != TC_F32 && tci_boxes_places(k, x)) {
+    if (x->dtype != TC_F32 && tci_tma_places(k, x)) {
         x->m_axis = x->place_axis[0];
         return true;
     }
     x->m_axis = -1;
     x->m = 0;
     for (int i = 0; i < last; i++) {
-        bool row = tci_boxes_dim(k, a, i, &alone) >= 0 && alone &&
-                   tci_boxes_dim(k, b, i, &ignored) < 0;
+        bool row = tci_tma_dim(k, a, i, &alone) >= 0 && alone && tci_tma_dim(k, b, i, &ignored) < 0;
         x->m_axis = row && tci_dim_known(k->axes[i].size) > x->m ? i : x->m_axis;
         x->m = x->m_axis == i ? tci_dim_known(k->axes[i].size) : x->m;
     }
-    if (x->m_axis < 0 || tci_boxes_dim(k, a, last, &ignored) >= 0 ||
-        tci_boxes_dim(k, b, last, &ignored) < 0) {
+    if (x->m_axis < 0 || tci_tma_dim(k, a, last, &ignored) >= 0 ||
+        tci_tma_dim(k, b, last, &ignored) < 0) {
         return false;
     }
-    if (above >= 0 && above != x->m_axis && b->along_k &&
-        tci_boxes_dim(k, b, above, &ignored) >= 0 && tci_boxes_dim(k, a, above, &ignored) < 0 &&
-        tci_boxes_is_one(k, above, last)) {
+    if (above >= 0 && above != x->m_axis && b->along_k && tci_tma_dim(k, b, above, &ignored) >= 0 &&
+        tci_tma_dim(k, a, above, &ignored) < 0 && tci_tma_is_one(k, above, last)) {
         x->y_axis = above;
         x->n *= tci_dim_known(k->axes[above].size);
     }
@@ -497,7 +495,7 @@ static bool tci_boxes_axes(const tci_kernel *k, tci_matrix *x)
 
 /* ---- steps of k ---- */
 
-static int64_t tci_boxes_power_in(int64_t n, int64_t most)
+static int64_t tci_tma_power_in(int64_t n, int64_t most)
 {
     int64_t power = 1;
     while (2 * power <= most && n % (2 * power) == 0) {
@@ -507,7 +505,7 @@ static int64_t tci_boxes_power_in(int64_t n, int64_t most)
 }
 
 /* The largest divisor of n up to `most`. */
-static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
+static int64_t tci_tma_divisor_in(int64_t n, int64_t most)
 {
     int64_t divisor = TCI_MIN(n, most);
     while (n % divisor != 0) {
@@ -518,7 +516,7 @@ static int64_t tci_boxes_divisor_in(int64_t n, int64_t most)
 
 /* Blocks of the contracted axes that are a step's elements together, or, not `whole`, as many as
  * whole parts of the axes are; the axes in the order of both arrays' layout. */
-static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
+static bool tci_tma_block(const tci_kernel *k, tci_matrix *x, bool whole)
 {
     int left = tci_matrix_depth(x), last = -1, before[2] = {0, 0};
     for (int i = 0; i < x->n_k; i++) {
@@ -528,7 +526,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
         int next = -1, dim = 0;
         bool alone[2] = {false, false};
         for (int i = 0; i < x->n_k; i++) { /* the next one in A's layout */
-            int d = tci_boxes_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
+            int d = tci_tma_dim(k, &x->side[0], x->k_axis[i], &alone[0]);
             if (d > before[0] && (next < 0 || d < dim)) {
                 next = i;
                 dim = d;
@@ -538,14 +536,14 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
             break;
         }
         int64_t size = tci_dim_known(k->axes[x->k_axis[next]].size);
-        before[0] = tci_boxes_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
-        int other = tci_boxes_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
+        before[0] = tci_tma_dim(k, &x->side[0], x->k_axis[next], &alone[0]);
+        int other = tci_tma_dim(k, &x->side[1], x->k_axis[next], &alone[1]);
         if (left > 1 && other <= before[1]) {
             return false;
         }
         before[1] = other;
-        x->k_block[next] = (int32_t)(whole ? tci_boxes_power_in(size, left)
-                                           : tci_boxes_divisor_in(size, left));
+        x->k_block[next] = (int32_t)(whole ? tci_tma_power_in(size, left)
+                                           : tci_tma_divisor_in(size, left));
         if (whole && alone[0] && alone[1]) {
             last = next;
             while (x->k_block[next] < left && x->k_block[next] < size) {
@@ -565,7 +563,7 @@ static bool tci_boxes_block(const tci_kernel *k, tci_matrix *x, bool whole)
     return !whole || left == 1;
 }
 
-static int64_t tci_boxes_steps(const tci_kernel *k, const tci_matrix *x)
+static int64_t tci_tma_steps(const tci_kernel *k, const tci_matrix *x)
 {
     int64_t steps = 1;
     for (int i = 0; i < x->n_k; i++) {
@@ -575,17 +573,17 @@ static int64_t tci_boxes_steps(const tci_kernel *k, const tci_matrix *x)
 }
 
 /* The blocks that take fewer steps; false: there are none. */
-static bool tci_boxes_blocks(const tci_kernel *k, tci_matrix *x)
+static bool tci_tma_blocks(const tci_kernel *k, tci_matrix *x)
 {
-    int64_t whole = tci_boxes_block(k, x, true) ? tci_boxes_steps(k, x) : INT64_MAX;
-    if (tci_boxes_block(k, x, false) && tci_boxes_steps(k, x) < whole) {
+    int64_t whole = tci_tma_block(k, x, true) ? tci_tma_steps(k, x) : INT64_MAX;
+    if (tci_tma_block(k, x, false) && tci_tma_steps(k, x) < whole) {
         return true;
     }
-    return tci_boxes_block(k, x, true);
+    return tci_tma_block(k, x, true);
 }
 
 /* Fills k, n_k and the blocks. */
-static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
+static bool tci_tma_depth(const tci_kernel *k, tci_matrix *x)
 {
     const tci_kstage *stage = &k->stages[0];
     bool alone[2];
@@ -599,7 +597,7 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         x->k_sizes[i] = tci_dim_known(k->axes[stage->axes[i]].size);
         x->k *= tci_dim_known(k->axes[stage->axes[i]].size);
         for (int s = 0; s < 2; s++) {
-            bool fast = tci_boxes_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
+            bool fast = tci_tma_dim(k, &x->side[s], stage->axes[i], &alone[s]) == 0;
             x->side[s].along_k = x->side[s].along_k || fast;
             along = fast && (along < 0 || along == i) ? i : fast ? -2 : along;
         }
@@ -608,22 +606,22 @@ static bool tci_boxes_depth(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     if (along >= 0) {
-        bool own = tci_boxes_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
-                   tci_boxes_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
+        bool own = tci_tma_dim(k, &x->side[0], x->k_axis[along], &alone[0]) >= 0 && alone[0] &&
+                   tci_tma_dim(k, &x->side[1], x->k_axis[along], &alone[1]) >= 0 && alone[1];
         x->k_block[along] = tci_matrix_depth(x);
         if (!own) {
             return false;
         }
-    } else if (!tci_boxes_blocks(k, x)) {
+    } else if (!tci_tma_blocks(k, x)) {
         return false;
     }
-    x->k_steps = tci_boxes_steps(k, x);
+    x->k_steps = tci_tma_steps(k, x);
     return true;
 }
 
 /* True if the boxes of a side are contiguous along the contiguous axis, and hold one axis of the
  * kernel for each of the array. */
-static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
+static bool tci_tma_are_boxes(const tci_kernel *k, const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
     int own = which == 0 ? x->m_axis : x->n_axis;
@@ -631,7 +629,7 @@ static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int wh
     if (which == 0 && x->n_places > 0) {
         return true;
     }
-    int dim = tci_boxes_dim(k, side, own, &alone);
+    int dim = tci_tma_dim(k, side, own, &alone);
     if (!side->along_k && (dim != 0 || !alone || (which == 1 && x->y_axis >= 0))) {
         return false;
     }
@@ -646,7 +644,7 @@ static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int wh
         }
     }
     for (int i = 0; i < n; i++) {
-        int d = tci_boxes_dim(k, side, axes[i], &alone);
+        int d = tci_tma_dim(k, side, axes[i], &alone);
         int step = d < 0 ? 0 : side->dims[d].coef[axes[i]];
         if (d < 0 || used[d] || step < 1 || step > TCI_BOXES_STEP_MOST || (d == 0 && step > 1)) {
             return false;
@@ -659,16 +657,15 @@ static bool tci_boxes_are_boxes(const tci_kernel *k, const tci_matrix *x, int wh
 
 /* ---- the whole ---- */
 
-TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
+TCI_FN bool tci_tma_find(const tci_kernel *k, tci_matrix *x)
 {
     const tci_kred *red = &k->reds[0];
     bool ignored;
     if (k->n_axes > TCI_MATRIX_AXES || k->stages[0].n_axes > TCI_MATRIX_K_AXES ||
-        !tci_boxes_side(k, red->in[0], &x->side[0]) ||
-        !tci_boxes_side(k, red->in[1], &x->side[1])) {
+        !tci_tma_side(k, red->in[0], &x->side[0]) || !tci_tma_side(k, red->in[1], &x->side[1])) {
         return false;
     }
-    if (tci_boxes_dim(k, &x->side[0], k->n_outer - 1, &ignored) >= 0) {
+    if (tci_tma_dim(k, &x->side[0], k->n_outer - 1, &ignored) >= 0) {
         tci_matrix_side a = x->side[0];
         x->side[0] = x->side[1];
         x->side[1] = a;
@@ -677,9 +674,9 @@ TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
     x->dtype = t;
     x->is_boxes = true;
     return tci_matrix_takes(t) && k->operands[x->side[1].operand].dtype == t &&
-           tci_boxes_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
-           tci_matrix_is_readable(x, &x->side[1]) && tci_boxes_axes(k, x) &&
-           tci_boxes_are_boxes(k, x, 0) && tci_boxes_are_boxes(k, x, 1);
+           tci_tma_depth(k, x) && tci_matrix_is_readable(x, &x->side[0]) &&
+           tci_matrix_is_readable(x, &x->side[1]) && tci_tma_axes(k, x) &&
+           tci_tma_are_boxes(k, x, 0) && tci_tma_are_boxes(k, x, 1);
 }
 /* ---- src/kernel/match_attention.c ---- */
 /* kernel/match_attention.c - matches fused attention kernels for GPUs, forward and gradients:
@@ -3398,7 +3395,7 @@ TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void)
 
 TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p)
 {
-    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
+    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_shared_memory &&
            tci_simt_gemm_take_sides(k, p) && tci_simt_gemm_fits(k) &&
            TCI_MIN(p->rows.size, p->columns.size) >= TCI_GATHER_FEW &&
            TCI_MAX(p->rows.size, p->columns.size) >= TCI_GATHER_SIDE &&
@@ -4272,7 +4269,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 {
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
-    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
+    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_shared_memory ||
         !tci_short_reduction_is_stages(k, &elements) ||
         !tci_short_reduction_sums_are_independent(k, vec, elements) ||
         !tci_short_reduction_is_along(k, vec, &bytes)) {
@@ -4789,7 +4786,8 @@ static bool tci_squares_fits(const tci_query *a, const int64_t *n)
     tci_smem_transpose q;
     (void)n;
     return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS &&
-           !a->machine.no_exchange && tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
+           !a->machine.no_shared_memory &&
+           tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
 }
 
 static double tci_squares_cost(const tci_query *a, const int64_t *n)

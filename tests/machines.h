@@ -12,7 +12,7 @@ typedef struct test_machine {
 static const test_machine test_machines[] = {
     {"laptop",
      {.vector_bytes = 32,
-      .has_work = true,
+      .thread_scratch = true,
       .facts = {.processors = 2,
                 .ghz = 1.6,
                 .cache_bytes = {32 << 10, 256 << 10, 4 << 20},
@@ -43,7 +43,7 @@ static const test_machine test_machines[] = {
                 .memory_gbs = 4800}}},
     {"server",
      {.vector_bytes = 64,
-      .has_work = true,
+      .thread_scratch = true,
       .facts = {.processors = 32,
                 .ghz = 3,
                 .cache_bytes = {48 << 10, 2 << 20, 32 << 20},

@@ -409,7 +409,7 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
         .memory_evictions = __atomic_load_n(&n->memory_evictions, __ATOMIC_RELAXED),
         .cache_rejects = __atomic_load_n(&n->cache_rejects, __ATOMIC_RELAXED),
         .interpreted = __atomic_load_n(&n->interpreted, __ATOMIC_RELAXED),
-        .kept_bytes = tci_kept_total(),
+        .kept_bytes = tci_init_cache_total(),
     };
     return TC_OK;
 }

@@ -44,7 +44,6 @@ TC_API tc_status tc_region_end_at(tc_ctx *ctx, tc_site here);
  *     tc_profile_free(p);
  * TC_TRACE=FILE (options.trace) is the same from the first context until tc_shutdown or the exit of
  * the process. */
-typedef struct tc_profile tc_profile;
 typedef struct tc_profile_options {
     int megabytes;  /* of records; then the oldest are dropped and counted. 0: 64 */
     bool no_device; /* kernels of devices are not timed one by one */
@@ -72,8 +71,6 @@ TC_API tc_status tc_profile_table(const tc_profile *profile, FILE *out, tc_sort 
  * the same in numbers. Errors as above; tc_error(profile) has the message. */
 TC_API tc_status tc_profile_write(const tc_profile *profile, const char *path);
 TC_API void tc_profile_free(tc_profile *profile); /* ended or not; NULL is ignored */
-/* The last failing call of the calling thread on the profile; "": none. tc_error(profile) is it. */
-TC_API const char *tc_profile_error(const tc_profile *profile);
 
 /* ---- bisecting a wrong result ----
  * options.check (TC_CHECK=1) finds the first wrong kernel; this finds the responsible part of tc:
@@ -114,9 +111,5 @@ TC_API tc_tensor tc_assert_all_at(tc_tensor x, tc_tensor mask, const char *text,
 
 #ifdef __cplusplus
 } /* extern "C" */
-static inline const char *tc_error(const tc_profile *profile)
-{
-    return tc_profile_error(profile);
-}
 #endif
 #endif

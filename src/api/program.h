@@ -186,8 +186,8 @@ TC_API tc_status tc_gradcheck_at(tc_tensor y, tc_tensors inputs,
 #define tc_gradcheck(y, ...) tc_gradcheck_at((y), __VA_ARGS__, TC_HERE)
 
 /* ---- errors: what was given, what was expected, the user's file and line ----
- * tc_error(x) is one of these, tc_jit_error or tc_profile_error, by the type of x. "" when there is
- * none, never NULL. Borrowed: until the next failing call on that object. */
+ * tc_error(x) is one of these, or tc_jit_error, by the type of x. "" when there is none, never
+ * NULL. Borrowed: until the next failing call on that object. */
 /* Poisoned tensor: the first cause, until its scope ends. Dead or null handle: the reason. Live
  * tensor: the error of its last failing compile, evaluation or read, until another on the same
  * context fails. */
@@ -199,6 +199,8 @@ TC_API const char *tc_ctx_error(const tc_ctx *ctx);
 TC_API const char *tc_program_error(const tc_program *f);
 TC_API const char *tc_call_error(const tc_call *call);
 TC_API const char *tc_event_error(const tc_event *event); /* "" until it completes */
+/* The last failing call of the calling thread on the profile. */
+TC_API const char *tc_profile_error(const tc_profile *profile);
 
 /* ---- look inside ---- */
 /* Prints one screen: totals, inputs, outputs and parameters by name, the 20 kernels with the
@@ -301,6 +303,10 @@ static inline const char *tc_error(const tc_call *c)
 static inline const char *tc_error(const tc_event *e)
 {
     return tc_event_error(e);
+}
+static inline const char *tc_error(const tc_profile *p)
+{
+    return tc_profile_error(p);
 }
 #else
 #define tc_error(x)                                                                                \

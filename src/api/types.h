@@ -95,10 +95,11 @@ typedef struct tc_bf16 {
 typedef struct tc_ctx tc_ctx; /* owns graphs; used by one thread at a time */
 /* compiled; used by any number of threads; outlives its context */
 typedef struct tc_program tc_program;
-typedef struct tc_call tc_call;   /* one caller's bindings and workspace */
-typedef struct tc_queue tc_queue; /* asynchronous runs, executed in order */
-typedef struct tc_event tc_event; /* completion and status of an asynchronous run */
-typedef struct tc_jit tc_jit;     /* a C function compiled once for each signature */
+typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
+typedef struct tc_queue tc_queue;     /* asynchronous runs, executed in order */
+typedef struct tc_event tc_event;     /* completion and status of an asynchronous run */
+typedef struct tc_jit tc_jit;         /* a C function compiled once for each signature */
+typedef struct tc_profile tc_profile; /* what ran, and when */
 
 /* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
  * context's graph and dies with the scope it was made in. A poisoned handle carries the first

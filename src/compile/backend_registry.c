@@ -110,8 +110,8 @@ static tci_machine tci_backend_machine_of(const tci_target *t)
     m.unit_bytes = t->unit_bytes;
     m.int_points = t->int_points;
     m.warp_unit = t->warp_unit;
-    m.no_exchange = t->no_exchange;
-    m.joins = !t->no_exchange; /* in tc's own dialects */
+    m.no_shared_memory = t->no_shared_memory;
+    m.groups_launches = !t->no_shared_memory; /* in tc's own dialects */
     m.facts = t->machine;
     return tci_machine_complete(m);
 }
@@ -177,7 +177,7 @@ static void tci_backend_fill(tci_backend *b, const tc_backend *calls,
     b->target.unit_bytes = spelled && target->unit_bytes;
     b->target.int_points = spelled ? target->int_points : 0;
     b->target.warp_unit = spelled ? target->warp_unit : TC_WARP_NONE;
-    b->target.no_exchange = !spelled;
+    b->target.no_shared_memory = !spelled;
     b->target.machine = target->machine;
     b->target.usable = true;
     memcpy(b->target.features, target->features, sizeof(b->target.features));
@@ -441,19 +441,19 @@ TCI_FN void tci_backend_missing(tci_str *out, const tc_options *o)
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
     tci_machine m = tci_backend_machine_of(&b->target);
-    m.has_work = !b->calls || !b->calls->launch;
+    m.thread_scratch = !b->calls || !b->calls->launch;
     /* Linked scans spin on blocks of lower index, so blocks must start in that order. CUDA does not
      * promise it, but NVIDIA's devices do so, and NVIDIA's own single-pass scan relies on it too:
      * CUB's agent_scan.cuh takes blockIdx.x for the tile, without a ticket. A debugger that
      * reorders blocks could make such a kernel wait for ever; it cannot make it wrong. */
-    m.has_flags = b->calls && b->calls->launch && m.block_threads > 0 && !m.no_exchange;
+    m.in_order_blocks = b->calls && b->calls->launch && m.block_threads > 0 && !m.no_shared_memory;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     m.has_pairs = m.has_pairs && o->matrix >= 0;
     m.unit_bytes = m.unit_bytes && m.matrix_units > 0;
     m.warp_unit = o->matrix < 0 ? TC_WARP_NONE : m.warp_unit;
     m.reproducible = o->reproducible;
-    m.apart = o->fusion < 0;
-    m.loops = b->calls && !m.no_exchange && !o->check; /* a check looks at each kernel */
+    m.no_fusion = o->fusion < 0;
+    m.loops = b->calls && !m.no_shared_memory && !o->check; /* a check looks at each kernel */
     m.remat = o->remat;
     m.memory_limit = o->memory_limit;
     m.is_fast = o->math == TC_MATH_FAST;

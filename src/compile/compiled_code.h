@@ -142,10 +142,10 @@ typedef struct tci_code_unit {
     bool is_shared; /* programs that have the same unit over the same memory may share it */
 } tci_code_unit;
 /* Where a KEPT buffer is: a unit, and the byte in its memory. */
-typedef struct tci_kept_place {
+typedef struct tci_init_cache_place {
     int32_t unit;
     int64_t offset;
-} tci_kept_place;
+} tci_init_cache_place;
 
 typedef struct tci_graph_program tci_graph_program; /* compile/graph_backend_program.h */
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/memory_cache.h) */
@@ -178,7 +178,7 @@ typedef struct tci_code {
     int32_t n_buffers;
     tci_code_unit *units; /* of the init section */
     int32_t n_units;
-    tci_kept_place *kept_places; /* of each buffer; NULL: there is no init section */
+    tci_init_cache_place *kept_places; /* of each buffer; NULL: there is no init section */
     tci_alias *aliases;
     int32_t n_aliases;
     int64_t arena_bytes, interp_bytes; /* workspace of one call; interp_bytes per thread */

@@ -119,7 +119,7 @@ static void tci_units_lay_out(tci_code *c, tci_code_unit *u, int32_t number)
     for (int32_t i = 0; i < u->n_buffers; i++) {
         int32_t b = u->buffers[i];
         if (c->buffers[b].kind == TCI_BUF_KEPT) {
-            c->kept_places[b] = (tci_kept_place){number, u->bytes};
+            c->kept_places[b] = (tci_init_cache_place){number, u->bytes};
             u->bytes += (tci_dim_known(c->buffers[b].bytes) + 63) & -64;
         }
     }

@@ -485,7 +485,7 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         return;
     }
     if (l->n_members) {
-        tci_emit_joint(out, d, k, l, symbol);
+        tci_emit_grouped_launch(out, d, k, l, symbol);
         return;
     }
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);

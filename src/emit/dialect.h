@@ -58,8 +58,8 @@ struct tci_dialect {
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
 /* emit/grouped_launch.c: that of a merged kernel, with those of its members. */
-TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
-                           const char *symbol);
+TCI_FN void tci_emit_grouped_launch(tci_str *out, tci_dialect *d, const tci_kernel *k,
+                                    const tci_loop *l, const char *symbol);
 /* emit/grouped_launch.c: that of an in-kernel loop, with those of its members. */
 TCI_FN void tci_emit_kloop(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                            const char *symbol);

@@ -64,8 +64,8 @@ static void tci_grouped_call(tci_dialect *d, tci_str *out, const tci_loop *l, co
                    of->work_bytes != 0 ? "} " : "");
 }
 
-TCI_FN void tci_emit_joint(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
-                           const char *symbol)
+TCI_FN void tci_emit_grouped_launch(tci_str *out, tci_dialect *d, const tci_kernel *k,
+                                    const tci_loop *l, const char *symbol)
 {
     const char *word = d->type(d, TC_I64, 1);
     for (int i = 0; i < l->n_members; i++) {

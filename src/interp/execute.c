@@ -1149,9 +1149,9 @@ TCI_FN size_t tci_interp_workspace(const tci_interp *p)
     return ((size_t)p->workspace_bytes + 63) / 64 * 64;
 }
 
-static void tci_interp_run_joint(const tci_interp *p, void *workspace, void *const *bufs,
-                                 const int64_t *lits, int64_t *fault, int64_t task_begin,
-                                 int64_t task_end)
+static void tci_interp_run_grouped_launch(const tci_interp *p, void *workspace, void *const *bufs,
+                                          const int64_t *lits, int64_t *fault, int64_t task_begin,
+                                          int64_t task_end)
 {
     for (int i = 0; i < p->n_members; i++) {
         const tci_interp_member *m = &p->members[i];
@@ -1181,7 +1181,7 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
         return;
     }
     if (p->n_members) {
-        tci_interp_run_joint(p, workspace, bufs, lits, fault, task_begin, task_end);
+        tci_interp_run_grouped_launch(p, workspace, bufs, lits, fault, task_begin, task_end);
         return;
     }
     e.ptr = workspace;

@@ -308,7 +308,7 @@ static void tci_load_make(tci_load *l, const tci_request *r, const tc_options *o
         tci_load_need(l, kept);
         void *bytes = tci_scratch_get(&l->s, (size_t)kept->bytes);
         tci_load_read_blob(l, kept, bytes);
-        status = tci_kept_install(l->f, bytes, kept->bytes);
+        status = tci_init_cache_install(l->f, bytes, kept->bytes);
         if (status == TC_ERR_MEMORY) {
             tci_scratch_fail(&l->s, status, "out of memory for what is computed once");
         }
@@ -358,7 +358,7 @@ static tc_status tci_load_armed(tci_load *l)
     for (int k = 0; k < l->v.n_storages; k++) {
         tci_load_storage(l, &l->v.storages[k]);
     }
-    for (int k = 1; k < l->v.n_storages; k++) { /* one version for all: tci_kept_install */
+    for (int k = 1; k < l->v.n_storages; k++) { /* one version for all: tci_init_cache_install */
         l->v.storages[k].storage->version = l->v.storages[0].storage->version;
     }
     l->reads_graph = true;

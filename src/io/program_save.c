@@ -194,7 +194,7 @@ static void tci_save_pack(tci_save *p)
     }
     p->v.kept.bytes = f->code->kept_bytes;
     void *bytes = tci_scratch_get(&p->s, (size_t)f->code->kept_bytes);
-    tci_kept_copy(p->call, bytes);
+    tci_init_cache_copy(p->call, bytes);
     p->v.kept.data = bytes;
 }
 

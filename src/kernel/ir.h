@@ -94,7 +94,7 @@
  * there is one group. So a long scan is one kernel: for each part its total, the EARLIER result,
  * and a SCAN that starts from it. Outer points are then not independent: whoever runs one has
  * started those before it, and waits for their totals. Only GPUs that dispatch blocks in index
- * order and whose steps have memory of their own allow it (tci_machine.has_flags).
+ * order and whose steps have memory of their own allow it (tci_machine.in_order_blocks).
  *
  * The stores of a SCATTER to one element are combined in the order of the points: a chain that
  * starts with the value that an earlier stage stored there, and rounds to the operand's dtype at

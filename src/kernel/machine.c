@@ -57,7 +57,7 @@ TCI_FN tci_machine tci_machine_complete(tci_machine machine)
     } else {
         tci_machine_complete_cores(&machine, &machine.facts);
     }
-    if (machine.no_exchange) {
+    if (machine.no_shared_memory) {
         machine.facts.subgroup = 0;
         machine.facts.shared_bytes = machine.facts.shared_most = 0;
     }

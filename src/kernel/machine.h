@@ -56,25 +56,25 @@ typedef struct tci_machine {
     /* 0: a task is run by one thread. Else by a block of up to this many (a power of two), which
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
-    bool has_work;  /* each thread is given work memory (tci_launch.work_bytes), */
-    bool has_flags; /* or, of blocks, which begin in order, each step memory of its own */
+    bool thread_scratch;  /* each thread is given work memory (tci_launch.work_bytes), */
+    bool in_order_blocks; /* or, of blocks, which begin in order, each step memory of its own */
     /* processors that have a matrix unit (loop/wgmma_gemm.h), 0: none; contractions may be made for
      * it */
     int matrix_units;
-    int int_points;   /* products of integers: tc_backend_target.int_points */
-    bool has_pairs;   /* contractions of bf16 may be made of pairs (kernel/ir.h) */
-    bool unit_bytes;  /* a CPU's matrix unit takes bytes too */
-    int warp_unit;    /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
-    bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
+    int int_points;        /* products of integers: tc_backend_target.int_points */
+    bool has_pairs;        /* contractions of bf16 may be made of pairs (kernel/ir.h) */
+    bool unit_bytes;       /* a CPU's matrix unit takes bytes too */
+    int warp_unit;         /* blocks: what their warps multiply at once (bits of tc_warp_unit) */
+    bool no_shared_memory; /* blocks: their threads have no memory to share and exchange nothing */
     /* only numeric classes that all machines and the interpreter share, and that are the same for
      * any sizes (plan/reduction_order.c) */
     bool reproducible;
-    bool joins;           /* one launch may be of several kernels (plan/horizontal_fusion.c) */
+    bool groups_launches; /* one launch may be of several kernels (plan/horizontal_fusion.c) */
     bool loops;           /* and of a whole in-kernel loop (plan/loop_in_kernel.c) */
-    bool apart;           /* each op that computes has a kernel of its own */
+    bool no_fusion;       /* each op that computes has a kernel of its own */
     tc_remat remat;       /* plans: tc_options.remat */
     int64_t memory_limit; /* plans: tc_options.memory_limit, */
-    bool is_lean;         /* and whether no weights are copied into panels, to keep within it */
+    bool no_prepack;      /* and whether no weights are copied into panels, to keep within it */
     bool is_fast;         /* TC_MATH_FAST (class TF32, plan/bf16x3.c, plan/winograd.c) */
     const char *routes;   /* plans: text of the file of forced schedules, which may name routes of
                          * contractions (plan/contraction_route.c); NULL: none */

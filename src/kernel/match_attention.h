@@ -92,7 +92,7 @@ static inline int64_t tci_attention_columns_of(int64_t size)
 /* True if blocks of the machine can run the chain by threads. */
 static inline bool tci_attention_has_threads(tci_machine machine)
 {
-    return machine.block_threads > 0 && !machine.no_exchange;
+    return machine.block_threads > 0 && !machine.no_shared_memory;
 }
 
 /* True if the machine has a form for the kernel, and it is profitable. */

@@ -216,7 +216,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
     bool found = tci_matrix_find_plain(k, x);
     if (!found && k->reds[0].dtype == TC_F32) {
         memset(x, 0, sizeof(*x));
-        found = tci_boxes_find(k, x);
+        found = tci_tma_find(k, x);
     }
     if (found) {
         tci_matrix_value(k, 0, x);
@@ -244,7 +244,7 @@ static bool tci_matrix_is_whole(int64_t size)
 /* AMX: the CPU's vectors have a lane for each column of a tile register. */
 static bool tci_matrix_has_registers(const tci_kernel *k, tci_machine machine)
 {
-    bool fits = machine.matrix_units > 0 && machine.block_threads == 0 && machine.has_work &&
+    bool fits = machine.matrix_units > 0 && machine.block_threads == 0 && machine.thread_scratch &&
                 machine.vector_bytes == TCI_MATRIX_REGISTER && k->n_operands < TCI_WORK_OPERANDS;
     for (int i = 0; i < k->n_insts; i++) {
         fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;

@@ -129,6 +129,6 @@ TCI_FN void tci_matrix_value(const tci_kernel *k, int red, tci_matrix *x);
 TCI_FN bool tci_matrix_takes(int8_t dtype);
 TCI_FN bool tci_matrix_is_readable(const tci_matrix *x, const tci_matrix_side *side);
 /* kernel/tma_boxes.c: the same for arrays of any axes; *x is zeros, the kernel a contraction. */
-TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x);
+TCI_FN bool tci_tma_find(const tci_kernel *k, tci_matrix *x);
 
 #endif

@@ -184,7 +184,7 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
 {
     tci_gemm_kernel_sides p;
     if (machine->warp_unit == TC_WARP_NONE || machine->block_threads < TCI_GATHER_THREADS ||
-        machine->no_exchange || !tci_gemm_kernel_find(k, &p) ||
+        machine->no_shared_memory || !tci_gemm_kernel_find(k, &p) ||
         !(tci_mma_sync_unit_of(k, machine, &p, unit) & machine->warp_unit)) {
         return false;
     }

@@ -257,7 +257,7 @@ static void tci_kernel_print_loop(tci_str *out, const tci_kernel *k)
 }
 
 /* Each kernel once, and which of them the members are. */
-static void tci_kernel_print_joint(tci_str *out, const tci_kernel *k)
+static void tci_kernel_print_grouped_launch(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, k->loop ? "loop of" : "joint of");
     for (int i = 0; i < k->n_members; i++) {
@@ -278,7 +278,7 @@ static void tci_kernel_print_joint(tci_str *out, const tci_kernel *k)
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     if (k->n_members) {
-        tci_kernel_print_joint(out, k);
+        tci_kernel_print_grouped_launch(out, k);
         return;
     }
     tci_str_add(out, "kernel outer");

@@ -393,7 +393,7 @@ static void tci_kernel_verify_stage(tci_scratch *s, const tci_kernel *k, int t)
 }
 
 /* Operands and literals are the members', none of which is a merged kernel. */
-static void tci_kernel_verify_joint(tci_scratch *s, const tci_kernel *k)
+static void tci_kernel_verify_grouped_launch(tci_scratch *s, const tci_kernel *k)
 {
     int operand = 0, literals = 0;
     for (int i = 0; i < k->n_members; i++) {
@@ -477,7 +477,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         return;
     }
     if (k->n_members) {
-        tci_kernel_verify_joint(s, k);
+        tci_kernel_verify_grouped_launch(s, k);
         return;
     }
     tci_kernel_need_dims(s, k);

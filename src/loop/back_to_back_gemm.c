@@ -55,7 +55,7 @@ typedef struct tci_b2b {
 static bool tci_b2b_has_form(const tci_query *a)
 {
     const tci_kernel *k = a->k;
-    bool fits = tci_kernel_keeps(k) && a->machine.has_work && a->machine.block_threads == 0 &&
+    bool fits = tci_kernel_keeps(k) && a->machine.thread_scratch && a->machine.block_threads == 0 &&
                 a->lanes > 1 && k->n_outer > 0 && k->n_axes < 63 &&
                 k->n_operands < TCI_WORK_OPERANDS;
     for (int i = TCI_MAX(k->n_outer - 1, 0); i < k->n_axes && fits; i++) {

@@ -452,9 +452,9 @@ static bool tci_gemm_take(const tci_kernel *k, tci_machine machine, int lanes, i
 
 static bool tci_gemm_fits(const tci_kernel *k, tci_machine machine, int lanes)
 {
-    bool fits = machine.has_work && machine.block_threads == 0 && lanes > 1 && k->n_reds == 1 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 && k->n_axes < 63 &&
-                k->vector == TCI_VEC_OUTER && k->n_operands < TCI_WORK_OPERANDS &&
+    bool fits = machine.thread_scratch && machine.block_threads == 0 && lanes > 1 &&
+                k->n_reds == 1 && k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->n_axes < 63 && k->vector == TCI_VEC_OUTER && k->n_operands < TCI_WORK_OPERANDS &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;

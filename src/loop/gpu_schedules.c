@@ -443,7 +443,8 @@ static bool tci_squares_fits(const tci_query *a, const int64_t *n)
     tci_smem_transpose q;
     (void)n;
     return a->is_map && a->machine.block_threads >= TCI_SMEM_TRANSPOSE_THREADS &&
-           !a->machine.no_exchange && tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
+           !a->machine.no_shared_memory &&
+           tci_smem_transpose_plan(a->k, a->row_axis, a->vec_axis, &q);
 }
 
 static double tci_squares_cost(const tci_query *a, const int64_t *n)

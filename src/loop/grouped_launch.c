@@ -56,8 +56,8 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
     tci_launch *launches = TCI_NEW_ARRAY(s, tci_launch, k->n_members);
     int32_t operand = 0, literal = 0;
     memset(launch, 0, sizeof(*launch));
-    const bool no_exchange = machine.no_exchange, has_work = machine.has_work;
-    machine.has_flags = false;
+    const bool no_shared_memory = machine.no_shared_memory, thread_scratch = machine.thread_scratch;
+    machine.in_order_blocks = false;
     l->members = TCI_NEW_ARRAY(s, tci_loop_member, k->n_members);
     l->n_members = k->n_members;
     l->n_tasks = 0;
@@ -65,9 +65,9 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
         const tci_kernel *m = k->members[i];
         int same = tci_kernel_first_same(k, i);
         launches[i] = launches[same];
-        machine.no_exchange = no_exchange || !m->n_reds;
-        machine.has_work = has_work && machine.block_threads == 0 && m->n_reds > 0 &&
-                           m->reds[0].op == TCI_RED_DOT;
+        machine.no_shared_memory = no_shared_memory || !m->n_reds;
+        machine.thread_scratch = thread_scratch && machine.block_threads == 0 && m->n_reds > 0 &&
+                                 m->reds[0].op == TCI_RED_DOT;
         tci_loop *of = same < i ? l->members[same].loop
                                 : tci_loop_schedule(s, m, machine, &launches[i]);
         l->members[i] = (tci_loop_member){m, of, same, operand, literal, tci_dim_known(l->n_tasks)};
@@ -92,8 +92,8 @@ TCI_FN tci_loop *tci_grouped_schedule(tci_scratch *s, const tci_kernel *k, tci_m
 TCI_FN tci_machine tci_loop_member_machine(const tci_kernel *k, tci_machine machine)
 {
     if (machine.block_threads > 0) {
-        machine.has_work = machine.has_flags = false;
-        machine.no_exchange = machine.no_exchange || !k->n_reds;
+        machine.thread_scratch = machine.in_order_blocks = false;
+        machine.no_shared_memory = machine.no_shared_memory || !k->n_reds;
     }
     return machine;
 }

@@ -542,7 +542,7 @@ static void tci_gemm_pack_stretches(tci_gemm_state *s, tci_lin tile, int64_t cou
 }
 
 /* The vectors s->vecs at several points each, of the block; where all are packed, those at hand. */
-static void tci_gemm_pack_twos(tci_gemm_state *s)
+static void tci_gemm_pack_dot(tci_gemm_state *s)
 {
     tci_build *b = s->b;
     tci_lin done = tci_lin_const(0);
@@ -607,7 +607,7 @@ static void tci_gemm_pack_vectors(tci_gemm_state *s, tci_lin tile, int64_t count
         return;
     }
     if (tci_dot_pack_by_two(s->p)) {
-        tci_gemm_pack_twos(s);
+        tci_gemm_pack_dot(s);
         return;
     }
     if (tci_dot_pack_by_window(s->p)) {

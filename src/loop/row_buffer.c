@@ -133,8 +133,8 @@ static void tci_row_buffer_array(tci_build *b, const tci_kred *red, const tci_ro
     }
     /* of a vector that begins in the last row, anywhere, and ends after it */
     n = tci_dim_add(n, b->l->lanes);
-    keep->local = rows->has_work ? tci_build_work(b, t, n)
-                                 : tci_build_local(b, t, tci_dim_known(n), 0);
+    keep->local = rows->thread_scratch ? tci_build_work(b, t, n)
+                                       : tci_build_local(b, t, tci_dim_known(n), 0);
 }
 
 TCI_FN void tci_row_buffer_arrays(tci_build *b, tci_row_buffer_rows rows)

@@ -15,7 +15,7 @@ enum { TCI_KEEP_TILE = 2 /* vectors: a row of symbolic length is padded to whole
 typedef struct tci_row_buffer_rows {
     int axis;
     tci_dim n;
-    bool has_work; /* arrays are in the thread's work memory */
+    bool thread_scratch; /* arrays are in the thread's work memory */
 } tci_row_buffer_rows;
 /* Declares an array for every row, and, where they hold several, for every other result. */
 TCI_FN void tci_row_buffer_arrays(tci_build *b, tci_row_buffer_rows rows);

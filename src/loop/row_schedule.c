@@ -263,7 +263,7 @@ static void tci_rows_emit(const tci_query *a, const int64_t *n, tci_build *b, tc
     tci_unit unit = tci_unit_make(&nest);
     b->l->lanes = a->lanes;
     b->l->threads = a->threads;
-    tci_row_buffer_rows rows = {-1, 1, a->machine.has_work};
+    tci_row_buffer_rows rows = {-1, 1, a->machine.thread_scratch};
     tci_row_buffer_arrays(b, rows);
     if (n[TCI_ROWS_KEEP]) {
         tci_rows_keep(a, b);

@@ -161,7 +161,7 @@ TCI_FN const tci_simt_gemm_tile *tci_simt_gemm_tiles(void)
 
 TCI_FN bool tci_simt_gemm_plan(const tci_kernel *k, const tci_machine *machine, tci_simt_gemm *p)
 {
-    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_exchange &&
+    return machine->block_threads >= TCI_GATHER_THREADS && !machine->no_shared_memory &&
            tci_simt_gemm_take_sides(k, p) && tci_simt_gemm_fits(k) &&
            TCI_MIN(p->rows.size, p->columns.size) >= TCI_GATHER_FEW &&
            TCI_MAX(p->rows.size, p->columns.size) >= TCI_GATHER_SIDE &&

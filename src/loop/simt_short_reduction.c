@@ -164,7 +164,7 @@ TCI_FN bool tci_short_reduction_plan(const tci_kernel *k, const tci_machine *mac
 {
     int vec = k->n_outer - 1, bytes;
     int64_t all = 1, elements;
-    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_exchange ||
+    if (machine->block_threads < TCI_WINDOW_THREADS || machine->no_shared_memory ||
         !tci_short_reduction_is_stages(k, &elements) ||
         !tci_short_reduction_sums_are_independent(k, vec, elements) ||
         !tci_short_reduction_is_along(k, vec, &bytes)) {

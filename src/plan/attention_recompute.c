@@ -1154,8 +1154,8 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
 
 TCI_FN bool tci_scores_taken(tci_machine m)
 {
-    bool processor = (m.has_work || m.vector_bytes == 0) && !m.apart;
-    return (m.block_threads > 0 ? !m.no_exchange : processor) && !m.reproducible;
+    bool processor = (m.thread_scratch || m.vector_bytes == 0) && !m.no_fusion;
+    return (m.block_threads > 0 ? !m.no_shared_memory : processor) && !m.reproducible;
 }
 
 TCI_FN void tci_plan_pairs(const tci_algo *a, tci_node **roots, int n_roots,

@@ -561,11 +561,12 @@ static int tci_attn_blocks_choose(tci_attn_blocks *b, const tci_plan *p)
     return n;
 }
 
-TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs)
+TCI_FN bool tci_plan_chunked_attention(const tci_algo *a, const tci_plan *p, tci_node **outputs,
+                                       int n_outputs)
 {
     tci_scores_refused none = tci_scores_none(a->s);
     tci_attn_blocks b = {.a = a, .p = {.a = a, .refused = &none, .bands = true}};
-    if (a->machine.apart) {
+    if (a->machine.no_fusion) {
         return false;
     }
     tci_scores_look(&b.p, outputs, n_outputs);

@@ -365,7 +365,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         return false;
     }
     const int kernel = tci_pnode_of(f, r->node)->kernel;
-    if (f->apart && (kernel == 0 || kernel != g->kernel)) { /* attention is one kernel */
+    if (f->no_fusion && (kernel == 0 || kernel != g->kernel)) { /* attention is one kernel */
         *why = TCI_WHY_APART;
         return false;
     }
@@ -552,7 +552,8 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first, false))) {
         return false;
     }
-    if (f->joins && r->kind == TCI_ROOT_VALUE && !tci_group_shares_source(f, r, first, true)) {
+    if (f->groups_launches && r->kind == TCI_ROOT_VALUE &&
+        !tci_group_shares_source(f, r, first, true)) {
         return false;
     }
     tci_why why;
@@ -845,9 +846,9 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     f->joined = TCI_NEW_ARRAY(s, bool, pairs->n + 1);
     tci_group_mark_kernels(f);
     f->reproducible = machine.reproducible;
-    f->apart = machine.apart;
+    f->no_fusion = machine.no_fusion;
     f->blocks = machine.block_threads > 0;
-    f->joins = f->blocks && machine.joins;
+    f->groups_launches = f->blocks && machine.groups_launches;
     tci_init_find(f, outputs, n_outputs, changed, n_changed);
     tci_store_cut_depth(f);
     tci_store_begin(f);

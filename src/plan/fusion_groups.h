@@ -211,9 +211,9 @@ typedef struct tci_fusion {
     const struct tci_fusion *like; /* an earlier one of the same graph, whose probes may hold; or
                                     * NULL */
     bool reproducible;             /* tci_machine.reproducible */
-    bool apart;                    /* tci_machine.apart */
+    bool no_fusion;                /* tci_machine.no_fusion */
     bool blocks;                   /* for a GPU */
-    bool joins;                    /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
+    bool groups_launches;          /* blocks: small kernels are joined (plan/horizontal_fusion.c) */
     const tci_scores_kernels *pairs; /* what is to be one kernel */
     bool *joined;                    /* per item of it: is it one? */
     const tci_table *late;           /* set of what is computed after the peak; NULL: none is */
@@ -358,7 +358,8 @@ TCI_FN void tci_scores_keep_whole(const tci_algo *a, tci_node *const *roots, int
 TCI_FN bool tci_scores_taken(tci_machine machine);
 /* plan/chunked_attention.c: outputs whose attention has no array of pairs, where plan p has one;
  * false: it has none, or they stay as they are. */
-TCI_FN bool tci_plan_bands(const tci_algo *a, const tci_plan *p, tci_node **outputs, int n_outputs);
+TCI_FN bool tci_plan_chunked_attention(const tci_algo *a, const tci_plan *p, tci_node **outputs,
+                                       int n_outputs);
 /* plan/layout_propagation.c: which values are in memory with their channels last; changes the
  * roots. */
 TCI_FN void tci_plan_layout(const tci_algo *a, tci_node **roots, int n_roots);
@@ -445,7 +446,8 @@ TCI_FN void tci_undo_undo(tci_fusion *f, int place);
 TCI_FN void tci_init_find(tci_fusion *f, tci_node *const *outputs, int n_outputs,
                           tci_node *const *changed, int n_changed);
 /* Its steps become the first ones, and what the others read of it is kept. */
-TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs);
+TCI_FN void tci_plan_init_section(tci_scratch *s, tci_plan *p, tci_node *const *inputs,
+                                  int n_inputs);
 /* plan/fusion_groups.c; associations: class of each reduction (plan/reduction_lanes.c); like: an
  * earlier fusion of the same graph, whose probes of roots are reused, NULL: none; forced: of
  * tci_algo; cuts: the set of values that are stored and read from memory by all their consumers

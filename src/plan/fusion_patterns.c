@@ -391,7 +391,7 @@ static bool tci_pattern_kept_pays(const tci_pattern_state *p, const tci_join *j,
 {
     const tci_machine *m = &p->machine;
     *why = TCI_WHY_PRICE;
-    return m->matrix_units > 0 && m->block_threads == 0 && m->has_work && !m->reproducible &&
+    return m->matrix_units > 0 && m->block_threads == 0 && m->thread_scratch && !m->reproducible &&
            tci_pattern_has_half(j) && !tci_pattern_is_forced(j) &&
            tci_pattern_strips_pay(p, j, saved, true, why);
 }
@@ -626,7 +626,7 @@ static bool tci_pattern_pairs(tci_fusion *f, tci_machine machine, int number)
     if (!tci_pattern_join_pairs(f, machine, kernel, groups, n, &j)) {
         return false;
     }
-    for (int g = 0; g < f->n_groups && !f->apart && !kernel->alone; g++) {
+    for (int g = 0; g < f->n_groups && !f->no_fusion && !kernel->alone; g++) {
         groups[n] = g;
         if (tci_pattern_follows(f, g, groups, n) &&
             tci_pattern_join_pairs(f, machine, kernel, groups, n + 1, &more)) {
@@ -653,7 +653,7 @@ TCI_FN void tci_pattern_apply(tci_fusion *f, tci_machine machine)
     tci_pattern_match *list = NULL;
     int n = 0, cap = 0;
     tci_pattern_apply_pairs(f, machine);
-    if (f->apart) {
+    if (f->no_fusion) {
         return;
     }
     tci_pattern_find_readers(&p);

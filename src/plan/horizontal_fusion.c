@@ -306,7 +306,7 @@ static tci_plan tci_horizontal_apply(const tci_horizontal *b)
 TCI_FN void tci_plan_join(tci_scratch *s, tci_plan *p, tci_machine machine, int64_t peak)
 {
     tci_horizontal b = {.s = s, .p = p, .blocks = machine.block_threads > 0};
-    if (!machine.joins || machine.apart || p->n_steps > TCI_HORIZONTAL_STEPS) {
+    if (!machine.groups_launches || machine.no_fusion || p->n_steps > TCI_HORIZONTAL_STEPS) {
         return;
     }
     const tc_machine *f = &machine.facts;

@@ -194,7 +194,8 @@ static void tci_init_keep(tci_plan *p)
     }
 }
 
-TCI_FN void tci_plan_once(tci_scratch *s, tci_plan *p, tci_node *const *inputs, int n_inputs)
+TCI_FN void tci_plan_init_section(tci_scratch *s, tci_plan *p, tci_node *const *inputs,
+                                  int n_inputs)
 {
     bool varies = p->n_assigns > 0; /* from run to run */
     for (int b = 0; b < p->n_buffers; b++) {

@@ -405,7 +405,7 @@ static void tci_floop_apply(tci_floop *f)
 
 TCI_FN void tci_plan_fuse_loops(tci_scratch *s, tci_plan *p, tci_machine machine)
 {
-    for (int i = p->n_spans - 1; i >= 0 && machine.loops && !machine.apart; i--) {
+    for (int i = p->n_spans - 1; i >= 0 && machine.loops && !machine.no_fusion; i--) {
         tci_floop f = {.s = s, .p = p, .machine = machine, .span = &p->spans[i]};
         bool outer = f.span->group >= 0 && f.span->n_within == 0;
         bool ends = machine.block_threads == 0 || tci_floop_ends_soon(&f);

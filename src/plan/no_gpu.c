@@ -64,7 +64,7 @@ TCI_FN bool tci_mma_sync_takes(const tci_kernel *k, const tci_machine *machine,
     return false;
 }
 
-TCI_FN bool tci_boxes_find(const tci_kernel *k, tci_matrix *x)
+TCI_FN bool tci_tma_find(const tci_kernel *k, tci_matrix *x)
 {
     (void)k, (void)x;
     return false;

@@ -457,7 +457,7 @@ static void tci_plan_fill(const tci_plan_job *j, tci_plan *p)
     tci_plan_report_units(p);
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_str_add(&p->why, tci_str_text(j->cut));
-    tci_plan_once(m->s, p, j->inputs, j->n_inputs);
+    tci_plan_init_section(m->s, p, j->inputs, j->n_inputs);
     tci_plan_memory(m->s, p, m->machine);
 }
 
@@ -772,7 +772,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
                           .n_changed = p->n_assigns,
                           .whole = &takers,
                           .images = &images,
-                          .panels = varies && !m->machine.is_lean ? panels : NULL};
+                          .panels = varies && !m->machine.no_prepack ? panels : NULL};
     tci_plan_layout(&algorithm, job.outputs, job.n_outputs);
     tci_scores_keep_whole(&algorithm, job.outputs, job.n_outputs);
     tci_plan_algorithm(&algorithm, job.outputs, job.n_outputs);
@@ -792,7 +792,7 @@ static tci_plan *tci_plan_of(tci_plan_job job, tci_plan *p, tc_remat remat)
     job.prices = &prices;
     const tci_plan start = *p;
     tci_plan_with_pairs(&job, &algorithm, &start, p);
-    p = m->machine.apart ? p : tci_plan_cheaper(&job, &start, p);
+    p = m->machine.no_fusion ? p : tci_plan_cheaper(&job, &start, p);
     p = remat != TC_REMAT_NONE ? tci_plan_leanest(&job, p, &start, remat) : p;
     p->tried = tried;
     tci_plan_report_regions(s, m->g, p);
@@ -836,10 +836,11 @@ static tci_plan *tci_plan_make_known(tci_scratch *s, tci_graph *g, tci_node *con
     const tci_algo bands = {.s = s, .g = g, .machine = machine};
     tci_plan_restart(s, again, p, p);
     p = tci_plan_of(job, p, remat);
-    p = tci_plan_bands(&bands, p, outputs, n_roots) ? tci_plan_of(job, again, remat) : p;
+    p = tci_plan_chunked_attention(&bands, p, outputs, n_roots) ? tci_plan_of(job, again, remat)
+                                                                : p;
     if (p->panels->pages && !tci_plan_keeps_to(p, limit)) {
         machine.remat = remat;
-        machine.is_lean = true;
+        machine.no_prepack = true;
         return tci_plan_make_known(s, g, inputs, n_inputs, literals, n_literals, roots, n_roots,
                                    machine);
     }

@@ -114,7 +114,7 @@ static bool tci_prepack_pay(tci_prepack *p)
 static bool tci_prepack_find(tci_prepack *p, bool several)
 {
     const tci_machine *m = &p->a->machine;
-    if (!p->a->panels || m->block_threads > 0 || !m->has_work || p->n->rank < 2 ||
+    if (!p->a->panels || m->block_threads > 0 || !m->thread_scratch || p->n->rank < 2 ||
         !tci_prepack_look(p)) {
         return false;
     }

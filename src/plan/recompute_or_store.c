@@ -393,7 +393,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         p->drawn = tci_store_is_drawn(f, n);
         p->index = tci_store_index(f, n);
         p->guards = tci_store_is_guard(f, n);
-        if (f->apart && !p->forced && tci_store_is_apart(f, n)) { /* attention is one kernel */
+        if (f->no_fusion && !p->forced && tci_store_is_apart(f, n)) { /* attention is one kernel */
             tci_store_force(f, n, TCI_WHY_APART);
         }
         if (tci_group_is_alone(f, p->kernel)) {

@@ -136,7 +136,7 @@ TCI_FN int tci_plan_points(const tci_contraction *c, const tci_machine *machine)
 TCI_FN bool tci_route_packs(const tci_contraction *c, const tci_machine *machine)
 {
     const tci_node *n = c->n;
-    if (!machine->has_work || n->rank < 2 || n->dtype == TC_BOOL ||
+    if (!machine->thread_scratch || n->rank < 2 || n->dtype == TC_BOOL ||
         tci_dim_hint(n->shape[n->rank - 1]) < TCI_ROUTE_PACK_COLUMNS || c->columns < 0) {
         return false;
     }

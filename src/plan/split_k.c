@@ -598,7 +598,7 @@ static bool tci_split_k_sides_fit(tci_offer *o)
     tci_split_k p = {.a = a, .s = a->s, .g = a->g, .n = n};
     int64_t *order = TCI_NEW_ARRAY(a->s, int64_t, n->rank + 1);
     o->found = order;
-    if (a->machine.block_threads > 0 || !a->machine.has_work || n->rank == 0 ||
+    if (a->machine.block_threads > 0 || !a->machine.thread_scratch || n->rank == 0 ||
         !tci_split_k_begin(&p) || tci_split_k_products(&p) < TCI_SPLIT_K_LINE) {
         return false;
     }

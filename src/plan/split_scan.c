@@ -201,7 +201,7 @@ static bool tci_scan_is_linked(const tci_algo *a, const tci_node *n, tci_scan_cu
     for (int i = (int)tci_dim_known(n->attr[0]) + 1; i < n->rank; i++) {
         behind *= tci_dim_known(n->shape[i]);
     }
-    return a->machine.has_flags && behind == 1 && (bytes == 4 || bytes == 8) &&
+    return a->machine.in_order_blocks && behind == 1 && (bytes == 4 || bytes == 8) &&
            cut.size / cut.length <= TCI_SCAN_LINKS && !tci_scan_is_turned(a->s, n->in[0]);
 }
 

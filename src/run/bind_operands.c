@@ -50,8 +50,8 @@ TCI_FN void tci_bind_kept(tc_call *c)
 {
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_kept_binds; i++) {
-        const tci_kept_bind *b = &f->kept_binds[i];
-        c->slots[b->slot] = (char *)tci_kept_memory(c, b->unit) + b->offset;
+        const tci_init_cache_bind *b = &f->kept_binds[i];
+        c->slots[b->slot] = (char *)tci_init_cache_memory(c, b->unit) + b->offset;
     }
     if (c->device) {
         c->device->is_current = false;

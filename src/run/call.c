@@ -77,7 +77,7 @@ TCI_FN void tci_call_free(tc_call *c)
 #endif
         tci_call_free(c->native);
         tci_checker_end(c);
-        tci_kept_drop(c);
+        tci_init_cache_drop(c);
         tci_bind_free(c);
         tci_heap_free_aligned(c->workspace);
         tci_heap_free_aligned(c->strided);

@@ -194,7 +194,7 @@ static tc_status tci_walk_claimed(tc_call *c, tci_run *r, int begin, int end)
 {
     tc_status status = tci_walk_judge(c, tci_bind_ports(c, r, true));
     if (!status && c->program->code->n_init) {
-        tci_kept_note(c);
+        tci_init_cache_note(c);
         status = tci_walk_keep(c, r);
     }
     if (!status) {
@@ -401,7 +401,7 @@ static tc_status tci_walk_init_row(tc_call *c, tci_run *r, const tci_list_step *
     }
     for (int u = 0; u < code->n_units && !status; u++) {
         const tci_code_unit *unit = &code->units[u];
-        for (int i = 0; i < unit->n_steps && tci_kept_wants(c, u) && !status; i++) {
+        for (int i = 0; i < unit->n_steps && tci_init_cache_wants(c, u) && !status; i++) {
             tci_list_step launch = *row;
             launch.begin = unit->steps[i];
             launch.end = launch.begin + 1;
@@ -416,10 +416,10 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
 {
     const tci_code *code = c->program->code;
     bool ready = false;
-    if (TCI_LIKELY(tci_kept_is_current(c))) {
+    if (TCI_LIKELY(tci_init_cache_is_current(c))) {
         return TC_OK;
     }
-    tc_status status = tci_kept_take(c, &ready);
+    tc_status status = tci_init_cache_take(c, &ready);
     if (status) {
         return tci_call_refuse(c, status, "out of memory: %lld bytes for what is computed once",
                                (long long)code->kept_bytes);
@@ -437,10 +437,10 @@ static tc_status tci_walk_keep(tc_call *c, tci_run *r)
             status = tci_walk_judge(c, code->device->sync(code->device->user));
         }
         if (status) {
-            tci_kept_drop(c);
+            tci_init_cache_drop(c);
             return status;
         }
-        tci_kept_publish(c);
+        tci_init_cache_publish(c);
     }
     tci_bind_kept(c);
     return TC_OK;
@@ -454,7 +454,7 @@ TCI_FN tc_status tci_walk_once(tc_call *c)
     if (!status) {
         tci_fpenv saved = tci_fpenv_enter();
         if (!has_params) { /* else it is noted where they are held */
-            tci_kept_note(c);
+            tci_init_cache_note(c);
         }
         status = tci_walk_keep(c, &none);
         tci_fpenv_leave(saved);
@@ -499,7 +499,7 @@ static tc_status tci_walk_prepare(tc_call *c, tci_run *r)
         return TC_OK;
     }
     if (!f->n_params) { /* else it is noted where they are held */
-        tci_kept_note(c);
+        tci_init_cache_note(c);
     }
     return tci_walk_keep(c, r);
 }

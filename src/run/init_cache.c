@@ -15,64 +15,64 @@
  * model) therefore pack them once. A unit lives as long as a program or call holds it; each of
  * these holds the storages too, so an address in a key cannot be reused by other memory.
  *
- * Counts of tci_kept and tc_program.kept change under the lock of the keeper: the program itself,
- * or the family of an instance, since all its instances compute the same. Units and their counts
- * change under the lock of the store, which is the inner lock. */
+ * Counts of tci_init_cache and tc_program.kept change under the lock of the keeper: the program
+ * itself, or the family of an instance, since all its instances compute the same. Units and their
+ * counts change under the lock of the store, which is the inner lock. */
 #include <string.h>
 
 #include "../base/alloc.h"
 #include "runtime_structs.h"
 #include "device_memory.h"
 
-typedef struct tci_kept_unit {
-    struct tci_kept_unit *next; /* of the same bucket */
-    int32_t refs;               /* of tci_kept */
-    bool is_listed;             /* others may find it: it is computed */
-    const tc_backend *device;   /* whose memory it is; NULL: the host's */
+typedef struct tci_init_cache_unit {
+    struct tci_init_cache_unit *next; /* of the same bucket */
+    int32_t refs;                     /* of tci_init_cache */
+    bool is_listed;                   /* others may find it: it is computed */
+    const tc_backend *device;         /* whose memory it is; NULL: the host's */
     void *memory;
     int64_t bytes;
     uint64_t hash;
     void *key;
     size_t key_bytes;
-} tci_kept_unit;
+} tci_init_cache_unit;
 
-struct tci_kept {
+struct tci_init_cache {
     int32_t refs;
     bool is_ready; /* computed, from these: */
     int n_units;
-    tci_kept_unit **units;
+    tci_init_cache_unit **units;
     uint64_t versions[];
 };
 
 enum { TCI_KEPT_BUCKETS = 1024 };
-static struct tci_kept_store {
+static struct tci_init_cache_store {
     tci_mutex lock;
     int64_t bytes; /* of all units, listed or not */
-    tci_kept_unit *buckets[TCI_KEPT_BUCKETS];
-} tci_kept_store = {.lock = TCI_MUTEX_INIT};
+    tci_init_cache_unit *buckets[TCI_KEPT_BUCKETS];
+} tci_init_cache_store = {.lock = TCI_MUTEX_INIT};
 
 /* ---- units ---- */
 
-static void tci_kept_lock(void)
+static void tci_init_cache_lock(void)
 {
-    tci_os_keep_over_fork(&tci_kept_store.lock, NULL);
-    pthread_mutex_lock(&tci_kept_store.lock);
+    tci_os_keep_over_fork(&tci_init_cache_store.lock, NULL);
+    pthread_mutex_lock(&tci_init_cache_store.lock);
 }
 
-static void tci_kept_unlock(void)
+static void tci_init_cache_unlock(void)
 {
-    pthread_mutex_unlock(&tci_kept_store.lock);
+    pthread_mutex_unlock(&tci_init_cache_store.lock);
 }
 
-static tci_kept_unit **tci_kept_bucket(uint64_t hash)
+static tci_init_cache_unit **tci_init_cache_bucket(uint64_t hash)
 {
-    return &tci_kept_store.buckets[hash % TCI_KEPT_BUCKETS];
+    return &tci_init_cache_store.buckets[hash % TCI_KEPT_BUCKETS];
 }
 
 /* Under the lock of the store, as what follows. NULL: there is none. */
-static tci_kept_unit *tci_kept_find(const tci_kept_unit *like)
+static tci_init_cache_unit *tci_init_cache_find(const tci_init_cache_unit *like)
 {
-    tci_kept_unit *u = *tci_kept_bucket(like->hash);
+    tci_init_cache_unit *u = *tci_init_cache_bucket(like->hash);
     while (u && (u->hash != like->hash || u->key_bytes != like->key_bytes ||
                  memcmp(u->key, like->key, like->key_bytes) != 0)) {
         u = u->next;
@@ -80,9 +80,9 @@ static tci_kept_unit *tci_kept_find(const tci_kept_unit *like)
     return u;
 }
 
-static void tci_kept_unlist(tci_kept_unit *u)
+static void tci_init_cache_unlist(tci_init_cache_unit *u)
 {
-    tci_kept_unit **at = tci_kept_bucket(u->hash);
+    tci_init_cache_unit **at = tci_init_cache_bucket(u->hash);
     while (u->is_listed && *at != u) {
         at = &(*at)->next;
     }
@@ -92,16 +92,16 @@ static void tci_kept_unlist(tci_kept_unit *u)
     }
 }
 
-static void tci_kept_list(tci_kept_unit *u)
+static void tci_init_cache_list(tci_init_cache_unit *u)
 {
-    tci_kept_unit **at = tci_kept_bucket(u->hash);
+    tci_init_cache_unit **at = tci_init_cache_bucket(u->hash);
     u->next = *at;
     *at = u;
     u->is_listed = true;
 }
 
 /* Frees a unit that is in no list and has no holder. Without the lock. */
-static void tci_kept_free_unit(tci_kept_unit *u)
+static void tci_init_cache_free_unit(tci_init_cache_unit *u)
 {
     if (u->memory && u->device) {
         tci_device_memory_free(u->device, u->memory, u->bytes);
@@ -112,32 +112,32 @@ static void tci_kept_free_unit(tci_kept_unit *u)
     tci_heap_free(u);
 }
 
-static void tci_kept_release(tci_kept_unit *u)
+static void tci_init_cache_release(tci_init_cache_unit *u)
 {
-    tci_kept_lock();
+    tci_init_cache_lock();
     bool last = --u->refs == 0;
     if (last) {
-        tci_kept_unlist(u);
-        tci_kept_store.bytes -= u->memory ? u->bytes : 0;
+        tci_init_cache_unlist(u);
+        tci_init_cache_store.bytes -= u->memory ? u->bytes : 0;
     }
-    tci_kept_unlock();
+    tci_init_cache_unlock();
     if (last) {
-        tci_kept_free_unit(u);
+        tci_init_cache_free_unit(u);
     }
 }
 
-TCI_FN int64_t tci_kept_total(void)
+TCI_FN int64_t tci_init_cache_total(void)
 {
-    tci_kept_lock();
-    int64_t bytes = tci_kept_store.bytes;
-    tci_kept_unlock();
+    tci_init_cache_lock();
+    int64_t bytes = tci_init_cache_store.bytes;
+    tci_init_cache_unlock();
     return bytes;
 }
 
 /* ---- keys ---- */
 
 /* The version of a captured leaf among those that were noted, or that of now. */
-static uint64_t tci_kept_version(const tc_program *f, const uint64_t *versions, int32_t leaf)
+static uint64_t tci_init_cache_version(const tc_program *f, const uint64_t *versions, int32_t leaf)
 {
     for (int i = 0; i < f->n_once && versions; i++) {
         if (f->once[i] == leaf) {
@@ -148,30 +148,31 @@ static uint64_t tci_kept_version(const tc_program *f, const uint64_t *versions, 
 }
 
 /* A unit without memory, held once. NULL: no memory. */
-static tci_kept_unit *tci_kept_make_unit(const tc_program *f, const uint64_t *versions, int unit)
+static tci_init_cache_unit *tci_init_cache_make_unit(const tc_program *f, const uint64_t *versions,
+                                                     int unit)
 {
     const tci_code_unit *from = &f->code->units[unit];
     const tc_backend *device = f->code->device;
     size_t n = (size_t)from->n_identity;
     size_t bytes = n + (3 * (size_t)from->n_leaves + (size_t)from->n_literals) * sizeof(uint64_t);
-    tci_kept_unit *u = tci_heap_get(sizeof(*u));
+    tci_init_cache_unit *u = tci_heap_get(sizeof(*u));
     char *key = u ? tci_heap_get(TCI_MAX(bytes, (size_t)1)) : NULL;
     if (!key) {
         tci_heap_free(u);
         return NULL;
     }
-    *u = (tci_kept_unit){.refs = 1,
-                         .device = device && device->alloc ? device : NULL,
-                         .bytes = TCI_MAX(from->bytes, (int64_t)1),
-                         .key = key,
-                         .key_bytes = bytes};
+    *u = (tci_init_cache_unit){.refs = 1,
+                               .device = device && device->alloc ? device : NULL,
+                               .bytes = TCI_MAX(from->bytes, (int64_t)1),
+                               .key = key,
+                               .key_bytes = bytes};
     memcpy(key, from->identity ? from->identity : "", n);
     key += n;
     for (int i = 0; i < from->n_leaves; i++, key += 3 * sizeof(uint64_t)) {
         int32_t leaf = from->leaves[i];
         uint64_t words[3] = {(uint64_t)(uintptr_t)f->captured[leaf],
                              (uint64_t)(uintptr_t)f->captured_data[leaf],
-                             tci_kept_version(f, versions, leaf)};
+                             tci_init_cache_version(f, versions, leaf)};
         memcpy(key, words, sizeof(words));
     }
     for (int i = 0; i < from->n_literals; i++, key += sizeof(uint64_t)) {
@@ -182,56 +183,56 @@ static tci_kept_unit *tci_kept_make_unit(const tc_program *f, const uint64_t *ve
 }
 
 /* The listed unit like u, which goes then, or u. Under no lock. */
-static tci_kept_unit *tci_kept_take_listed(tci_kept_unit *u, bool lists)
+static tci_init_cache_unit *tci_init_cache_take_listed(tci_init_cache_unit *u, bool lists)
 {
-    tci_kept_lock();
-    tci_kept_unit *there = tci_kept_find(u);
+    tci_init_cache_lock();
+    tci_init_cache_unit *there = tci_init_cache_find(u);
     if (there) {
         there->refs++;
-        tci_kept_store.bytes -= u->memory ? u->bytes : 0;
+        tci_init_cache_store.bytes -= u->memory ? u->bytes : 0;
     } else if (lists) {
-        tci_kept_list(u);
+        tci_init_cache_list(u);
     }
-    tci_kept_unlock();
+    tci_init_cache_unlock();
     if (there) {
-        tci_kept_free_unit(u);
+        tci_init_cache_free_unit(u);
     }
     return there ? there : u;
 }
 
 /* u takes over the memory of an outdated unit without another holder. */
-static void tci_kept_reuse(tci_kept_unit *u, tci_kept_unit *old)
+static void tci_init_cache_reuse(tci_init_cache_unit *u, tci_init_cache_unit *old)
 {
-    tci_kept_lock();
+    tci_init_cache_lock();
     if (old->refs == 1 && old->memory && old->bytes == u->bytes && old->device == u->device) {
-        tci_kept_unlist(old);
+        tci_init_cache_unlist(old);
         u->memory = old->memory;
         old->memory = NULL;
     }
-    tci_kept_unlock();
+    tci_init_cache_unlock();
 }
 
-static bool tci_kept_get_memory(tci_kept_unit *u)
+static bool tci_init_cache_get_memory(tci_init_cache_unit *u)
 {
     if (!u->memory) {
         u->memory = u->device ? tci_device_memory_get(u->device, u->bytes)
                               : tci_heap_get_aligned((size_t)u->bytes);
-        tci_kept_lock();
-        tci_kept_store.bytes += u->memory ? u->bytes : 0;
-        tci_kept_unlock();
+        tci_init_cache_lock();
+        tci_init_cache_store.bytes += u->memory ? u->bytes : 0;
+        tci_init_cache_unlock();
     }
     return u->memory != NULL;
 }
 
 /* ---- all units of a program ---- */
 
-static bool tci_kept_fits(const tci_kept *k, const tc_call *c)
+static bool tci_init_cache_fits(const tci_init_cache *k, const tc_call *c)
 {
     size_t bytes = sizeof(*c->versions) * (size_t)c->program->n_once;
     return k && k->is_ready && !memcmp(k->versions, c->versions, bytes);
 }
 
-TCI_FN void tci_kept_note(tc_call *c)
+TCI_FN void tci_init_cache_note(tc_call *c)
 {
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_once; i++) {
@@ -239,80 +240,82 @@ TCI_FN void tci_kept_note(tc_call *c)
     }
 }
 
-TCI_FN bool tci_kept_is_current(const tc_call *c)
+TCI_FN bool tci_init_cache_is_current(const tc_call *c)
 {
-    return tci_kept_fits(c->kept, c);
+    return tci_init_cache_fits(c->kept, c);
 }
 
-TCI_FN void *tci_kept_memory(const tc_call *c, int unit)
+TCI_FN void *tci_init_cache_memory(const tc_call *c, int unit)
 {
     return c->kept->units[unit]->memory;
 }
 
-TCI_FN bool tci_kept_wants(const tc_call *c, int unit)
+TCI_FN bool tci_init_cache_wants(const tc_call *c, int unit)
 {
     return !c->kept->is_ready && !c->kept->units[unit]->is_listed;
 }
 
-static void tci_kept_destroy(tci_kept *k)
+static void tci_init_cache_destroy(tci_init_cache *k)
 {
     for (int i = 0; k && i < k->n_units; i++) {
-        tci_kept_release(k->units[i]);
+        tci_init_cache_release(k->units[i]);
     }
     tci_heap_free(k);
 }
 
 /* Units that are listed are computed; the others have memory to be computed in. old: outdated, held
  * by no other program; or NULL. NULL: no memory. */
-static tci_kept *tci_kept_make(const tc_program *f, const uint64_t *versions, const tci_kept *old)
+static tci_init_cache *tci_init_cache_make(const tc_program *f, const uint64_t *versions,
+                                           const tci_init_cache *old)
 {
     size_t words = sizeof(uint64_t) * (size_t)f->n_captured;
-    tci_kept *k = tci_heap_get(sizeof(*k) + words + sizeof(void *) * (size_t)f->code->n_units);
+    tci_init_cache *k = tci_heap_get(sizeof(*k) + words +
+                                     sizeof(void *) * (size_t)f->code->n_units);
     bool made = k != NULL;
     if (made) {
         k->refs = 1;
-        k->units = (tci_kept_unit **)(void *)((char *)(k + 1) + words);
+        k->units = (tci_init_cache_unit **)(void *)((char *)(k + 1) + words);
     }
     for (int i = 0; i < f->code->n_units && made; i++) {
-        tci_kept_unit *u = tci_kept_make_unit(f, versions, i);
+        tci_init_cache_unit *u = tci_init_cache_make_unit(f, versions, i);
         made = u != NULL;
         if (made) {
-            u = f->code->units[i].is_shared ? tci_kept_take_listed(u, false) : u;
+            u = f->code->units[i].is_shared ? tci_init_cache_take_listed(u, false) : u;
             k->units[k->n_units++] = u;
             if (!u->is_listed && old) {
-                tci_kept_reuse(u, old->units[i]);
+                tci_init_cache_reuse(u, old->units[i]);
             }
-            made = tci_kept_get_memory(u);
+            made = tci_init_cache_get_memory(u);
         }
     }
     if (!made) {
-        tci_kept_destroy(k);
+        tci_init_cache_destroy(k);
     }
     return made ? k : NULL;
 }
 
 /* Publishes computed units to other programs, or takes theirs if they are already there. */
-static void tci_kept_list_all(tci_kept *k, const tc_program *f)
+static void tci_init_cache_list_all(tci_init_cache *k, const tc_program *f)
 {
     for (int i = 0; i < k->n_units; i++) {
         if (!k->units[i]->is_listed && f->code->units[i].is_shared) {
-            k->units[i] = tci_kept_take_listed(k->units[i], true);
+            k->units[i] = tci_init_cache_take_listed(k->units[i], true);
         }
     }
 }
 
 /* The caller holds the lock. Returns what has no holder any more, to be destroyed without it. */
-static tci_kept *tci_kept_let_go(tci_kept *k)
+static tci_init_cache *tci_init_cache_let_go(tci_init_cache *k)
 {
     return k && --k->refs == 0 ? k : NULL;
 }
 
-TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
+TCI_FN tc_status tci_init_cache_take(tc_call *c, bool *ready)
 {
     tc_program *keeper = c->program->keeper;
-    tci_kept *mine = c->kept, *old = NULL;
+    tci_init_cache *mine = c->kept, *old = NULL;
     pthread_mutex_lock(keeper->lock);
-    *ready = tci_kept_fits(keeper->kept, c);
+    *ready = tci_init_cache_fits(keeper->kept, c);
     c->kept = NULL;
     if (*ready) {
         c->kept = keeper->kept;
@@ -321,53 +324,53 @@ TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready)
         keeper->kept = mine == keeper->kept ? NULL : keeper->kept;
         mine->refs = 1;
     }
-    old = tci_kept_let_go(mine);
+    old = tci_init_cache_let_go(mine);
     pthread_mutex_unlock(keeper->lock);
-    c->kept = c->kept ? c->kept : tci_kept_make(c->program, c->versions, old);
-    tci_kept_destroy(old);
+    c->kept = c->kept ? c->kept : tci_init_cache_make(c->program, c->versions, old);
+    tci_init_cache_destroy(old);
     return c->kept ? TC_OK : TC_ERR_MEMORY;
 }
 
-TCI_FN void tci_kept_publish(tc_call *c)
+TCI_FN void tci_init_cache_publish(tc_call *c)
 {
     tc_program *keeper = c->program->keeper;
-    tci_kept *mine = c->kept, *dropped;
+    tci_init_cache *mine = c->kept, *dropped;
     memcpy(mine->versions, c->versions, sizeof(*c->versions) * (size_t)c->program->n_once);
-    tci_kept_list_all(mine, c->program);
+    tci_init_cache_list_all(mine, c->program);
     pthread_mutex_lock(keeper->lock);
-    if (tci_kept_fits(keeper->kept, c)) {
+    if (tci_init_cache_fits(keeper->kept, c)) {
         c->kept = keeper->kept;
         dropped = mine;
     } else {
-        dropped = tci_kept_let_go(keeper->kept);
+        dropped = tci_init_cache_let_go(keeper->kept);
         mine->is_ready = true;
         keeper->kept = mine;
     }
     c->kept->refs++;
     pthread_mutex_unlock(keeper->lock);
-    tci_kept_destroy(dropped);
+    tci_init_cache_destroy(dropped);
 }
 
-TCI_FN void tci_kept_drop(tc_call *c)
+TCI_FN void tci_init_cache_drop(tc_call *c)
 {
-    tci_kept *dropped = NULL;
+    tci_init_cache *dropped = NULL;
     if (c->kept) {
         pthread_mutex_lock(c->program->keeper->lock);
-        dropped = tci_kept_let_go(c->kept);
+        dropped = tci_init_cache_let_go(c->kept);
         pthread_mutex_unlock(c->program->keeper->lock);
         c->kept = NULL;
     }
-    tci_kept_destroy(dropped);
+    tci_init_cache_destroy(dropped);
 }
 
 /* ---- files ---- */
 
 /* Copies between the units and one block, where the code's buffers are as it places them. */
-static void tci_kept_move(const tci_code *c, const tci_kept *k, char *bytes, bool out)
+static void tci_init_cache_move(const tci_code *c, const tci_init_cache *k, char *bytes, bool out)
 {
     for (int i = 0; i < c->n_buffers && c->kept_places; i++) {
         const tci_code_buffer *b = &c->buffers[i];
-        const tci_kept_place *place = &c->kept_places[i];
+        const tci_init_cache_place *place = &c->kept_places[i];
         if (b->kind == TCI_BUF_KEPT && (out || !k->units[place->unit]->is_listed)) {
             char *own = (char *)k->units[place->unit]->memory + place->offset;
             size_t n = (size_t)tci_dim_known(b->bytes);
@@ -376,34 +379,34 @@ static void tci_kept_move(const tci_code *c, const tci_kept *k, char *bytes, boo
     }
 }
 
-TCI_FN void tci_kept_copy(const tc_call *c, void *bytes)
+TCI_FN void tci_init_cache_copy(const tc_call *c, void *bytes)
 {
     memset(bytes, 0, (size_t)c->program->code->kept_bytes);
-    tci_kept_move(c->program->code, c->kept, bytes, true);
+    tci_init_cache_move(c->program->code, c->kept, bytes, true);
 }
 
-TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n)
+TCI_FN tc_status tci_init_cache_install(tc_program *f, const void *bytes, int64_t n)
 {
     if (n != f->code->kept_bytes || (f->code->device && f->code->device->alloc)) {
         return TC_ERR_IO;
     }
-    f->kept = tci_kept_make(f, NULL, NULL);
+    f->kept = tci_init_cache_make(f, NULL, NULL);
     if (!f->kept) {
         return TC_ERR_MEMORY;
     }
-    tci_kept_move(f->code, f->kept, (char *)(uintptr_t)bytes, false);
+    tci_init_cache_move(f->code, f->kept, (char *)(uintptr_t)bytes, false);
     for (int i = 0; i < f->n_captured; i++) {
         f->kept->versions[i] = f->captured[0]->version;
     }
-    tci_kept_list_all(f->kept, f);
+    tci_init_cache_list_all(f->kept, f);
     f->kept->is_ready = true;
     return TC_OK;
 }
 
-TCI_FN void tci_kept_free(tc_program *f)
+TCI_FN void tci_init_cache_free(tc_program *f)
 {
     if (f->kept) {
-        tci_kept_destroy(f->kept); /* its calls are gone */
+        tci_init_cache_destroy(f->kept); /* its calls are gone */
         f->kept = NULL;
     }
 }

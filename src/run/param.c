@@ -416,7 +416,7 @@ static tc_status tci_param_take(tc_call *c)
         c->values[i] = tci_param_of(f, i)->param->value;
         c->values[i]->holders++;
     }
-    tci_kept_note(c);
+    tci_init_cache_note(c);
     return status;
 }
 

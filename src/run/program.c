@@ -106,7 +106,7 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_progr
     p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
-    p->kept_binds = tci_program_carve(block, &at, sizes->n_kept_binds, sizeof(tci_kept_bind));
+    p->kept_binds = tci_program_carve(block, &at, sizes->n_kept_binds, sizeof(tci_init_cache_bind));
     size_t n_once = code->n_init ? (size_t)sizes->n_captured : 0;
     p->once = tci_program_carve(block, &at, n_once, sizeof(int32_t));
     tci_index_room *index = &sizes->index;
@@ -348,9 +348,9 @@ static void tci_program_note_kept(tc_program *f, const tci_code_buffer *b, int64
                                   bool is_init)
 {
     if (b->kind == TCI_BUF_KEPT) {
-        const tci_kept_place *place = &f->code->kept_places[b - f->code->buffers];
-        f->kept_binds[f->n_kept_binds++] = (tci_kept_bind){place->offset + offset, f->n_slots,
-                                                           place->unit};
+        const tci_init_cache_place *place = &f->code->kept_places[b - f->code->buffers];
+        f->kept_binds[f->n_kept_binds++] = (tci_init_cache_bind){place->offset + offset, f->n_slots,
+                                                                 place->unit};
     }
     bool known = !is_init || b->kind != TCI_BUF_INPUT;
     for (int i = 0; i < f->n_once && !known; i++) {
@@ -694,7 +694,7 @@ TCI_FN void tci_program_release(tc_program *f)
 #ifdef TC_DYNAMIC_SHAPES
     tci_dynamic_free(f);
 #endif
-    tci_kept_free(f);
+    tci_init_cache_free(f);
     if (f->has_collectives) { /* calls, and what they recorded, are gone */
         tci_collectives_free(f->collectives);
     }

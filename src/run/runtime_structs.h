@@ -106,12 +106,12 @@ typedef struct tci_run_effect {
 typedef struct tci_collectives tci_collectives; /* run/collective_info.c */
 
 /* Results of a program's init section; reference-counted (run/init_cache.c). */
-typedef struct tci_kept tci_kept;
+typedef struct tci_init_cache tci_init_cache;
 /* slots[slot] of a call is this many bytes into the memory of a unit. */
-typedef struct tci_kept_bind {
+typedef struct tci_init_cache_bind {
     int64_t offset;
     int32_t slot, unit; /* of the init section (tci_code.units) */
-} tci_kept_bind;
+} tci_init_cache_bind;
 
 /* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
 enum { TCI_INDEX_CASTS = 4 };
@@ -185,7 +185,7 @@ struct tc_program {
     int n_param_binds;
     int32_t *once;
     int n_once; /* captured leaves that the init section reads */
-    tci_kept_bind *kept_binds;
+    tci_init_cache_bind *kept_binds;
     int n_kept_binds;
     struct tc_program *keeper; /* has what the init section computed: itself, or its family */
     struct tci_dynamic
@@ -222,7 +222,7 @@ struct tc_program {
     int32_t refs;                 /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;               /* atomic: one idle call, taken and given back without the lock */
     tci_mutex *lock;              /* guards what follows; shared with other programs */
-    tci_kept *kept;               /* computed last, or NULL */
+    tci_init_cache *kept;         /* computed last, or NULL */
     tc_call *idle;
     tci_thread_errors errors;
 };
@@ -244,7 +244,7 @@ struct tc_call {
     char *interp;
     char *work;               /* program->work_bytes for each thread */
     tci_param_value **values; /* during a run: of each parameter, then where each effect goes */
-    tci_kept *kept;           /* that the slots point into, counted; NULL: none yet */
+    tci_init_cache *kept;     /* that the slots point into, counted; NULL: none yet */
     uint64_t *versions;       /* of tc_program.once, as this run finds them */
     tci_run_span *spans;      /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/bind_operands.c), or NULL */
@@ -421,29 +421,29 @@ TCI_FN const char *tci_program_error_text(tc_program *f);
 /* ---- run/init_cache.c ---- */
 /* Notes the versions of what the init section reads. Versions of parameters do not change while the
  * caller has them (run/param.c). */
-TCI_FN void tci_kept_note(tc_call *c);
+TCI_FN void tci_init_cache_note(tc_call *c);
 /* Whether c->kept was computed from what was noted. */
-TCI_FN bool tci_kept_is_current(const tc_call *c);
+TCI_FN bool tci_init_cache_is_current(const tc_call *c);
 /* c->kept becomes that which was computed from what was noted, if there is such a one: *ready;
  * else memory that this call has for itself, to compute it. TC_ERR_MEMORY. */
-TCI_FN tc_status tci_kept_take(tc_call *c, bool *ready);
+TCI_FN tc_status tci_init_cache_take(tc_call *c, bool *ready);
 /* Publishes computed results: other calls use them from now on. c->kept may be another, equal one
  * afterwards. */
-TCI_FN void tci_kept_publish(tc_call *c);
+TCI_FN void tci_init_cache_publish(tc_call *c);
 /* The memory of a unit of the init section, and whether this call is to compute it: not before that
  * is published. */
-TCI_FN void *tci_kept_memory(const tc_call *c, int unit);
-TCI_FN bool tci_kept_wants(const tc_call *c, int unit);
+TCI_FN void *tci_init_cache_memory(const tc_call *c, int unit);
+TCI_FN bool tci_init_cache_wants(const tc_call *c, int unit);
 /* Copies all that is kept, as the code's buffers are placed: kept_bytes. */
-TCI_FN void tci_kept_copy(const tc_call *c, void *bytes);
+TCI_FN void tci_init_cache_copy(const tc_call *c, void *bytes);
 /* Bytes of what programs keep, in the process: what several share is counted once. */
-TCI_FN int64_t tci_kept_total(void);
+TCI_FN int64_t tci_init_cache_total(void);
 /* f, which runs on the host and has not run yet, keeps these bytes: what its init section makes of
  * the captured memory, all of which has one version. TC_ERR_IO: another number of bytes;
  * TC_ERR_MEMORY. */
-TCI_FN tc_status tci_kept_install(tc_program *f, const void *bytes, int64_t n);
-TCI_FN void tci_kept_drop(tc_call *c); /* c->kept is NULL then */
-TCI_FN void tci_kept_free(tc_program *f);
+TCI_FN tc_status tci_init_cache_install(tc_program *f, const void *bytes, int64_t n);
+TCI_FN void tci_init_cache_drop(tc_call *c); /* c->kept is NULL then */
+TCI_FN void tci_init_cache_free(tc_program *f);
 
 /* ---- run/bind_operands.c: operand pointers ---- */
 TCI_FN bool tci_bind_make(tc_call *c); /* false: no memory */

@@ -315,7 +315,7 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
     for (int i = 0; i < n_kernels; i++) {
         char symbol[32];
         tci_launch launch;
-        tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+        tci_machine machine = {.vector_bytes = vector_bytes, .thread_scratch = true};
         tci_str why = {.s = &scratch};
         tci_loop *l = tci_loop_schedule_as(&scratch, kernels[i], machine, forced[i], &why, &launch);
         CHECK_MSG(why.n == 0, "%s, %s: %s", names[i], forced[i], tci_str_text(&why));

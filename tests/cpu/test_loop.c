@@ -383,7 +383,7 @@ static void pretend_far(void)
 static void expect_schedule(const char *word)
 {
     tci_launch launch;
-    tci_machine machine = {.vector_bytes = 64, .has_work = true};
+    tci_machine machine = {.vector_bytes = 64, .thread_scratch = true};
     tci_loop_schedule(&scratch, kernels[n_kernels - 1], machine, &launch);
     CHECK_MSG(strstr(launch.note, word) != NULL, "%s: %s, expected %s", names[n_kernels - 1],
               launch.note, word);
@@ -761,7 +761,7 @@ static void add_forced(int i, const char *text)
 /* Behind the first n kernels, one for each of their candidates, which are forced by their text. */
 static void add_candidates(int n, int vector_bytes)
 {
-    tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+    tci_machine machine = {.vector_bytes = vector_bytes, .thread_scratch = true};
     n_kernels = n;
     for (int i = 0; i < n; i++) {
         tci_sched list[TCI_SCHED_MOST];
@@ -790,7 +790,7 @@ static void add_odd_schedules(int n, int vector_bytes)
                                       "packed rows=5 unroll=1 depth=48 columns=%d",
                                       "panel rows=3 columns=%d unroll=1",
                                       "rows keep=0 stream=0 ahead=0"};
-    tci_machine machine = {.vector_bytes = vector_bytes, .has_work = true};
+    tci_machine machine = {.vector_bytes = vector_bytes, .thread_scratch = true};
     for (int i = 0; i < n; i++) {
         const tci_query *a = tci_query_make(&scratch, kernels[i], machine);
         for (int o = 0; o < TCI_COUNT(odd); o++) {

@@ -41,18 +41,18 @@ static const made_for ampere = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,
                                  .facts = {.processors = 108, .matrix_flops = 2048}},
                                 tci_dialect_cuda,
                                 NULL};
-static const made_for packing = {{.vector_bytes = 64, .has_work = true}, tci_dialect_c, NULL};
-static const made_for panels = {{.vector_bytes = 32, .has_work = true},
+static const made_for packing = {{.vector_bytes = 64, .thread_scratch = true}, tci_dialect_c, NULL};
+static const made_for panels = {{.vector_bytes = 32, .thread_scratch = true},
                                 tci_dialect_c,
                                 "packed rows=2 unroll=1 depth=16 columns=16"};
-static const made_for pairs = {{.vector_bytes = 64, .has_work = true, .has_pairs = true},
+static const made_for pairs = {{.vector_bytes = 64, .thread_scratch = true, .has_pairs = true},
                                tci_dialect_c,
                                "packed rows=2 unroll=1 depth=16 columns=16"};
-static const made_for unit = {{.vector_bytes = 64, .has_work = true, .matrix_units = 1},
+static const made_for unit = {{.vector_bytes = 64, .thread_scratch = true, .matrix_units = 1},
                               tci_dialect_c,
                               NULL};
 static const made_for small = {{.vector_bytes = 16}, tci_dialect_c, NULL};
-static const made_for loops = {{.vector_bytes = 32, .has_work = true, .loops = true},
+static const made_for loops = {{.vector_bytes = 32, .thread_scratch = true, .loops = true},
                                tci_dialect_c,
                                NULL};
 static const made_for block_loops = {{.vector_bytes = TCI_CUDA_THREAD_BYTES,

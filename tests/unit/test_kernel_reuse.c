@@ -8,7 +8,7 @@
 
 #include "../../bench/blocks.h"
 
-static const tci_machine processor = {.vector_bytes = 64, .has_work = true};
+static const tci_machine processor = {.vector_bytes = 64, .thread_scratch = true};
 static const tci_machine device = {.vector_bytes = 16, .block_threads = 1024, .matrix_units = 132};
 
 typedef struct tally {

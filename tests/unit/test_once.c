@@ -345,8 +345,8 @@ TEST(programs_over_the_same_weights_share_what_is_kept)
         CHECK_EQ_INT(one, info.kept_bytes);
         run_rows(g, &m, FEW, want);
         CHECK_EQ_INT(kept_now(ctx) - before, one);
-        CHECK(tci_kept_memory(f->idle ? f->idle : f->spare, 0) ==
-              tci_kept_memory(g->idle ? g->idle : g->spare, 0));
+        CHECK(tci_init_cache_memory(f->idle ? f->idle : f->spare, 0) ==
+              tci_init_cache_memory(g->idle ? g->idle : g->spare, 0));
         fill(&m, 22 + round);
         CHECK_EQ_INT(tc_touch(leaves[0]), TC_OK);
         CHECK_EQ_INT(tc_touch(leaves[1]), TC_OK);
@@ -400,7 +400,7 @@ TEST(other_memory_other_numbers_and_other_contexts_share_nothing)
     }
     CHECK(by[0]->code == by[1]->code && by[0]->code->n_init);
     CHECK_EQ_INT(kept_now(ctx) - before, 2 * by[0]->code->kept_bytes);
-    CHECK(tci_kept_memory(by[0]->spare, 0) != tci_kept_memory(by[1]->spare, 0));
+    CHECK(tci_init_cache_memory(by[0]->spare, 0) != tci_init_cache_memory(by[1]->spare, 0));
     tc_program_free(by[0]);
     tc_program_free(by[1]);
     CHECK_EQ_INT(kept_now(ctx), before);
@@ -586,7 +586,7 @@ TEST(instances_share_what_is_kept)
     CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
     CHECK_EQ_INT(info.n_once, 1);
     expect(ctx, &m, want);
-    const tci_kept *first = NULL;
+    const tci_init_cache *first = NULL;
     for (int rows = 1; rows <= ROWS; rows++) {
         CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(m.x, rows * IN)), TC_BUFS(TC_BUF(y, rows * OUT))) ==
                       TC_OK,

@@ -213,7 +213,7 @@ TEST(parts_of_turned_operands_are_not_linked)
         rows_of make;
         bool linked;
     } cases[] = {{running_plain, true}, {running_less_turned, false}, {running_turned_less, false}};
-    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024, .has_flags = true};
+    const tci_machine blocks = {.vector_bytes = 16, .block_threads = 1024, .in_order_blocks = true};
     for (int i = 0; i < TCI_COUNT(cases); i++) {
         tci_scratch s;
         bool linked = false;

@@ -8,7 +8,7 @@
 
 static tc_ctx *ctx;
 static tci_scratch scratch;
-static const tci_machine processor = {.vector_bytes = 64, .has_work = true};
+static const tci_machine processor = {.vector_bytes = 64, .thread_scratch = true};
 
 static void begin(void)
 {
@@ -331,7 +331,7 @@ TEST(ops_that_are_kept_apart_are_left_alone)
 {
     begin();
     tci_machine apart = processor;
-    apart.apart = true;
+    apart.no_fusion = true;
     tci_plan *p = plan_for(tc_softmax(tc_tanh(INPUT(64, 512)), 0), apart);
     REQUIRE(p);
     CHECK(!says(p, "one kernel would take"));

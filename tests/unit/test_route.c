@@ -112,7 +112,7 @@ static const char *routes_of(tc_dtype t, int64_t m, int64_t n, int64_t k, tci_ma
     return text;
 }
 
-static const tci_machine cpu = {.vector_bytes = 64, .has_work = true};
+static const tci_machine cpu = {.vector_bytes = 64, .thread_scratch = true};
 static const tci_machine gpu = {.vector_bytes = 16, .block_threads = 1024, .matrix_units = 132};
 
 TEST(each_contraction_takes_the_route_of_its_kind)

@@ -260,7 +260,7 @@ TEST(turned_images_have_a_launch_of_their_own)
     tc_tensor x = tc_input(ctx, "x", TC_BF16, 64, 128, 28, 28);
     tc_tensor w = tc_input(ctx, "w", TC_BF16, 128, 128, 3, 3);
     tc_tensor y = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
-    machine.joins = true;
+    machine.groups_launches = true;
     if (setjmp(scratch.escape)) {
         CHECK_MSG(false, "%s", scratch.message);
         end();
@@ -280,8 +280,8 @@ TEST(products_of_one_operand_share_a_launch)
 {
     begin();
     tci_machine machine = {.vector_bytes = 64,
-                           .has_work = true,
-                           .joins = true,
+                           .thread_scratch = true,
+                           .groups_launches = true,
                            .facts = {.processors = 4}};
     if (setjmp(scratch.escape)) {
         CHECK_MSG(false, "%s", scratch.message);

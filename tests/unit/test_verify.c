@@ -642,7 +642,8 @@ TEST(joints)
     tc_tensor rows = tc_sum(x, TC_AXES(1), false), others = tc_sum(y, TC_AXES(1), false);
     tc_tensor both = tc_add(tc_sum(tc_sqrt(rows), TC_ALL, false),
                             tc_sum(tc_sqrt(others), TC_ALL, false));
-    tci_machine machine = tci_machine_complete((tci_machine){.vector_bytes = 32, .joins = true});
+    tci_machine machine = tci_machine_complete(
+        (tci_machine){.vector_bytes = 32, .groups_launches = true});
     tci_plan *p = plan_for(both, machine);
     REQUIRE(p && p->n_steps >= 2);
     tci_kernel *k = p->kernels[p->steps[0].kernel];
