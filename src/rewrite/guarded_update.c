@@ -15,6 +15,7 @@
  * or an assertion may fail the run, the ASSIGN stays as it is, and new values are kept separately
  * until the end of the run. */
 #include "../graph/build.h"
+#include "../ops/custom_op.h"
 #include "rewrite.h"
 
 enum {

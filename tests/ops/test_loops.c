@@ -76,7 +76,7 @@ TEST(mistakes_of_loops_and_branches_have_texts)
     tc_tensor table = RAMP(ctx, TC_F32, 3), place = tc_full(ctx, 0, TC_I64, 1), last[2];
     tc_tensor sum = tc_full(ctx, 0, TC_F32, 1);
     CHECK_EQ_INT(tc_while(TC_TENSORS_N(NULL, 0), 0, walk_test, walk_body, &table, last),
-                 TC_ERR_HANDLE);
+                 TC_ERR_ARGUMENT);
     REQUIRE(tc_while(TC_TENSORS(place, sum), 0, walk_test, walk_body, &table, last) == TC_OK);
     CHECK_EQ_INT(tc_grad(tc_sum(last[1], TC_ALL, false), &table, 1, &grad), TC_ERR_UNSUPPORTED);
     CHECK_HAS(tc_error(grad), "tc_while (made at ");
@@ -257,7 +257,7 @@ TEST(mistakes_have_texts)
                  TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_scan(TC_TENSORS_N(NULL, 0), TC_TENSORS_N(NULL, 0), 3, false, wrong_body, &m,
                          NULL, &y, 1),
-                 TC_ERR_HANDLE);
+                 TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_scan(TC_TENSORS(zero), TC_TENSORS(x), 0, false, wrong_body, &m, &last, &y, 1),
                  TC_OK);
     float out[4];
