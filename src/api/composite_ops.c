@@ -878,7 +878,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     counts = tc_unsqueeze(counts, 1);
     rows = tc_where(counts, rows, largest ? -(double)INFINITY : 0.0);
     if (!tci_is_none(per_sample_weights)) {
-        rows = tc_mul(rows, tc_reshape(per_sample_weights, -1, 1));
+        rows = tc_mul(rows, tc_where(counts, tc_reshape(per_sample_weights, -1, 1), 0));
     }
     tc_tensor y = tci_made_fold(&m, &b, rows, largest, here);
     if (largest || mean) {

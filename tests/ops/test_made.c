@@ -124,6 +124,16 @@ TEST(smoothed_labels)
     VALUES(tc_sub(tc_cross_entropy_loss(x, t, TC_NONE, -100, TC_REDUCE_MEAN, 0),
                   tc_cross_entropy(x, t)),
            0);
+    /* a target that is ignored does not count, whatever its row and the weight of class 0 are */
+    const double inf = (double)INFINITY;
+    tc_tensor far = NUMBERS(2, SIZES(2, 2), NAN, 1, 0.5, 0.9), of_0 = NUMBERS(1, SIZES(2), NAN, 2);
+    tc_tensor logs = NUMBERS(2, SIZES(2, 2), -inf, NAN, -0.5, -0.9),
+              k = tc_arange(ctx, 0, 2, 1, TC_I64);
+    VALUES(tc_nll_loss(logs, k, TC_NONE, 0, TC_REDUCE_MEAN), 0.9);
+    VALUES(tc_nll_loss(logs, k, of_0, 0, TC_REDUCE_SUM), 1.8);
+    VALUES(tc_nll_loss(logs, k, of_0, 0, TC_REDUCE_NONE), 0, 1.8);
+    VALUES(tc_cross_entropy_loss(far, k, TC_NONE, 0, TC_REDUCE_MEAN, 0), 0.5130152523999525);
+    VALUES(tc_cross_entropy_loss(far, k, TC_NONE, 0, TC_REDUCE_MEAN, 0.1), 0.5330152523999525);
     tc_tensor bad = tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_MEAN, 1.5);
     CHECK(strstr(tc_error(bad), "label_smoothing is 1.5") != NULL);
     tc_ctx_free(ctx);
