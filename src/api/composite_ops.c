@@ -63,8 +63,10 @@ TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc
     if (!tci_made_begin(&m, "tc_masked_fill", x, here)) {
         return m.bad;
     }
-    tc_tensor y = tc_where_at(tci_arg_tensor(mask), value, tci_arg_tensor(x), here);
-    return tci_made_end(&m, tc_cast(y, tc_dtype_of(x)));
+    const tc_dtype t = tc_dtype_of(x);
+    tc_tensor fill = value.kind ? tc_full_at(m.ctx->handle, value, 1, (const int64_t[]){t}, here)
+                                : tc_cast(value.tensor, t);
+    return tci_made_end(&m, tc_where(mask, fill, x));
 }
 
 TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,

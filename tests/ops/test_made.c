@@ -828,6 +828,28 @@ TEST(factors_that_leave_the_size)
     tc_ctx_free(ctx);
 }
 
+/* Values of PyTorch 2.15. Elements that are not filled are x's, bit by bit. */
+TEST(integers_filled_where_a_mask_is)
+{
+    begin();
+    static const int64_t in[] = {(1ll << 53) + 1, 5, -(1ll << 53) - 1};
+    int64_t got[3];
+    tc_tensor x = tc_copy_in(ctx, in, TC_I64, 3), mask = tc_eq(tc_arange(ctx, 0, 3, 1, TC_I32), 1);
+    tc_tensor of[] = {tc_masked_fill(x, mask, 7.75),
+                      tc_masked_fill(x, mask, tc_full(ctx, 7.75, TC_F32)),
+                      tc_masked_fill(x, mask, 7)};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(tc_read(of[i], got, 3), TC_OK);
+        CHECK(got[0] == in[0] && got[1] == 7 && got[2] == in[2]);
+    }
+    VALUES(tc_masked_fill(mask, mask, 0.25), 0, 1, 0);
+    VALUES(tc_masked_fill(mask, tc_logical_not(mask), 0), 0, 1, 0);
+    VALUES(tc_masked_fill(tc_cast(x, TC_F64), mask, -0.5), (double)in[0], -0.5, (double)in[2]);
+    tc_tensor bad = tc_masked_fill(tc_cast(x, TC_I8), mask, 300);
+    CHECK_HAS(tc_error(bad), "tc_masked_fill: the value: given 300, expected a number that i8");
+    tc_ctx_free(ctx);
+}
+
 /* A src without rows: x where no element of the mask is true; where one is, its row is outside. */
 TEST(rows_of_an_empty_source)
 {
