@@ -228,8 +228,9 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     return tci_made_round(&m, tc_add(tc_log(sum), top));
 }
 
-/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in PyTorch 2.15. Even powers
- * are those of x itself, which are smooth at 0. */
+/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in PyTorch 2.15, and where
+ * 0^p is infinite an element of 0 has the tangent 0 too. Even powers are those of x itself, which
+ * are smooth at 0. */
 static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
 {
     tc_tensor size = tc_abs(x);
@@ -245,14 +246,17 @@ static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdim
     if (p == 1) {
         return tc_sum(size, axes, keepdims);
     }
-    const bool even = p > 0 && fmod(p, 2) == 0;
-    tc_tensor none = tc_eq(x, 0), power = p == 2 ? tc_square(x) : tc_pow(even ? x : size, p);
-    if (p > 0 && !even) {
-        power = tc_where(none, 0, tc_pow(tc_where(none, 1, size), p));
+    const double of_0 = p < 0 ? (double)INFINITY : 0; /* 0^p and 0^(1 / p) */
+    tc_tensor power;
+    if (p > 0 && fmod(p, 2) == 0) {
+        power = p == 2 ? tc_square(x) : tc_pow(x, p);
+    } else {
+        tc_tensor none = tc_eq(x, 0);
+        power = tc_where(none, of_0, tc_pow(tc_where(none, 1, size), p));
     }
     tc_tensor sum = tc_sum(power, axes, keepdims), empty = tc_eq(sum, 0);
     tc_tensor safe = tc_where(empty, 1, sum);
-    return tc_where(empty, 0, p == 2 ? tc_sqrt(safe) : tc_pow(safe, 1 / p));
+    return tc_where(empty, of_0, p == 2 ? tc_sqrt(safe) : tc_pow(safe, 1 / p));
 }
 
 TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)

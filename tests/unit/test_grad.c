@@ -369,6 +369,31 @@ TEST(elements_left_out_have_no_gradient)
     tc_ctx_free(ctx);
 }
 
+/* Values and gradients of PyTorch 2.15; the tangent is their product with the direction. */
+TEST(negative_norms_of_zeros_and_infinities)
+{
+    static const double powers[] = {-1, -2, -2.5};
+    tc_ctx *ctx = make("interp");
+    for (int i = 0; i < 3; i++) {
+        tc_tensor x = WIDE(ctx, 0, 1, 2), far = WIDE(ctx, INFINITY, 2), slope, tangent;
+        tc_tensor y = tc_norm(x, powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), 0);
+        tc_grad(y, &x, 1, &slope);
+        CHECK_VALUES(slope, 0, 0, 0);
+        tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(WIDE(ctx, 1, 0.5, -1)), &tangent);
+        CHECK_VALUES(tc_reshape(tangent, 1), 0);
+        y = tc_norm(far, powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), 2);
+        tc_grad(y, &far, 1, &slope);
+        CHECK_VALUES(slope, 0, 1);
+        tc_jvp(TC_TENSORS(y), TC_TENSORS(far), TC_TENSORS(WIDE(ctx, 1, 0.5)), &tangent);
+        CHECK_VALUES(tc_reshape(tangent, 1), 0.5);
+        y = tc_norm(WIDE(ctx, INFINITY, -INFINITY), powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), INFINITY);
+    }
+    tc_ctx_free(ctx);
+}
+
 /* Cofactors, by hand. */
 TEST(determinants_of_singular_matrices)
 {
