@@ -81,6 +81,11 @@ typedef enum tci_sample_mode {
     TCI_SAMPLE_AREA
 } tci_sample_mode;
 
+static bool tci_sample_is_nearest(tci_sample_mode mode)
+{
+    return mode == TCI_SAMPLE_NEAREST || mode == TCI_SAMPLE_NEAREST_EXACT;
+}
+
 static bool tci_sample_mode_of(tci_graph *g, const char *name, int n, tci_sample_mode *mode)
 {
     static const struct {
@@ -118,9 +123,10 @@ static bool tci_sample_check_size(tci_graph *g, tci_dim size)
 
 /* The size of an axis of n elements, and the distance of the results in x if not n / size; 0. */
 static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolation *o, int axis,
-                            tci_dim *size, double *apart)
+                            bool nearest, tci_dim *size, double *apart)
 {
     const double factor = o->scale_factor[axis];
+    const bool whole = factor >= 1 && factor < 1e15 && factor == (double)(int64_t)factor;
     *apart = 0;
     *size = o->size[axis];
     if ((*size != 0) == (factor != 0)) {
@@ -130,7 +136,7 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
         return false;
     }
     if (factor != 0) {
-        if (!tci_dim_is_known(n) && factor == (double)(int64_t)factor && factor > 0) {
+        if (whole && (nearest || !tci_dim_is_known(n))) { /* each element repeated: exact */
             *size = tci_dim_mul(n, (int64_t)factor);
             return tci_sample_check_size(g, *size);
         }
@@ -152,10 +158,10 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
 static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim size, double apart,
                                    tci_sample_mode mode, bool align_corners)
 {
-    const bool nearest = mode == TCI_SAMPLE_NEAREST, linear = mode == TCI_SAMPLE_LINEAR;
+    const bool linear = mode == TCI_SAMPLE_LINEAR, smooth = linear || mode == TCI_SAMPLE_CUBIC;
     tci_node *at = tci_build_cast(g, tci_build_iota(g, size), t);
-    const bool corners = align_corners && (linear || mode == TCI_SAMPLE_CUBIC);
-    if (!corners && !nearest) {
+    const bool corners = align_corners && smooth;
+    if (!corners && mode != TCI_SAMPLE_NEAREST) {
         at = tci_sample_scaled(g, at, 1, 0.5);
     }
     if (corners || apart == 0) { /* a product and a quotient: whole results are exact */
@@ -165,8 +171,10 @@ static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim 
         at = tci_composite_binary(g, TCI_OP_DIV, at, tci_build_size_value(g, parts, t));
     } else {
         at = tci_sample_scaled(g, at, apart, 0);
+        /* as in PyTorch 2.15: 39 (1 / 2.6) is less than 15 in f64, and 15 when rounded to f32 */
+        at = smooth ? at : tci_build_cast(g, at, TC_F32);
     }
-    if (corners || nearest || mode == TCI_SAMPLE_NEAREST_EXACT) {
+    if (corners || !smooth) {
         return at;
     }
     at = tci_sample_scaled(g, at, 1, -0.5);
@@ -191,7 +199,7 @@ static tci_node *tci_sample_axis(tci_graph *g, tci_node *x, int axis, tci_dim si
         return NULL;
     }
     const tci_dim n = x->shape[axis];
-    const bool nearest = mode == TCI_SAMPLE_NEAREST || mode == TCI_SAMPLE_NEAREST_EXACT;
+    const bool nearest = tci_sample_is_nearest(mode);
     if (nearest && apart == 0 && tci_dim_divides(n, size)) {
         return tci_build_repeat_each(g, x, axis, tci_dim_div(size, n));
     }
@@ -234,8 +242,9 @@ TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct t
         !tci_sample_mode_of(g, o->mode ? o->mode : "nearest", n, &mode)) {
         return NULL;
     }
+    const bool nearest = tci_sample_is_nearest(mode);
     for (int i = 0; i < n; i++) {
-        if (!tci_sample_size(g, x->shape[2 + i], o, i, &sizes[i], &apart[i]) ||
+        if (!tci_sample_size(g, x->shape[2 + i], o, i, nearest, &sizes[i], &apart[i]) ||
             !tci_build_can_read(g, "x", x, 2 + i, sizes[i])) {
             return NULL;
         }

@@ -828,6 +828,50 @@ TEST(factors_that_leave_the_size)
     tc_ctx_free(ctx);
 }
 
+/* Elements are x[floor(i / 2.6)], by whole numbers, in every dtype; 39 / 2.6 is 15, and
+ * 39 (1 / 2.6) is less in f64. */
+TEST(nearest_elements_by_a_factor)
+{
+    static const int tenths[] = {11, 13, 22, 26, 7};
+    begin();
+    for (int k = 0; k < 5; k++) {
+        tc_interpolation o = {.scale_factor = {tenths[k] / 10.0}};
+        tc_tensor x = tc_reshape(tc_arange(ctx, 0, 22, 1, TC_F64), 1, 1, 22);
+        double want[64];
+        const int n = 22 * tenths[k] / 10;
+        for (int i = 0; i < n; i++) {
+            want[i] = i * 10 / tenths[k];
+        }
+        check_values(__LINE__, tc_interpolate(x, &o), want, n);
+        check_values(__LINE__, tc_interpolate(tc_cast(x, TC_F32), &o), want, n);
+        check_values(__LINE__, tc_interpolate(tc_cast(x, TC_I64), &o), want, n);
+        o.mode = "nearest-exact"; /* x[floor((i + 1/2) / 2.6)] */
+        for (int i = 0; i < n; i++) {
+            want[i] = (i * 10 + 5) / tenths[k];
+        }
+        check_values(__LINE__, tc_interpolate(x, &o), want, n);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* (f32)(1 / 41) * 41 is less than 1. */
+TEST(nearest_elements_by_a_whole_factor)
+{
+    begin();
+    tc_tensor x = tc_reshape(tc_arange(ctx, 0, 5, 1, TC_F32), 1, 1, 5);
+    float got[5 * 61];
+    for (int k = 41; k <= 61; k += 20) {
+        for (int exact = 0; exact < 2; exact++) {
+            tc_interpolation o = {.mode = exact ? "nearest-exact" : NULL, .scale_factor = {k}};
+            CHECK_EQ_INT(tc_read(tc_interpolate(x, &o), got, (int64_t)5 * k), TC_OK);
+            for (int i = 0; i < 5 * k; i++) {
+                CHECK_MSG(got[i] == (float)(i / k), "element %d by %d is %g", i, k, (double)got[i]);
+            }
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
 /* Values of PyTorch 2.15. Elements that are not filled are x's, bit by bit. */
 TEST(integers_filled_where_a_mask_is)
 {
