@@ -200,6 +200,9 @@ static tci_node *tci_sample_axis(tci_graph *g, tci_node *x, int axis, tci_dim si
     }
     const tci_dim n = x->shape[axis];
     const bool nearest = tci_sample_is_nearest(mode);
+    if (size == n && (apart == 0 || apart == 1)) {
+        return x; /* without products of neighbors and weights of 0 */
+    }
     if (nearest && apart == 0 && tci_dim_divides(n, size)) {
         return tci_build_repeat_each(g, x, axis, tci_dim_div(size, n));
     }

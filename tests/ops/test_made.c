@@ -872,6 +872,26 @@ TEST(nearest_elements_by_a_whole_factor)
     tc_ctx_free(ctx);
 }
 
+/* A copy, which reads no neighbor. Along the axis that changes, row 0 has one of weight 0. */
+TEST(interpolation_to_the_same_size)
+{
+    begin();
+    const double inf = (double)INFINITY;
+    tc_tensor x = NUMBERS(3, SIZES(1, 1, 5), 0, 1, inf, 3, NAN);
+    tc_interpolation o = {.mode = "linear", .size = {5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    o.align_corners = true;
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    o = (tc_interpolation){.mode = "linear", .scale_factor = {1}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    x = tc_expand(tc_unsqueeze(x, -2), 1, 1, 2, 5);
+    o = (tc_interpolation){.mode = "bicubic", .size = {2, 5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN, 0, 1, inf, 3, NAN);
+    o = (tc_interpolation){.mode = "bilinear", .size = {3, 5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, NAN, 3, NAN, 0, 1, inf, 3, NAN, 0, 1, inf, 3, NAN);
+    tc_ctx_free(ctx);
+}
+
 /* Values of PyTorch 2.15. Elements that are not filled are x's, bit by bit. */
 TEST(integers_filled_where_a_mask_is)
 {
