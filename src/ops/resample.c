@@ -345,58 +345,77 @@ static tci_node *tci_grid_column(const tci_grid *s, tci_node *grid, int i, tci_d
     return s->taps == 4 ? at : tci_grid_held(s, at, n);
 }
 
-/* Tap `tap` along one axis: the index in *index, held within; the weight, 0 outside if points there
- * are zeros. */
-static tci_node *tci_grid_tap(const tci_grid *s, int axis, int tap, tci_node **index)
+/* An element that is read: its index, held within x; whether it is inside of x; its weight, 0
+ * outside (the nearest: 1 inside). */
+typedef struct tci_grid_tap {
+    tci_node *index, *inside, *weight;
+} tci_grid_tap;
+
+/* Tap `tap` along one axis; index NULL: none. */
+static tci_grid_tap tci_grid_tap_along(const tci_grid *s, int axis, int tap)
 {
     tci_graph *g = s->g;
     const tci_dim n = s->x->shape[2 + axis];
-    tci_node *at = s->at[axis], *rest = NULL, *weight = NULL;
+    tci_grid_tap r = {NULL, NULL, NULL};
+    tci_node *at = s->at[axis];
     if (s->taps == 1) {
         at = tci_composite_unary(g, TCI_OP_ROUND, at);
     } else {
         tci_node *whole = tci_composite_unary(g, TCI_OP_FLOOR, at);
-        rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
-        weight = tci_sample_weight(g, rest, tap, s->taps);
+        tci_node *rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
+        r.weight = tci_sample_weight(g, rest, tap, s->taps);
         at = tci_sample_scaled(g, whole, 1, s->taps == 4 ? tap - 1 : tap);
         at = s->taps == 4 ? tci_grid_held(s, at, n) : at;
     }
     if (!at) {
-        return NULL;
+        return r;
     }
     tc_dtype t = (tc_dtype)at->dtype;
-    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *zero = tci_composite_number(g, t, 0);
     tci_node *after = tci_composite_binary(g, TCI_OP_LT, at, tci_build_size_value(g, n, t));
-    tci_node *inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
-                                            tci_composite_binary(g, TCI_OP_LE, zero, at));
-    *index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);
-    return tci_build_where(g, inside, weight ? weight : one, zero);
+    r.inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
+                                    tci_composite_binary(g, TCI_OP_LE, zero, at));
+    r.index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);
+    r.weight = s->taps == 1 ? tci_composite_number(g, t, 1) : r.weight;
+    r.weight = tci_build_where(g, r.inside, r.weight, zero);
+    return r;
 }
 
-/* The taps from `axis` on, at an index and with a weight of those before; NULL: none. */
-static tci_node *tci_grid_sum(const tci_grid *s, int axis, tci_node *index, tci_node *weight)
+/* A tap of the axes before, and one along an axis of this size. */
+static tci_grid_tap tci_grid_joined(tci_graph *g, const tci_grid_tap *before, tci_grid_tap own,
+                                    tci_node *size)
+{
+    tci_node *first = tci_composite_binary(g, TCI_OP_MUL, before->index, size);
+    own.index = tci_composite_binary(g, TCI_OP_ADD, first, own.index);
+    own.inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, before->inside, own.inside);
+    own.weight = tci_composite_binary(g, TCI_OP_MUL, before->weight, own.weight);
+    return own;
+}
+
+/* The taps from `axis` on, after those of the axes before; NULL: none. An element that is read for
+ * a tap outside counts as 0 before it meets its weight, since it may be infinite or NaN. */
+static tci_node *tci_grid_sum(const tci_grid *s, int axis, const tci_grid_tap *before)
 {
     tci_graph *g = s->g;
     tci_node *r = NULL;
     if (axis == s->n) {
-        tci_dim shape[3] = {index->shape[0], s->flat->shape[1], index->shape[2]};
-        index = tci_build_broadcast(g, index, 3, shape);
+        tci_dim shape[3] = {before->index->shape[0], s->flat->shape[1], before->index->shape[2]};
+        const tc_dtype t = (tc_dtype)s->flat->dtype;
+        tci_node *index = tci_build_broadcast(g, before->index, 3, shape);
         tci_node *read = tci_build_gather(g, s->flat, 2, index);
-        return tci_composite_binary(g, TCI_OP_MUL, read,
-                                    tci_build_cast(g, weight, (tc_dtype)s->flat->dtype));
+        tci_node *weight = tci_build_cast(g, before->weight, t),
+                 *zero = tci_composite_number(g, t, 0);
+        if (s->taps == 1) { /* a mask that is stored once for all channels */
+            return tci_build_where(g, tci_composite_binary(g, TCI_OP_NE, weight, zero), read, zero);
+        }
+        read = tci_build_where(g, before->inside, read, zero);
+        return tci_composite_binary(g, TCI_OP_MUL, read, weight);
     }
     tci_node *size = tci_build_size_value(g, s->x->shape[2 + axis], TC_I64);
     for (int tap = 0; tap < s->taps; tap++) {
-        tci_node *own_index, *own = tci_grid_tap(s, axis, tap, &own_index);
-        if (!own) {
-            return NULL;
-        }
-        if (axis) {
-            tci_node *before = tci_composite_binary(g, TCI_OP_MUL, index, size);
-            own_index = tci_composite_binary(g, TCI_OP_ADD, before, own_index);
-            own = tci_composite_binary(g, TCI_OP_MUL, weight, own);
-        }
-        tci_node *part = own && own_index ? tci_grid_sum(s, axis + 1, own_index, own) : NULL;
+        tci_grid_tap own = tci_grid_tap_along(s, axis, tap);
+        own = axis ? tci_grid_joined(g, before, own, size) : own;
+        tci_node *part = own.index ? tci_grid_sum(s, axis + 1, &own) : NULL;
         r = r ? tci_composite_binary(g, TCI_OP_ADD, r, part) : part;
         if (!r) {
             return NULL;
@@ -467,6 +486,6 @@ TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid
             return NULL;
         }
     }
-    tci_node *r = s.flat && grid ? tci_grid_sum(&s, 0, NULL, NULL) : NULL;
+    tci_node *r = s.flat && grid ? tci_grid_sum(&s, 0, NULL) : NULL;
     return tci_build_cast(g, tci_build_reshape(g, r, n + 2, shape), (tc_dtype)x->dtype);
 }

@@ -892,6 +892,26 @@ TEST(interpolation_to_the_same_size)
     tc_ctx_free(ctx);
 }
 
+/* Values of PyTorch 2.15: a tap outside is 0, whatever the element at the edge is. */
+TEST(points_outside_of_an_infinite_edge)
+{
+    begin();
+    const double inf = (double)INFINITY;
+    tc_tensor x = NUMBERS(4, SIZES(1, 1, 3, 3), inf, 0, 0, 0, 2, 0, 0, 0, NAN);
+    tc_tensor at = NUMBERS(4, SIZES(1, 1, 5, 2), -3, -3, 5, 5, -1.2, -1.4, 1.4, 1.2, 1.6, 0.1);
+    tc_tensor slopes[2], in[2] = {x, at};
+    VALUES(tc_grid_sample(x, at, "nearest", "zeros", false), 0, 0, 0, 0, 0);
+    VALUES(tc_grid_sample(x, at, "bicubic", "zeros", false), 0, 0, -inf, NAN, NAN);
+    tc_tensor y = tc_grid_sample(x, at, "bilinear", "zeros", false);
+    VALUES(y, 0, 0, 0, 0, 0);
+    CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), in, 2, slopes), TC_OK);
+    VALUES(slopes[0], 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    VALUES(slopes[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    tc_jvp(TC_TENSORS(y), TC_TENSORS_N(in, 2), TC_TENSORS(tc_add(tc_mul(x, 0), 1), at), &y);
+    VALUES(y, 0, 0, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
 /* Values of PyTorch 2.15. Elements that are not filled are x's, bit by bit. */
 TEST(integers_filled_where_a_mask_is)
 {
