@@ -558,6 +558,12 @@ TEST(comparisons_of_integers_with_floating_numbers)
                 }
             }
         }
+        static const int64_t two[] = {1099511627776, 1099511627777};
+        tc_tensor by_text = tc_copy_in(own, two, TC_I64, 2);
+        by_text = tc_expr(own, "x == 1099511627777.0", TC_ATTRS(TC_ATTR("x", by_text)));
+        bool same[2] = {true, false};
+        CHECK_EQ_INT(tc_read(by_text, same, 2), TC_OK);
+        CHECK(!same[0] && same[1]);
         tc_ctx_free(own);
     }
 }
