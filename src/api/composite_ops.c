@@ -63,8 +63,10 @@ TC_API tc_tensor tc_masked_fill_at(tc_tensor x, tc_tensor mask, tc_arg value, tc
     if (!tci_made_begin(&m, "tc_masked_fill", x, here)) {
         return m.bad;
     }
-    tc_tensor y = tc_where_at(tci_arg_tensor(mask), value, tci_arg_tensor(x), here);
-    return tci_made_end(&m, tc_cast(y, tc_dtype_of(x)));
+    const tc_dtype t = tc_dtype_of(x);
+    tc_tensor fill = value.kind ? tc_full_at(m.ctx->handle, value, 1, (const int64_t[]){t}, here)
+                                : tc_cast(value.tensor, t);
+    return tci_made_end(&m, tc_where(mask, fill, x));
 }
 
 TC_API tc_tensor tc_nan_to_num_at(tc_tensor x, tc_arg nan, tc_arg posinf, tc_arg neginf,
@@ -226,8 +228,9 @@ TC_API tc_tensor tc_logsumexp_at(tc_tensor x, tc_axes axes, bool keepdims, tc_si
     return tci_made_round(&m, tc_add(tc_log(sum), top));
 }
 
-/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in PyTorch 2.15. Even powers
- * are those of x itself, which are smooth at 0. */
+/* |x|^p summed, to the 1 / p. Where that is 0 so is the gradient, as in PyTorch 2.15, and where
+ * 0^p is infinite an element of 0 has the tangent 0 too. Even powers are those of x itself, which
+ * are smooth at 0. */
 static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
 {
     tc_tensor size = tc_abs(x);
@@ -243,14 +246,17 @@ static tc_tensor tci_made_norm(tc_tensor x, double p, tc_axes axes, bool keepdim
     if (p == 1) {
         return tc_sum(size, axes, keepdims);
     }
-    const bool even = p > 0 && fmod(p, 2) == 0;
-    tc_tensor none = tc_eq(x, 0), power = p == 2 ? tc_square(x) : tc_pow(even ? x : size, p);
-    if (p > 0 && !even) {
-        power = tc_where(none, 0, tc_pow(tc_where(none, 1, size), p));
+    const double of_0 = p < 0 ? (double)INFINITY : 0; /* 0^p and 0^(1 / p) */
+    tc_tensor power;
+    if (p > 0 && fmod(p, 2) == 0) {
+        power = p == 2 ? tc_square(x) : tc_pow(x, p);
+    } else {
+        tc_tensor none = tc_eq(x, 0);
+        power = tc_where(none, of_0, tc_pow(tc_where(none, 1, size), p));
     }
     tc_tensor sum = tc_sum(power, axes, keepdims), empty = tc_eq(sum, 0);
     tc_tensor safe = tc_where(empty, 1, sum);
-    return tc_where(empty, 0, p == 2 ? tc_sqrt(safe) : tc_pow(safe, 1 / p));
+    return tc_where(empty, of_0, p == 2 ? tc_sqrt(safe) : tc_pow(safe, 1 / p));
 }
 
 TC_API tc_tensor tc_norm_at(tc_tensor x, double p, tc_axes axes, bool keepdims, tc_site here)
@@ -898,7 +904,7 @@ TC_API tc_tensor tc_embedding_bag_at(tc_tensor index, tc_tensor weight, tc_tenso
     counts = tc_unsqueeze(counts, 1);
     rows = tc_where(counts, rows, largest ? -(double)INFINITY : 0.0);
     if (!tci_is_none(per_sample_weights)) {
-        rows = tc_mul(rows, tc_reshape(per_sample_weights, -1, 1));
+        rows = tc_mul(rows, tc_where(counts, tc_reshape(per_sample_weights, -1, 1), 0));
     }
     tc_tensor y = tci_made_fold(&m, &b, rows, largest, here);
     if (largest || mean) {

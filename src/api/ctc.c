@@ -111,14 +111,14 @@ TC_API tc_tensor tc_ctc_loss_at(tc_tensor log_probs, tc_tensor targets, tc_tenso
     tc_tensor place = tc_arange(m.ctx->handle, 0, tc_size(targets, 1), 1, TC_I64);
     tc_tensor used = tc_lt(place, tc_unsqueeze(lengths, -1));
     tc_tensor labels = tc_where(used, tc_cast(targets, TC_I64), blank);
-    tc_tensor loss = tci_ctc_loss(&m, tci_made_wide(&m, log_probs),
-                                  tci_ctc_labels(&m, labels, blank), tc_cast(input_lengths, TC_I64),
-                                  lengths, blank);
-    /* as in torch log_probs count as normalized: their sums at each time are 1, with a gradient */
     tc_tensor wide = tci_made_wide(&m, log_probs);
     tc_tensor time = tc_unsqueeze(tc_arange(m.ctx->handle, 0, tc_size(wide, 0), 1, TC_I64), -1);
     tc_tensor inside = tc_unsqueeze(tc_lt(time, input_lengths), -1);
-    tc_tensor sums = tc_sum(tc_where(inside, tc_exp(wide), 0), TC_AXES(0, 2), false);
+    wide = tc_where(inside, wide, -(double)INFINITY); /* later times may be NaN */
+    tc_tensor loss = tci_ctc_loss(&m, wide, tci_ctc_labels(&m, labels, blank),
+                                  tc_cast(input_lengths, TC_I64), lengths, blank);
+    /* as in torch log_probs count as normalized: their sums at each time are 1, with a gradient */
+    tc_tensor sums = tc_sum(tc_exp(wide), TC_AXES(0, 2), false);
     loss = tc_add(loss, tc_sub(sums, tc_stop_gradient(sums)));
     tc_tensor none = tc_gt(loss, -0.5 * TCI_CTC_NEVER);
     loss = tc_where(none, zero_infinity ? 0.0 : (double)INFINITY, loss);

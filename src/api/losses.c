@@ -23,6 +23,21 @@ static tc_tensor tci_made_weights(tc_tensor weight, tc_tensor target, tc_site he
     return tci_made_shaped(flat, target, here);
 }
 
+/* The share of each target in the mean: the weight of its class, 0 where it does not count. */
+static tc_tensor tci_made_shares(tc_tensor weight, tc_tensor counts, tc_tensor target, tc_dtype t,
+                                 tc_site here)
+{
+    tc_tensor share = tc_cast(counts, t);
+    return tci_is_none(weight) ? share
+                               : tc_where(counts, tci_made_weights(weight, target, here), share);
+}
+
+/* -x * share where a target counts; else 0, also where x is infinite or NaN. */
+static tc_tensor tci_made_counted(tc_tensor x, tc_tensor share, tc_tensor counts, tc_site here)
+{
+    return tc_where(counts, tc_neg(tc_mul(x, share)), 0);
+}
+
 /* The mean of losses, weighed by shares. Where these are 0 together it is NaN, or infinite, and has
  * no gradient, as in PyTorch 2.15 of a batch whose targets are all ignored. */
 static tc_tensor tci_made_shared(const tci_made *m, tc_tensor loss, tc_tensor share)
@@ -49,11 +64,9 @@ TC_API tc_tensor tc_nll_loss_at(tc_tensor input, tc_tensor target, tc_tensor wei
                                                     tc_rank(input), tc_rank(target));
     }
     tc_tensor x = tci_made_wide(&m, input), counts = tc_ne(target, ignore_index);
-    tc_tensor safe = tc_where(counts, target, 0), share = tc_cast(counts, tc_dtype_of(x));
-    if (!tci_is_none(weight)) {
-        share = tc_mul(share, tci_made_weights(weight, safe, here));
-    }
-    tc_tensor loss = tc_neg(tc_mul(tci_made_picked(x, safe, here), share));
+    tc_tensor safe = tc_where(counts, target, 0);
+    tc_tensor share = tci_made_shares(weight, counts, safe, tc_dtype_of(x), here);
+    tc_tensor loss = tci_made_counted(tci_made_picked(x, safe, here), share, counts, here);
     if (reduction != TC_REDUCE_MEAN) {
         return tci_made_reduced(&m, loss, reduction);
     }
@@ -103,12 +116,11 @@ TC_API tc_tensor tc_cross_entropy_loss_at(tc_tensor input, tc_tensor target, tc_
                                      label_smoothing);
     }
     tc_tensor counts = tc_ne(target, ignore_index), safe = tc_where(counts, target, 0);
-    tc_tensor share = tc_cast(counts, tc_dtype_of(logs));
-    tc_tensor all = tci_made_affine(logs, tci_made_channels(&m, weight, logs), TC_NONE, here);
-    all = tc_mul(tc_sum(all, TC_AXES(axis), false), share);
-    share = tci_is_none(weight) ? share : tc_mul(share, tci_made_weights(weight, safe, here));
-    tc_tensor loss = tc_neg(tc_mul(tci_made_picked(logs, safe, here), share));
+    tc_tensor share = tci_made_shares(weight, counts, safe, tc_dtype_of(logs), here);
+    tc_tensor loss = tci_made_counted(tci_made_picked(logs, safe, here), share, counts, here);
     if (label_smoothing != 0) {
+        tc_tensor all = tci_made_affine(logs, tci_made_channels(&m, weight, logs), TC_NONE, here);
+        all = tc_where(counts, tc_sum(all, TC_AXES(axis), false), 0);
         all = tc_mul_at(tci_arg_tensor(all), spread, here);
         loss = tc_sub(tc_mul(loss, 1 - label_smoothing), all);
     }

@@ -155,6 +155,27 @@ static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n, tc_
     return t;
 }
 
+/* A floating number that integers are compared with, as the operand `at` of two: the number of the
+ * same result that an integer dtype holds, so that the comparison is exact. x < 2.5 is x < 3, and
+ * x == 2.5 is x == NaN. A number that no integer dtype reaches is infinite. */
+static tc_arg tci_ops_compared(int op, const tc_arg *a, int at)
+{
+    const bool ordered = op == TCI_OP_LT || op == TCI_OP_LE || op == TCI_OP_GT || op == TCI_OP_GE;
+    if (a->kind != TCI_OPS_FLOAT || (!ordered && op != TCI_OP_EQ && op != TCI_OP_NE)) {
+        return *a;
+    }
+    const bool up = at == 1 ? op == TCI_OP_LT || op == TCI_OP_GE
+                            : op == TCI_OP_GT || op == TCI_OP_LE;
+    const double whole = up ? ceil(a->f) : floor(a->f), inf = (double)INFINITY;
+    if (isnan(whole) || (!ordered && whole != a->f)) {
+        return tci_arg_float((double)NAN);
+    }
+    if (whole >= 0x1p64 || whole < -0x1p63) {
+        return tci_arg_float(whole > 0 ? inf : -inf);
+    }
+    return whole >= 0x1p63 ? tci_arg_uint((uint64_t)whole) : tci_arg_int((int64_t)whole);
+}
+
 /* Exponents that are a few products are part of the program. */
 static tci_node *tci_ops_exponent(tci_frame *f, tci_node *b)
 {
@@ -182,6 +203,17 @@ TCI_FN bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
     const tc_promotion how = f->ctx->graph.promotion;
     tc_dtype common = n_tensors ? tci_build_common_dtype(&f->ctx->graph, tensors, n_tensors)
                                 : TC_DTYPE_COUNT;
+    tc_arg compared[2];
+    if (n == 2 && n_tensors == 1 && kind == TCI_OPS_FLOAT && !tci_dtype_is_float(common)) {
+        const int at = args[0].kind ? 0 : 1;
+        if (!tci_ops_check_number(f, &args[at])) {
+            return false;
+        }
+        compared[1 - at] = args[1 - at];
+        compared[at] = tci_ops_compared(op, &args[at], at);
+        kind = compared[at].kind;
+        args = compared;
+    }
     tc_dtype dtype = tci_ops_weak(how, common, kind), result;
     if (op >= 0) {
         tci_build_ew_dtypes(how, op, dtype, &dtype, &result);

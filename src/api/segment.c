@@ -46,13 +46,11 @@ static double tci_segment_initial(tci_segment_kind kind)
     return 0;
 }
 
-/* rows [k, ...] reduced into `into` [n + 1, ...] by the number of the segment of each row. */
+/* rows [k, ...] reduced into `into` [n + 1, ...] by the number [k, 1, ...] of the segment of each
+ * row. */
 static tc_tensor tci_segment_scatter(tc_tensor into, tc_tensor number, tc_tensor rows,
                                      tci_segment_kind kind, tc_site here)
 {
-    while (tc_rank(number) < tc_rank(rows) && !tc_status_of(number)) {
-        number = tc_unsqueeze(number, -1);
-    }
     number = tci_made_like(number, rows, here);
     switch (kind) {
     case TCI_SEGMENT_MAX: return tc_scatter_max(into, 0, number, rows);
@@ -74,8 +72,13 @@ static tc_tensor tci_segment_reduce(const tci_made *m, tc_tensor x, tci_segment_
     tc_tensor place = tc_arange(m->ctx->handle, 0, tc_size(rows, 0), 1, TC_I64);
     tc_tensor ends = tc_cumsum(tc_cast(lengths, TC_I64), 0);
     tc_tensor number = tc_searchsorted(ends, place, true); /* n: beyond the last segment */
-    tc_tensor into = tc_pad(tc_slice(rows, 0, 0, 0, 1), 0, 0, tc_dim_add(n, 1),
-                            tci_segment_initial(kind)); /* [n + 1, ...] */
+    while (tc_rank(number) < tc_rank(rows) && !tc_status_of(number)) {
+        number = tc_unsqueeze(number, -1);
+    }
+    const double initial = tci_segment_initial(kind);
+    tc_tensor into = tc_pad(tc_slice(rows, 0, 0, 0, 1), 0, 0, tc_dim_add(n, 1), initial);
+    /* a row beyond the last segment is neutral: an extreme that is NaN has NaN gradients */
+    rows = tc_where(tc_lt(number, n), rows, initial);
     tc_tensor y = tc_slice(tci_segment_scatter(into, number, rows, kind, here), 0, 0, n, 1);
     if (kind == TCI_SEGMENT_MEAN) {
         tc_tensor count = tc_cast(lengths, tc_dtype_of(y));

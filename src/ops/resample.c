@@ -81,6 +81,11 @@ typedef enum tci_sample_mode {
     TCI_SAMPLE_AREA
 } tci_sample_mode;
 
+static bool tci_sample_is_nearest(tci_sample_mode mode)
+{
+    return mode == TCI_SAMPLE_NEAREST || mode == TCI_SAMPLE_NEAREST_EXACT;
+}
+
 static bool tci_sample_mode_of(tci_graph *g, const char *name, int n, tci_sample_mode *mode)
 {
     static const struct {
@@ -118,9 +123,10 @@ static bool tci_sample_check_size(tci_graph *g, tci_dim size)
 
 /* The size of an axis of n elements, and the distance of the results in x if not n / size; 0. */
 static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolation *o, int axis,
-                            tci_dim *size, double *apart)
+                            bool nearest, tci_dim *size, double *apart)
 {
     const double factor = o->scale_factor[axis];
+    const bool whole = factor >= 1 && factor < 1e15 && factor == (double)(int64_t)factor;
     *apart = 0;
     *size = o->size[axis];
     if ((*size != 0) == (factor != 0)) {
@@ -130,7 +136,7 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
         return false;
     }
     if (factor != 0) {
-        if (!tci_dim_is_known(n) && factor == (double)(int64_t)factor && factor > 0) {
+        if (whole && (nearest || !tci_dim_is_known(n))) { /* each element repeated: exact */
             *size = tci_dim_mul(n, (int64_t)factor);
             return tci_sample_check_size(g, *size);
         }
@@ -152,10 +158,10 @@ static bool tci_sample_size(tci_graph *g, tci_dim n, const struct tc_interpolati
 static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim size, double apart,
                                    tci_sample_mode mode, bool align_corners)
 {
-    const bool nearest = mode == TCI_SAMPLE_NEAREST, linear = mode == TCI_SAMPLE_LINEAR;
+    const bool linear = mode == TCI_SAMPLE_LINEAR, smooth = linear || mode == TCI_SAMPLE_CUBIC;
     tci_node *at = tci_build_cast(g, tci_build_iota(g, size), t);
-    const bool corners = align_corners && (linear || mode == TCI_SAMPLE_CUBIC);
-    if (!corners && !nearest) {
+    const bool corners = align_corners && smooth;
+    if (!corners && mode != TCI_SAMPLE_NEAREST) {
         at = tci_sample_scaled(g, at, 1, 0.5);
     }
     if (corners || apart == 0) { /* a product and a quotient: whole results are exact */
@@ -165,8 +171,10 @@ static tci_node *tci_sample_places(tci_graph *g, tc_dtype t, tci_dim n, tci_dim 
         at = tci_composite_binary(g, TCI_OP_DIV, at, tci_build_size_value(g, parts, t));
     } else {
         at = tci_sample_scaled(g, at, apart, 0);
+        /* as in PyTorch 2.15: 39 (1 / 2.6) is less than 15 in f64, and 15 when rounded to f32 */
+        at = smooth ? at : tci_build_cast(g, at, TC_F32);
     }
-    if (corners || nearest || mode == TCI_SAMPLE_NEAREST_EXACT) {
+    if (corners || !smooth) {
         return at;
     }
     at = tci_sample_scaled(g, at, 1, -0.5);
@@ -191,7 +199,10 @@ static tci_node *tci_sample_axis(tci_graph *g, tci_node *x, int axis, tci_dim si
         return NULL;
     }
     const tci_dim n = x->shape[axis];
-    const bool nearest = mode == TCI_SAMPLE_NEAREST || mode == TCI_SAMPLE_NEAREST_EXACT;
+    const bool nearest = tci_sample_is_nearest(mode);
+    if (size == n && (apart == 0 || apart == 1)) {
+        return x; /* without products of neighbors and weights of 0 */
+    }
     if (nearest && apart == 0 && tci_dim_divides(n, size)) {
         return tci_build_repeat_each(g, x, axis, tci_dim_div(size, n));
     }
@@ -234,8 +245,9 @@ TCI_FN tci_node *tci_build_interpolate(tci_graph *g, tci_node *x, const struct t
         !tci_sample_mode_of(g, o->mode ? o->mode : "nearest", n, &mode)) {
         return NULL;
     }
+    const bool nearest = tci_sample_is_nearest(mode);
     for (int i = 0; i < n; i++) {
-        if (!tci_sample_size(g, x->shape[2 + i], o, i, &sizes[i], &apart[i]) ||
+        if (!tci_sample_size(g, x->shape[2 + i], o, i, nearest, &sizes[i], &apart[i]) ||
             !tci_build_can_read(g, "x", x, 2 + i, sizes[i])) {
             return NULL;
         }
@@ -333,58 +345,77 @@ static tci_node *tci_grid_column(const tci_grid *s, tci_node *grid, int i, tci_d
     return s->taps == 4 ? at : tci_grid_held(s, at, n);
 }
 
-/* Tap `tap` along one axis: the index in *index, held within; the weight, 0 outside if points there
- * are zeros. */
-static tci_node *tci_grid_tap(const tci_grid *s, int axis, int tap, tci_node **index)
+/* An element that is read: its index, held within x; whether it is inside of x; its weight, 0
+ * outside (the nearest: 1 inside). */
+typedef struct tci_grid_tap {
+    tci_node *index, *inside, *weight;
+} tci_grid_tap;
+
+/* Tap `tap` along one axis; index NULL: none. */
+static tci_grid_tap tci_grid_tap_along(const tci_grid *s, int axis, int tap)
 {
     tci_graph *g = s->g;
     const tci_dim n = s->x->shape[2 + axis];
-    tci_node *at = s->at[axis], *rest = NULL, *weight = NULL;
+    tci_grid_tap r = {NULL, NULL, NULL};
+    tci_node *at = s->at[axis];
     if (s->taps == 1) {
         at = tci_composite_unary(g, TCI_OP_ROUND, at);
     } else {
         tci_node *whole = tci_composite_unary(g, TCI_OP_FLOOR, at);
-        rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
-        weight = tci_sample_weight(g, rest, tap, s->taps);
+        tci_node *rest = tci_composite_binary(g, TCI_OP_SUB, at, whole);
+        r.weight = tci_sample_weight(g, rest, tap, s->taps);
         at = tci_sample_scaled(g, whole, 1, s->taps == 4 ? tap - 1 : tap);
         at = s->taps == 4 ? tci_grid_held(s, at, n) : at;
     }
     if (!at) {
-        return NULL;
+        return r;
     }
     tc_dtype t = (tc_dtype)at->dtype;
-    tci_node *zero = tci_composite_number(g, t, 0), *one = tci_composite_number(g, t, 1);
+    tci_node *zero = tci_composite_number(g, t, 0);
     tci_node *after = tci_composite_binary(g, TCI_OP_LT, at, tci_build_size_value(g, n, t));
-    tci_node *inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
-                                            tci_composite_binary(g, TCI_OP_LE, zero, at));
-    *index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);
-    return tci_build_where(g, inside, weight ? weight : one, zero);
+    r.inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, after,
+                                    tci_composite_binary(g, TCI_OP_LE, zero, at));
+    r.index = tci_sample_within(g, tci_build_cast(g, at, TC_I64), 0, n);
+    r.weight = s->taps == 1 ? tci_composite_number(g, t, 1) : r.weight;
+    r.weight = tci_build_where(g, r.inside, r.weight, zero);
+    return r;
 }
 
-/* The taps from `axis` on, at an index and with a weight of those before; NULL: none. */
-static tci_node *tci_grid_sum(const tci_grid *s, int axis, tci_node *index, tci_node *weight)
+/* A tap of the axes before, and one along an axis of this size. */
+static tci_grid_tap tci_grid_joined(tci_graph *g, const tci_grid_tap *before, tci_grid_tap own,
+                                    tci_node *size)
+{
+    tci_node *first = tci_composite_binary(g, TCI_OP_MUL, before->index, size);
+    own.index = tci_composite_binary(g, TCI_OP_ADD, first, own.index);
+    own.inside = tci_composite_binary(g, TCI_OP_LOGICAL_AND, before->inside, own.inside);
+    own.weight = tci_composite_binary(g, TCI_OP_MUL, before->weight, own.weight);
+    return own;
+}
+
+/* The taps from `axis` on, after those of the axes before; NULL: none. An element that is read for
+ * a tap outside counts as 0 before it meets its weight, since it may be infinite or NaN. */
+static tci_node *tci_grid_sum(const tci_grid *s, int axis, const tci_grid_tap *before)
 {
     tci_graph *g = s->g;
     tci_node *r = NULL;
     if (axis == s->n) {
-        tci_dim shape[3] = {index->shape[0], s->flat->shape[1], index->shape[2]};
-        index = tci_build_broadcast(g, index, 3, shape);
+        tci_dim shape[3] = {before->index->shape[0], s->flat->shape[1], before->index->shape[2]};
+        const tc_dtype t = (tc_dtype)s->flat->dtype;
+        tci_node *index = tci_build_broadcast(g, before->index, 3, shape);
         tci_node *read = tci_build_gather(g, s->flat, 2, index);
-        return tci_composite_binary(g, TCI_OP_MUL, read,
-                                    tci_build_cast(g, weight, (tc_dtype)s->flat->dtype));
+        tci_node *weight = tci_build_cast(g, before->weight, t),
+                 *zero = tci_composite_number(g, t, 0);
+        if (s->taps == 1) { /* a mask that is stored once for all channels */
+            return tci_build_where(g, tci_composite_binary(g, TCI_OP_NE, weight, zero), read, zero);
+        }
+        read = tci_build_where(g, before->inside, read, zero);
+        return tci_composite_binary(g, TCI_OP_MUL, read, weight);
     }
     tci_node *size = tci_build_size_value(g, s->x->shape[2 + axis], TC_I64);
     for (int tap = 0; tap < s->taps; tap++) {
-        tci_node *own_index, *own = tci_grid_tap(s, axis, tap, &own_index);
-        if (!own) {
-            return NULL;
-        }
-        if (axis) {
-            tci_node *before = tci_composite_binary(g, TCI_OP_MUL, index, size);
-            own_index = tci_composite_binary(g, TCI_OP_ADD, before, own_index);
-            own = tci_composite_binary(g, TCI_OP_MUL, weight, own);
-        }
-        tci_node *part = own && own_index ? tci_grid_sum(s, axis + 1, own_index, own) : NULL;
+        tci_grid_tap own = tci_grid_tap_along(s, axis, tap);
+        own = axis ? tci_grid_joined(g, before, own, size) : own;
+        tci_node *part = own.index ? tci_grid_sum(s, axis + 1, &own) : NULL;
         r = r ? tci_composite_binary(g, TCI_OP_ADD, r, part) : part;
         if (!r) {
             return NULL;
@@ -455,6 +486,6 @@ TCI_FN tci_node *tci_build_grid_sample(tci_graph *g, tci_node *x, tci_node *grid
             return NULL;
         }
     }
-    tci_node *r = s.flat && grid ? tci_grid_sum(&s, 0, NULL, NULL) : NULL;
+    tci_node *r = s.flat && grid ? tci_grid_sum(&s, 0, NULL) : NULL;
     return tci_build_cast(g, tci_build_reshape(g, r, n + 2, shape), (tc_dtype)x->dtype);
 }

@@ -124,6 +124,16 @@ TEST(smoothed_labels)
     VALUES(tc_sub(tc_cross_entropy_loss(x, t, TC_NONE, -100, TC_REDUCE_MEAN, 0),
                   tc_cross_entropy(x, t)),
            0);
+    /* a target that is ignored does not count, whatever its row and the weight of class 0 are */
+    const double inf = (double)INFINITY;
+    tc_tensor far = NUMBERS(2, SIZES(2, 2), NAN, 1, 0.5, 0.9), of_0 = NUMBERS(1, SIZES(2), NAN, 2);
+    tc_tensor logs = NUMBERS(2, SIZES(2, 2), -inf, NAN, -0.5, -0.9),
+              k = tc_arange(ctx, 0, 2, 1, TC_I64);
+    VALUES(tc_nll_loss(logs, k, TC_NONE, 0, TC_REDUCE_MEAN), 0.9);
+    VALUES(tc_nll_loss(logs, k, of_0, 0, TC_REDUCE_SUM), 1.8);
+    VALUES(tc_nll_loss(logs, k, of_0, 0, TC_REDUCE_NONE), 0, 1.8);
+    VALUES(tc_cross_entropy_loss(far, k, TC_NONE, 0, TC_REDUCE_MEAN, 0), 0.5130152523999525);
+    VALUES(tc_cross_entropy_loss(far, k, TC_NONE, 0, TC_REDUCE_MEAN, 0.1), 0.5330152523999525);
     tc_tensor bad = tc_cross_entropy_loss(x, t, w, -100, TC_REDUCE_MEAN, 1.5);
     CHECK(strstr(tc_error(bad), "label_smoothing is 1.5") != NULL);
     tc_ctx_free(ctx);
@@ -815,6 +825,112 @@ TEST(factors_that_leave_the_size)
     VALUES(tc_interpolate(x, &o), 1, 1 + 0.85 / 1.3, 1 + 1.85 / 1.3);
     o.recompute_scale_factor = true;
     VALUES(tc_interpolate(x, &o), 1, 2, 3);
+    tc_ctx_free(ctx);
+}
+
+/* Elements are x[floor(i / 2.6)], by whole numbers, in every dtype; 39 / 2.6 is 15, and
+ * 39 (1 / 2.6) is less in f64. */
+TEST(nearest_elements_by_a_factor)
+{
+    static const int tenths[] = {11, 13, 22, 26, 7};
+    begin();
+    for (int k = 0; k < 5; k++) {
+        tc_interpolation o = {.scale_factor = {tenths[k] / 10.0}};
+        tc_tensor x = tc_reshape(tc_arange(ctx, 0, 22, 1, TC_F64), 1, 1, 22);
+        double want[64];
+        const int n = 22 * tenths[k] / 10;
+        for (int i = 0; i < n; i++) {
+            want[i] = i * 10 / tenths[k];
+        }
+        check_values(__LINE__, tc_interpolate(x, &o), want, n);
+        check_values(__LINE__, tc_interpolate(tc_cast(x, TC_F32), &o), want, n);
+        check_values(__LINE__, tc_interpolate(tc_cast(x, TC_I64), &o), want, n);
+        o.mode = "nearest-exact"; /* x[floor((i + 1/2) / 2.6)] */
+        for (int i = 0; i < n; i++) {
+            want[i] = (i * 10 + 5) / tenths[k];
+        }
+        check_values(__LINE__, tc_interpolate(x, &o), want, n);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* (f32)(1 / 41) * 41 is less than 1. */
+TEST(nearest_elements_by_a_whole_factor)
+{
+    begin();
+    tc_tensor x = tc_reshape(tc_arange(ctx, 0, 5, 1, TC_F32), 1, 1, 5);
+    float got[5 * 61];
+    for (int k = 41; k <= 61; k += 20) {
+        for (int exact = 0; exact < 2; exact++) {
+            tc_interpolation o = {.mode = exact ? "nearest-exact" : NULL, .scale_factor = {k}};
+            CHECK_EQ_INT(tc_read(tc_interpolate(x, &o), got, (int64_t)5 * k), TC_OK);
+            for (int i = 0; i < 5 * k; i++) {
+                CHECK_MSG(got[i] == (float)(i / k), "element %d by %d is %g", i, k, (double)got[i]);
+            }
+        }
+    }
+    tc_ctx_free(ctx);
+}
+
+/* A copy, which reads no neighbor. Along the axis that changes, row 0 has one of weight 0. */
+TEST(interpolation_to_the_same_size)
+{
+    begin();
+    const double inf = (double)INFINITY;
+    tc_tensor x = NUMBERS(3, SIZES(1, 1, 5), 0, 1, inf, 3, NAN);
+    tc_interpolation o = {.mode = "linear", .size = {5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    o.align_corners = true;
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    o = (tc_interpolation){.mode = "linear", .scale_factor = {1}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN);
+    x = tc_expand(tc_unsqueeze(x, -2), 1, 1, 2, 5);
+    o = (tc_interpolation){.mode = "bicubic", .size = {2, 5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, inf, 3, NAN, 0, 1, inf, 3, NAN);
+    o = (tc_interpolation){.mode = "bilinear", .size = {3, 5}};
+    VALUES(tc_interpolate(x, &o), 0, 1, NAN, 3, NAN, 0, 1, inf, 3, NAN, 0, 1, inf, 3, NAN);
+    tc_ctx_free(ctx);
+}
+
+/* Values of PyTorch 2.15: a tap outside is 0, whatever the element at the edge is. */
+TEST(points_outside_of_an_infinite_edge)
+{
+    begin();
+    const double inf = (double)INFINITY;
+    tc_tensor x = NUMBERS(4, SIZES(1, 1, 3, 3), inf, 0, 0, 0, 2, 0, 0, 0, NAN);
+    tc_tensor at = NUMBERS(4, SIZES(1, 1, 5, 2), -3, -3, 5, 5, -1.2, -1.4, 1.4, 1.2, 1.6, 0.1);
+    tc_tensor slopes[2], in[2] = {x, at};
+    VALUES(tc_grid_sample(x, at, "nearest", "zeros", false), 0, 0, 0, 0, 0);
+    VALUES(tc_grid_sample(x, at, "bicubic", "zeros", false), 0, 0, -inf, NAN, NAN);
+    tc_tensor y = tc_grid_sample(x, at, "bilinear", "zeros", false);
+    VALUES(y, 0, 0, 0, 0, 0);
+    CHECK_EQ_INT(tc_grad(tc_sum(y, TC_ALL, false), in, 2, slopes), TC_OK);
+    VALUES(slopes[0], 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    VALUES(slopes[1], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    tc_jvp(TC_TENSORS(y), TC_TENSORS_N(in, 2), TC_TENSORS(tc_add(tc_mul(x, 0), 1), at), &y);
+    VALUES(y, 0, 0, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Values of PyTorch 2.15. Elements that are not filled are x's, bit by bit. */
+TEST(integers_filled_where_a_mask_is)
+{
+    begin();
+    static const int64_t in[] = {(1ll << 53) + 1, 5, -(1ll << 53) - 1};
+    int64_t got[3];
+    tc_tensor x = tc_copy_in(ctx, in, TC_I64, 3), mask = tc_eq(tc_arange(ctx, 0, 3, 1, TC_I32), 1);
+    tc_tensor of[] = {tc_masked_fill(x, mask, 7.75),
+                      tc_masked_fill(x, mask, tc_full(ctx, 7.75, TC_F32)),
+                      tc_masked_fill(x, mask, 7)};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(tc_read(of[i], got, 3), TC_OK);
+        CHECK(got[0] == in[0] && got[1] == 7 && got[2] == in[2]);
+    }
+    VALUES(tc_masked_fill(mask, mask, 0.25), 0, 1, 0);
+    VALUES(tc_masked_fill(mask, tc_logical_not(mask), 0), 0, 1, 0);
+    VALUES(tc_masked_fill(tc_cast(x, TC_F64), mask, -0.5), (double)in[0], -0.5, (double)in[2]);
+    tc_tensor bad = tc_masked_fill(tc_cast(x, TC_I8), mask, 300);
+    CHECK_HAS(tc_error(bad), "tc_masked_fill: the value: given 300, expected a number that i8");
     tc_ctx_free(ctx);
 }
 

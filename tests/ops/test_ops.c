@@ -482,6 +482,92 @@ TEST(comparisons_of_u64_with_signed_integers)
     }
 }
 
+/* Which is larger, by whole numbers: 1 a, -1 x, 0 none; 2: x is NaN. */
+static int order_of_real(bool huge, int64_t a, double x)
+{
+    const uint64_t u = (uint64_t)a;
+    if (isnan(x) || x >= 0x1p64 || x < -0x1p63) {
+        return isnan(x) ? 2 : x > 0 ? -1 : 1;
+    }
+    if (x >= 0x1p63) { /* such a number has no fraction */
+        return !huge || u<(uint64_t)x ? -1 : u>(uint64_t) x;
+    }
+    const int64_t whole = (int64_t)x; /* toward 0 */
+    const double rest = x - (double)whole;
+    if (huge || a != whole) {
+        return huge || a > whole ? 1 : -1;
+    }
+    return rest > 0 ? -1 : rest < 0;
+}
+
+/* Comparisons of integers with floating numbers are exact: f32 holds few of these. */
+TEST(comparisons_of_integers_with_floating_numbers)
+{
+    static const tc_dtype wholes[] = {TC_BOOL, TC_I8, TC_I32, TC_U32, TC_I64, TC_U64};
+    static const double xs[] = {0.25,
+                                -0.25,
+                                1e-60,
+                                1,
+                                300.5,
+                                -1,
+                                16777216,
+                                16777217,
+                                16777216.5,
+                                -16777216.5,
+                                2147483648.5,
+                                1e300,
+                                -1e300,
+                                0x1p63,
+                                -0x1p63,
+                                0x1p64,
+                                -0x1.0000000000001p63,
+                                INFINITY,
+                                -INFINITY,
+                                NAN,
+                                1099511627777.0,
+                                0x1p53};
+    static const int64_t as[] = {
+        0,         1,         -1,        127,        16777216,      16777217,       -16777216,
+        -16777217, INT64_MAX, INT64_MIN, 2147483647, 1099511627776, (1ll << 53) + 1};
+    enum { N = sizeof(as) / sizeof(as[0]), M = sizeof(xs) / sizeof(xs[0]) };
+    for (int numpy = 0; numpy < 2; numpy++) {
+        tc_options o = {.backend = "interp", .no_disk_cache = true};
+        o.promotion = numpy ? TC_NUMPY : TC_TORCH;
+        tc_ctx *own = NULL;
+        REQUIRE(tc_ctx_make(&own, &o) == TC_OK);
+        for (int d = 0; d < 6; d++) {
+            const tc_dtype t = wholes[d];
+            tc_tensor x = tc_cast(tc_copy_in(own, as, TC_I64, N), t), ys[12 * M];
+            int64_t kept[N]; /* as the dtype has them */
+            bool got[12 * M][N];
+            REQUIRE(tc_read(tc_cast(x, TC_I64), kept, N) == TC_OK);
+            for (int k = 0; k < 12 * M; k++) {
+                const tc_arg v = {.tensor = x}, number = tci_arg_float(xs[k / 12]);
+                ys[k] = compare(k % 6, k / 6 % 2 ? number : v, k / 6 % 2 ? v : number);
+            }
+            CHECK_EQ_INT(tc_eval_many(TC_TENSORS_N(ys, 12 * M)), TC_OK);
+            for (int k = 0; k < 12 * M; k++) {
+                CHECK_EQ_INT(tc_read(ys[k], got[k], N), TC_OK);
+                for (int i = 0; i < N; i++) {
+                    int r = order_of_real(t == TC_U64 && kept[i] < 0, kept[i], xs[k / 12]);
+                    r = k / 6 % 2 && r != 2 ? -r : r;
+                    const bool want[6] = {r == 0, r != 0,          r == -1, r == -1 || r == 0,
+                                          r == 1, r == 1 || r == 0};
+                    CHECK_MSG(got[k][i] == want[k % 6], "comparison %d of %s %lld and %.17g",
+                              k % 12, tc_dtype_name(t), (long long)kept[i], xs[k / 12]);
+                }
+            }
+        }
+        static const int64_t two[] = {1099511627776, 1099511627777};
+        tc_tensor by_text = tc_copy_in(own, two, TC_I64, 2);
+        by_text = tc_expr(own, "x == 1099511627777.0", TC_ATTRS(TC_ATTR("x", by_text)));
+        bool same[2] = {true, false};
+        CHECK_EQ_INT(tc_read(by_text, same, 2), TC_OK);
+        CHECK(!same[0] && same[1]);
+        tc_ctx_free(own);
+    }
+}
+
 TEST(fma_rounds_once)
 {
     static const float a[3] = {1 + 0x1p-12f, 1 + 0x1p-14f, 3};

@@ -330,6 +330,70 @@ TEST(finite_at_singular_points)
     tc_ctx_free(ctx);
 }
 
+/* What an op leaves out has no gradient, also where it is infinite or NaN. */
+TEST(elements_left_out_have_no_gradient)
+{
+    static const char *const how[] = {"sum", "mean", "max", "min", "prod"};
+    static const double want[5][3] = {{1, 1, 1}, {0.5, 0.5, 1}, {0, 1, 1}, {1, 0, 1}, {2, 1, 1}};
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = WIDE(ctx, 1, 2, 3, NAN, INFINITY), g;
+    tc_tensor lengths = tc_copy_in(ctx, ((int[]){2, 1}), TC_I32, 2);
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ_INT(tc_grad(tc_sum(tc_segment_reduce(x, how[i], lengths, 0), TC_ALL, false), &x, 1,
+                             &g),
+                     TC_OK);
+        CHECK_VALUES(g, want[i][0], want[i][1], want[i][2], 0, 0);
+        tc_tensor y = tc_segment_reduce(x, how[i], lengths, 0), dy;
+        tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(WIDE(ctx, 0, 0, 4, 5, 6)), &dy);
+        CHECK_VALUES(dy, 0, 4);
+    }
+    tc_tensor logs = VALUES(ctx, -INFINITY, NAN, -0.5f, -0.9f), rows = tc_reshape(logs, 2, 2);
+    tc_tensor classes = tc_copy_in(ctx, ((int[]){0, 1}), TC_I32, 2);
+    CHECK_GRAD(tc_nll_loss(rows, classes, TC_NONE, 0, TC_REDUCE_MEAN), logs, 0, 0, 0, -1);
+    tc_tensor w = VALUES(ctx, 1, 2, NAN, INFINITY, 5, 6), p = VALUES(ctx, 2, INFINITY, NAN, 3);
+    tc_tensor index = tc_copy_in(ctx, ((int[]){0, 1, 1, 2}), TC_I32, 2, 2);
+    tc_tensor bags = tc_embedding_bag(index, tc_reshape(w, 3, 2), TC_NONE, "sum",
+                                      tc_reshape(p, 2, 2), false, 1);
+    CHECK_GRAD(bags, w, 2, 2, 0, 0, 3, 3);
+    CHECK_GRAD(bags, p, 3, 0, 0, 11);
+    CHECK_VALUES(tc_reshape(tc_cast(bags, TC_F64), 4), 2, 4, 15, 18);
+    /* times after the end of a sequence; values of PyTorch 2.15 */
+    tc_tensor z = WIDE(ctx, -1, -0.5, -2, -1.5, -1, -1, NAN, INFINITY, 0);
+    tc_tensor label = tc_full(ctx, 1, TC_I32, 1, 1), one = tc_full(ctx, 1, TC_I32, 1);
+    tc_tensor loss = tc_ctc_loss(tc_reshape(z, 3, 1, 3), label, tc_full(ctx, 2, TC_I32, 1), one, 0,
+                                 TC_REDUCE_SUM, false);
+    CHECK_VALUES(tc_reshape(loss, 1), 0.7056232305823568);
+    CHECK_EQ_INT(tc_grad(loss, &z, 1, &g), TC_OK);
+    CHECK_VALUES(g, 0.09381082211024533, -0.11940072122616951, 0.1353352832366127,
+                 -0.05093845891276719, -0.3580519397673606, 0.36787944117144233, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Values and gradients of PyTorch 2.15; the tangent is their product with the direction. */
+TEST(negative_norms_of_zeros_and_infinities)
+{
+    static const double powers[] = {-1, -2, -2.5};
+    tc_ctx *ctx = make("interp");
+    for (int i = 0; i < 3; i++) {
+        tc_tensor x = WIDE(ctx, 0, 1, 2), far = WIDE(ctx, INFINITY, 2), slope, tangent;
+        tc_tensor y = tc_norm(x, powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), 0);
+        tc_grad(y, &x, 1, &slope);
+        CHECK_VALUES(slope, 0, 0, 0);
+        tc_jvp(TC_TENSORS(y), TC_TENSORS(x), TC_TENSORS(WIDE(ctx, 1, 0.5, -1)), &tangent);
+        CHECK_VALUES(tc_reshape(tangent, 1), 0);
+        y = tc_norm(far, powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), 2);
+        tc_grad(y, &far, 1, &slope);
+        CHECK_VALUES(slope, 0, 1);
+        tc_jvp(TC_TENSORS(y), TC_TENSORS(far), TC_TENSORS(WIDE(ctx, 1, 0.5)), &tangent);
+        CHECK_VALUES(tc_reshape(tangent, 1), 0.5);
+        y = tc_norm(WIDE(ctx, INFINITY, -INFINITY), powers[i], TC_ALL, false);
+        CHECK_VALUES(tc_reshape(y, 1), INFINITY);
+    }
+    tc_ctx_free(ctx);
+}
+
 /* Cofactors, by hand. */
 TEST(determinants_of_singular_matrices)
 {
