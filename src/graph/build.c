@@ -170,11 +170,12 @@ static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim
     if (!tci_build_check_dim(g, what, shape[axis], TC_ERR_SHAPE)) {
         return false;
     }
-    if (tci_dtype_is_valid(shape[axis])) { /* a negative number */
+    if (tci_dim_is_known(shape[axis]) && tci_dtype_is_valid(tci_dim_known(shape[axis]))) {
+        /* dtypes are negative numbers */
         tci_graph_fail(
             g, TC_ERR_SHAPE,
             "the size of axis %d is given as the dtype %s: expected a number of elements", axis,
-            tci_dtype_get((tc_dtype)shape[axis])->name);
+            tci_dtype_get((tc_dtype)tci_dim_known(shape[axis]))->name);
         return false;
     }
     if (!tci_dim_le(0, shape[axis])) {

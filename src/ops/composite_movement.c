@@ -372,8 +372,8 @@ TCI_FN tci_node *tci_build_diag_embed(tci_graph *g, tci_node *x, int64_t offset,
     if (!shape) {
         return NULL;
     }
-    const tci_dim n = x->shape[rank - 2], k = offset < 0 ? -offset : offset;
-    const tci_dim size = tci_dim_add(n, k);
+    const int64_t k = offset < 0 ? -offset : offset;
+    const tci_dim n = x->shape[rank - 2], size = tci_dim_add(n, k);
     for (int i = 0; i < rank; i++) {
         shape[i] = i < rank - 2 ? x->shape[i] : size;
     }
