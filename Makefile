@@ -13,8 +13,8 @@ SAN =
 PARTS = cpu ops comm fuzz unit onnx engines golden errors oom
 ALL_PARTS = cuda cpu opencl include ops comm fuzz unit onnx engines golden errors oom
 # Programs of half a minute and more of a core, which plain make test leaves out.
-LONG = cpu/test_attention_grad cpu/test_bands cpu/test_bytes cpu/test_dialect cpu/test_export_symbolic \
-    cpu/test_loop cpu/test_tiles ops/test_models ops/test_sort ops/test_symbolic unit/test_index unit/test_math
+LONG = cpu/test_attention_grad cpu/test_chunked_attention cpu/test_int8_dot cpu/test_dialect cpu/test_export_symbolic \
+    cpu/test_loop cpu/test_amx ops/test_models ops/test_sort ops/test_symbolic unit/test_index unit/test_math
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =

@@ -1,4 +1,4 @@
-/* tests/cuda/test_company.c - a value has the same bits in any company on the emulated CUDA
+/* tests/cuda/test_group_bits.c - a value has the same bits in any company on the emulated CUDA
  * dialect: alone in its program, next to other reductions, and with a kernel for each op.
  * The same on a device, if there is one. A table of kinds of reductions; fuzz/test_block_bits.c
  * draws random programs, which are planned only. */

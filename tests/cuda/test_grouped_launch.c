@@ -1,4 +1,4 @@
-/* tests/cuda/test_joints.c - kernels side by side in one launch, on the emulation: the update of
+/* tests/cuda/test_grouped_launch.c - kernels side by side in one launch, on the emulation: the update of
  * parameters of unlike sizes, whose sums and values have blocks of unlike numbers of threads; and
  * random graphs, several as one program, so that what they compute meets in joints. */
 #define TC_CUDA
