@@ -1,6 +1,6 @@
-/* tests/cuda/test_grouped_launch.c - kernels side by side in one launch, on the emulation: the update of
- * parameters of unlike sizes, whose sums and values have blocks of unlike numbers of threads; and
- * random graphs, several as one program, so that what they compute meets in joints. */
+/* tests/cuda/test_grouped_launch.c - independent kernels in one launch, on the emulation: the update
+ * of parameters of unlike sizes, whose sums and values have blocks of unlike numbers of threads; and
+ * random graphs, several as one program, so that their kernels meet in grouped launches. */
 #define TC_CUDA
 #include "inside.h"
 
