@@ -1,6 +1,7 @@
-/* tests/cuda/test_grouped_launch.c - independent kernels in one launch, on the emulation: the update
- * of parameters of unlike sizes, whose sums and values have blocks of unlike numbers of threads; and
- * random graphs, several as one program, so that their kernels meet in grouped launches. */
+/* tests/cuda/test_grouped_launch.c - independent kernels in one launch, on the emulation: the
+ * update of parameters of unlike sizes, whose sums and values have blocks of unlike numbers of
+ * threads; and random graphs, several as one program, so that their kernels meet in grouped
+ * launches. */
 #define TC_CUDA
 #include "inside.h"
 
