@@ -158,7 +158,10 @@ static tc_tensor evaluated(drawn *d, tc_dtype t, int rank, const int64_t *sizes)
     static const double numbers[] = {0, 1, -1, 2, 0.5, 0.25};
     int64_t list[MOST_LIST + 1] = {t};
     memcpy(list + 1, sizes, sizeof(*sizes) * (size_t)rank);
-    tc_tensor x = tc_full_at(d->ctx, number(numbers[pick(6)], false), rank + 1, list, TC_HERE);
+    bool is_unsigned = t == TC_U8 || t == TC_U16 || t == TC_U32 || t == TC_U64;
+    double value = numbers[pick(6)];
+    value = is_unsigned ? fabs(value) : value;
+    tc_tensor x = tc_full_at(d->ctx, number(value, false), rank + 1, list, TC_HERE);
     CHECK_MSG(!tc_eval(x), "%s", tc_error(x));
     return x;
 }
