@@ -684,7 +684,7 @@ TEST(lists_that_cannot_be)
     CHECK_EQ_INT(tc_eval_many(none), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_eval_many(negative), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_grad_at(x, NULL, 2, parts, at), TC_ERR_ARGUMENT);
-    CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_grad_at(x, (tc_tensor[]){x, v}, 2, NULL, at), TC_ERR_ARGUMENT);
     parts[0] = x;
     CHECK_EQ_INT(tc_vjp_at(none, none, &x, 1, parts, at), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(parts[0]), "tc_vjp: the results: given a list of 2 at NULL");
