@@ -15,7 +15,7 @@ static tc_status test_asserted_cell(void *user, const tc_tensor *carry, const tc
     return TC_OK;
 }
 
-/* A new value of w, and y, of which one is wrong where x is NaN. */
+/* Returns a new value of w and sets *y; an assertion fails in one of the two if x has a NaN. */
 static tc_tensor test_asserted_form(int form, tc_tensor w, tc_tensor x, tc_tensor at, tc_tensor *y)
 {
     tc_tensor now = tc_add(w, 1);

@@ -185,9 +185,10 @@ TC_API tc_status tc_gradcheck_at(tc_tensor y, tc_tensors inputs,
                                  tc_site here);
 #define tc_gradcheck(y, ...) tc_gradcheck_at((y), __VA_ARGS__, TC_HERE)
 
-/* ---- errors: what was given, what was expected, the user's file and line ----
- * tc_error(x) is one of these, or tc_jit_error, by the type of x. "" when there is none, never
- * NULL. Borrowed: until the next failing call on that object. */
+/* ---- errors ----
+ * A message states the given and the expected value, and the user's file and line.
+ * tc_error(x) calls one of these functions, or tc_jit_error, by the type of x. The text is "" when
+ * there is no error, never NULL. Borrowed: until the next failing call on that object. */
 /* Poisoned tensor: the first cause, until its scope ends. Dead or null handle: the reason. Live
  * tensor: the error of its last failing compile, evaluation or read, until another on the same
  * context fails. */

@@ -44,11 +44,11 @@ struct tci_init_cache {
     uint64_t versions[];
 };
 
-enum { TCI_KEPT_BUCKETS = 1024 };
+enum { TCI_INIT_CACHE_BUCKETS = 1024 };
 static struct tci_init_cache_store {
     tci_mutex lock;
     int64_t bytes; /* of all units, listed or not */
-    tci_init_cache_unit *buckets[TCI_KEPT_BUCKETS];
+    tci_init_cache_unit *buckets[TCI_INIT_CACHE_BUCKETS];
 } tci_init_cache_store = {.lock = TCI_MUTEX_INIT};
 
 /* ---- units ---- */
@@ -66,7 +66,7 @@ static void tci_init_cache_unlock(void)
 
 static tci_init_cache_unit **tci_init_cache_bucket(uint64_t hash)
 {
-    return &tci_init_cache_store.buckets[hash % TCI_KEPT_BUCKETS];
+    return &tci_init_cache_store.buckets[hash % TCI_INIT_CACHE_BUCKETS];
 }
 
 /* Under the lock of the store, as what follows. NULL: there is none. */

@@ -457,7 +457,7 @@ TEST(scalar_code_alone_and_code_for_each_processor)
     tc_ctx_free(ctx);
 }
 
-/* What gcc says of the file as that language, at most room - 1 bytes. */
+/* Compiler diagnostics of the file in that language, at most room - 1 bytes. */
 static void said_of(const char *name, const char *with, char *said, size_t room)
 {
     char command[512];

@@ -267,7 +267,7 @@ TEST(a_compile_that_fails_leaves_the_interpreter)
     tc_ctx_free(ctx);
 }
 
-/* What the library writes to stderr between these two calls. */
+/* Output of the library to stderr between these two calls. */
 static int stderr_before;
 static FILE *stderr_now;
 static void catch_stderr(void)

@@ -416,7 +416,7 @@ static double recorded_ns(const tc_profile *p)
     return ns;
 }
 
-/* What "at best ..." of tc_explain says of the program's only kernel. */
+/* The roofline time ("at best ...") that tc_explain gives for the only kernel. */
 static double best_ns_of(const tc_program *f)
 {
     double best = NAN;

@@ -150,7 +150,7 @@ TEST(the_data_of_a_page_have_passes_edges_and_a_memory_plan)
         CHECK_EQ_INT(integer(x, "first"), first);
         CHECK_EQ_INT(integer(x, "last"), last);
         CHECK(integer(x, "offset") + integer(x, "bytes") <= integer(j, "arena"));
-        for (int c = 0; c < b; c++) { /* those that live at once lie apart */
+        for (int c = 0; c < b; c++) { /* overlapping live ranges: memory apart */
             const json *y = json_at(buffers, c);
             bool at_once = !strcmp(json_string(y, "kind"), "temp") && integer(y, "first") < last &&
                            first < integer(y, "last");

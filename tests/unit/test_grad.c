@@ -330,7 +330,7 @@ TEST(finite_at_singular_points)
     tc_ctx_free(ctx);
 }
 
-/* What an op leaves out has no gradient, also where it is infinite or NaN. */
+/* Elements that an op ignores have the gradient 0, also if they are infinite or NaN. */
 TEST(elements_left_out_have_no_gradient)
 {
     static const char *const how[] = {"sum", "mean", "max", "min", "prod"};
